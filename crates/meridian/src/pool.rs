@@ -2,7 +2,7 @@
 //!
 //! What must never enter: what a pool is, and how a server joins it.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
 use server::pools::{self, Pool, PoolMember};
 use server::set;
 use server::{
-    Commands, DrainDataQuestion, ForgetQuestion, HoldingStatus, PoolServerStatus, ShownText,
+    Commands, DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion, HoldingStatus,
+    PoolServerStatus, ShownText,
 };
 
 use crate::arguments::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
@@ -41,10 +42,24 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
         }
         PoolCommand::Token { command } => return token::run(token::Of::Pool, command),
         PoolCommand::Remove { number, data } => remove(*number, &directory(data))?,
-        PoolCommand::DrainData { number, stop, data } => {
-            drain_data(*number, *stop, &directory(data))?
+        PoolCommand::DrainData {
+            number,
+            stop,
+            json,
+            data,
+        } => {
+            let listed = drain_data(*number, *stop, &directory(data))?;
+            return shown(&listed, *json);
         }
-        PoolCommand::Forget { number, yes, data } => forget(*number, *yes, &directory(data))?,
+        PoolCommand::Forget {
+            number,
+            yes,
+            json,
+            data,
+        } => {
+            let lost = forget(*number, *yes, &directory(data))?;
+            return shown(&lost, *json);
+        }
         PoolCommand::Readmit { number, data } => readmit(*number, &directory(data))?,
         PoolCommand::Address {
             number,
@@ -53,6 +68,15 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
         } => self::address(*number, address, &directory(data))?,
     };
     output::say(told.trim_end())?;
+    Ok(Exit::Success)
+}
+
+/// An answer, for people or for programs.
+fn shown<A: Display + Serialize>(answer: &A, json: bool) -> Result<Exit, Failure> {
+    match json {
+        true => output::say_json(answer)?,
+        false => output::say(answer.to_string().trim_end())?,
+    }
     Ok(Exit::Success)
 }
 
@@ -214,14 +238,13 @@ fn remove(number: u16, data: &Path) -> Result<String, Failure> {
     ))
 }
 
-fn drain_data(number: u16, stop: bool, data: &Path) -> Result<String, Failure> {
+fn drain_data(number: u16, stop: bool, data: &Path) -> Result<DrainDataAnswer, Failure> {
     pools::members(data)?;
     let question = DrainDataQuestion { number, stop };
-    let listed = runtime()?.block_on(server::ask_drain_data(data, question))?;
-    Ok(listed.to_string())
+    Ok(runtime()?.block_on(server::ask_drain_data(data, question))?)
 }
 
-fn forget(number: u16, yes: bool, data: &Path) -> Result<String, Failure> {
+fn forget(number: u16, yes: bool, data: &Path) -> Result<ForgetAnswer, Failure> {
     pools::members(data)?;
     let (runtime, question) = (
         runtime()?,
@@ -232,7 +255,7 @@ fn forget(number: u16, yes: bool, data: &Path) -> Result<String, Failure> {
     );
     let lost = runtime.block_on(server::ask_forget_data_server(data, question))?;
     if lost.done {
-        return Ok(lost.to_string());
+        return Ok(lost);
     }
     output::remark(&lost);
     consent::obtain(yes)?;
@@ -240,8 +263,7 @@ fn forget(number: u16, yes: bool, data: &Path) -> Result<String, Failure> {
         meant: true,
         ..question
     };
-    let lost = runtime.block_on(server::ask_forget_data_server(data, question))?;
-    Ok(lost.to_string())
+    Ok(runtime.block_on(server::ask_forget_data_server(data, question))?)
 }
 
 fn readmit(number: u16, data: &Path) -> Result<String, Failure> {

@@ -45,6 +45,9 @@ pub(crate) enum PoolCommand {
         /// Have it get new files again
         #[arg(long)]
         stop: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         /// Data directory of the metadata server [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
@@ -60,6 +63,9 @@ pub(crate) enum PoolCommand {
         /// Do it without asking
         #[arg(long)]
         yes: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         /// Data directory of the metadata server [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,

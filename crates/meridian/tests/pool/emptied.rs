@@ -37,6 +37,12 @@ fn a_data_server_that_is_to_go_gets_no_new_files_and_goes_when_its_files_were_co
     );
     let told = succeed(&drain(&["3"]));
     assert!(told.contains("over it: 1\n  /old\nCopy each"), "{told}");
+    let told = succeed(&drain(&["3", "--json"]));
+    let told: server::DrainDataAnswer = serde_json::from_str(&told).unwrap();
+    assert_eq!(
+        (told.number, &told.paths[..]),
+        (3, &["/old".to_owned()][..])
+    );
     refuse(
         &drain(&["2"]),
         &["no other data server", "let another one join"],

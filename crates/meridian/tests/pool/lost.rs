@@ -74,6 +74,12 @@ fn what_lay_on_a_lost_data_server_is_named_and_gives_an_error_and_all_else_goes_
             told.contains("is given up") && told.contains("/one"),
             "{told}"
         );
+        let told = succeed(&forget(&["--json"]));
+        let told: server::ForgetAnswer = serde_json::from_str(&told).unwrap();
+        assert_eq!(
+            (told.done, &told.paths[..]),
+            (true, &["/one".to_owned()][..])
+        );
         let alarms = metadata.place.status().alarms;
         assert!(alarms.iter().all(|alarm| alarm.name != "pool-server-away"));
     };
