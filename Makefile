@@ -2,7 +2,7 @@
 # read, and run alone. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages deny test-packages test-upgrade test-monitoring demo demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
+.PHONY: help packages deny test-image test-packages test-upgrade test-monitoring demo demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ packages: ## Build the Debian packages into target/packages
 
 test-packages: ## Install, upgrade, remove and purge the packages in a clean Debian; needs root
 	@scripts/test-packages
+
+test-image: ## Make the container image without a registry, and run servers in it; needs root
+	@scripts/test-image
 
 test-upgrade: ## Upgrade a data directory, and a set of three that serves, to the next release; needs root
 	@scripts/test-upgrade
