@@ -45,7 +45,16 @@ check_lints() {
 }
 
 # Runs tests of all packages, or those that the arguments choose. Always as one workspace: cargo would build again what
-# single packages ask for with other features.
+# single packages ask for with other features. Shows at the end what those that failed said last.
 test_workspace() {
-  cargo test --workspace --locked --no-fail-fast --config 'target."cfg(unix)".runner = "scripts/test-runner"' "$@"
+  rm -rf target/test-failures
+  local status=0 output
+  cargo test --workspace --locked --no-fail-fast --config 'target."cfg(unix)".runner = "scripts/test-runner"' "$@" ||
+    status=$?
+  for output in target/test-failures/*.failed; do
+    [ -e "$output" ] || continue
+    say "the end of what $(basename "$output" .failed) said; all of it is in $output"
+    tail --lines=60 "$output"
+  done
+  return "$status"
 }
