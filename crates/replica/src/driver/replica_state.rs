@@ -442,15 +442,16 @@ impl ReplicaState {
     pub(crate) fn part(&self) {
         self.parting.send_replace(true);
         self.scrub.stop();
+        // First, so that no session begins behind what ends here.
+        if let Some(endpoint) = self.endpoint.get() {
+            endpoint.close();
+        }
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.drain(..).for_each(|task| task.abort());
         drop(tasks);
         self.inboxes().clear();
         self.conversations.end_all();
         self.copies.end_all();
-        if let Some(endpoint) = self.endpoint.get() {
-            endpoint.close();
-        }
     }
 
     /// Returns when every member that is in contact has everything that was made here.

@@ -78,12 +78,16 @@ pub(crate) fn too_far_behind(shared: &ReplicaState, peer: ReplicaSlot) {
     shared.outbound.send(peer, Lane::Control, message);
 }
 
+/// Has a task end with the conversation, which may have ended meanwhile.
 pub(crate) fn converse(shared: &ReplicaState, with: ReplicaSlot, task: JoinHandle<()>) {
-    // A task for a session that has ended meanwhile ends by itself.
+    let mut task = Some(task);
     shared.conversations.with(with, |conversation| {
         conversation.tasks.retain(|task| !task.is_finished());
-        conversation.tasks.push(task);
+        conversation.tasks.extend(task.take());
     });
+    if let Some(task) = task {
+        task.abort();
+    }
 }
 
 /// A peer has all content of a file; perhaps the last one of the copy that it began with.

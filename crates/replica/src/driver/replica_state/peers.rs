@@ -13,7 +13,11 @@ impl ReplicaState {
     /// Has a task end with the replica.
     pub(crate) fn keep_task(&self, task: JoinHandle<()>) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.push(task);
+        // Looked at under the lock: `part` says so before it ends the tasks that are there.
+        match *self.parting.borrow() {
+            true => task.abort(),
+            false => tasks.push(task),
+        }
     }
 
     /// The replicas whose streams count here: other members, and those that are lost.

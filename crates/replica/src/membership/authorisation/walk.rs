@@ -8,6 +8,7 @@ mod fixture;
 mod deaf;
 mod harmless;
 mod nonsense;
+mod parting;
 mod relayed;
 
 use std::collections::BTreeSet;
