@@ -6,9 +6,9 @@ mod fixture;
 
 use std::time::Duration;
 
-use fixture::{PATIENCE, ROOT, Set, Site, eventually, patiently};
+use fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually, patiently};
 use replica::Stage;
-use vfs::ReplicaSlot;
+use vfs::{ObjectId, ReplicaSlot};
 
 /// Several pages of rows.
 const OBJECTS: u64 = 8000;
@@ -134,54 +134,107 @@ async fn a_new_replica_killed_when_it_had_all_rows_but_did_not_know_it_takes_par
     set.assert_equal().await;
 }
 
+/// Nothing of the tree is in this store any more, as far as it knows.
+async fn without_copy(crashed: &Crashed) {
+    let store = crashed.store();
+    let rows = vec![(b"copy".to_vec(), Some(vec![0]))];
+    let ticket = store.put_facts(rows).await.unwrap();
+    store.wait_stable(ticket).await.unwrap();
+}
+
+/// Five, of which the last two are lost and the first two lose their copies, one by one.
+struct Five {
+    set: Set,
+    directory: ObjectId,
+    lost: [Crashed; 2],
+    without: [Crashed; 2],
+}
+
+impl Five {
+    async fn new() -> Five {
+        let mut set = Set::failing(5).await;
+        let directory = set.sites[0].directory(ROOT, "made").await.unwrap();
+        set.sites[0]
+            .save(directory, "kept", b"contents")
+            .await
+            .unwrap();
+        set.rest().await;
+        let lost = [set.crash(4).await, set.crash(3).await];
+        is_out(&set, 4).await;
+        is_out(&set, 5).await;
+        set.sites[2]
+            .save(directory, "later", b"contents")
+            .await
+            .unwrap();
+        eventually("all three have it", || {
+            let sites = &set.sites;
+            let status = |site: &Site| site.replica.status();
+            let lags = |site| {
+                let peers = status(site).peers.into_iter();
+                peers
+                    .filter(|peer| peer.slot < 4)
+                    .any(|peer| peer.lag_updates + peer.lag_files > 0)
+            };
+            !sites.iter().any(lags)
+        })
+        .await;
+        let [second, first] = [set.crash(1).await, set.crash(0).await];
+        without_copy(&first).await;
+        without_copy(&second).await;
+        Five {
+            set,
+            directory,
+            lost,
+            without: [first, second],
+        }
+    }
+
+    /// Both have a copy again, and then the lost ones come back.
+    async fn are_whole(mut set: Set, directory: ObjectId, lost: [Crashed; 2]) {
+        set.revive_until_ready(0).await;
+        set.revive_until_ready(1).await;
+        let loaded = patiently(|| set.sites[1].load(directory, "later")).await;
+        assert_eq!(loaded.unwrap(), b"contents");
+        for (crashed, at) in lost.into_iter().rev().zip([3, 4]) {
+            set.revive(at, crashed).await;
+            set.revive_until_ready(at).await;
+        }
+        set.assert_equal().await;
+    }
+}
+
 /// Two members of five were without a copy while two others were lost: each was asked to supply the other, and both waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_members_without_a_copy_get_it_from_the_third() {
-    let mut set = Set::failing(5).await;
-    let directory = set.sites[0].directory(ROOT, "made").await.unwrap();
-    set.sites[0]
-        .save(directory, "kept", b"contents")
-        .await
-        .unwrap();
-    set.rest().await;
-    let lost = [set.crash(4).await, set.crash(3).await];
-    is_out(&set, 4).await;
-    is_out(&set, 5).await;
-    set.sites[2]
-        .save(directory, "later", b"contents")
-        .await
-        .unwrap();
-    eventually("all three have it", || {
-        let sites = &set.sites;
-        let status = |site: &fixture::Site| site.replica.status();
-        let lags = |site| {
-            let peers = status(site).peers.into_iter();
-            peers
-                .filter(|peer| peer.slot < 4)
-                .any(|peer| peer.lag_updates + peer.lag_files > 0)
-        };
-        !sites.iter().any(lags)
+    let Five {
+        mut set,
+        directory,
+        lost,
+        without: [first, second],
+    } = Five::new().await;
+    set.revive(0, first).await;
+    set.revive(1, second).await;
+    Five::are_whole(set, directory, lost).await;
+}
+
+/// Whoever got its copy first waited for the report of the one that had none, which waited for a copy from it: it was the first
+/// that held the tree, and supplied nobody, since it was not up to date. A third one was all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_got_its_copy_first_does_not_keep_the_next_one_waiting() {
+    let Five {
+        mut set,
+        directory,
+        lost,
+        without: [first, second],
+    } = Five::new().await;
+    set.revive(0, first).await;
+    eventually("the first one holds the tree", || {
+        let returning = set.sites[0].replica.status().returning;
+        returning.is_some_and(|view| view.stage == Stage::ByLog)
     })
     .await;
-    let without = [set.crash(1).await, set.crash(0).await];
-    for (at, crashed) in without.into_iter().rev().enumerate() {
-        let store = crashed.store();
-        // How much of the tree it holds: nothing.
-        let rows = vec![(b"copy".to_vec(), Some(vec![0]))];
-        let ticket = store.put_facts(rows).await.unwrap();
-        store.wait_stable(ticket).await.unwrap();
-        drop(store);
-        set.revive(at, crashed).await;
-    }
-    set.revive_until_ready(0).await;
-    set.revive_until_ready(1).await;
-    let loaded = patiently(|| set.sites[1].load(directory, "later")).await;
-    assert_eq!(loaded.unwrap(), b"contents");
-    for (crashed, at) in lost.into_iter().rev().zip([3, 4]) {
-        set.revive(at, crashed).await;
-        set.revive_until_ready(at).await;
-    }
-    set.assert_equal().await;
+    set.revive(1, second).await;
+    Five::are_whole(set, directory, lost).await;
 }
 
 /// What a copy brings of a lost replica's updates counts as soon as it is here.

@@ -146,33 +146,37 @@ pub(crate) fn greeted(shared: &Arc<ReplicaState>, from: ReplicaSlot, greeting: G
     }
     let applied = greeting.applied;
     let balanced = accounts::balance(shared.clone(), from, applied, has == Held::Everything);
-    let starts = first_time(shared, from, |conversation| &mut conversation.sending);
     let shared_too = shared.clone();
     let talking = tokio::spawn(async move {
         balanced.await;
-        if starts {
-            start_sending(&shared_too, session, applied);
-        }
+        start_sending(&shared_too, session, applied);
     });
     conversing::converse(shared, from, talking);
 }
 
-/// Whether it is up to this replica to supply another one with the tree: the first of those that take
-/// part, answer, and hold it does; two members may be without a copy at the same time. Where all members were started anew, nobody is up
-/// to date before those without a copy have got it.
+/// Whether it is up to this replica to supply another one with the tree: the first member that takes part, answers, holds it
+/// and is up to date does. Where all members were started anew, nobody is up to date before those without a copy have got it.
 fn supplies_base(shared: &ReplicaState, to: ReplicaSlot) -> bool {
+    let own = shared.slot();
     let silent = views::silent(shared);
-    let mut holders = shared.engine.with_core(|guard| {
+    let is_whole = |slot: &ReplicaSlot| match *slot == own {
+        true => shared.is_whole(),
+        false => shared.conversations.held(*slot) == Some(Held::Everything),
+    };
+    let keepers: Vec<ReplicaSlot> = shared.engine.with_core(|guard| {
         let ledger = &guard.ledger;
-        let holders = ledger.active.difference(&ledger.witnesses);
-        let holders = holders.filter(|slot| **slot != to && !silent.contains(slot));
-        holders.copied().collect::<Vec<_>>().into_iter()
+        let keepers = ledger.active.difference(&ledger.witnesses);
+        keepers.copied().collect()
     });
-    let first = holders.find(|slot| {
-        *slot == shared.slot() || shared.conversations.held(*slot) == Some(Held::Everything)
-    });
-    let may_supply = || shared.lease.is_up_to_date() || views::waits_for_copy(shared, to);
-    first == Some(shared.slot()) && shared.is_whole() && may_supply()
+    let is_holder = |slot: &ReplicaSlot| *slot != to && !silent.contains(slot) && is_whole(slot);
+    let holders: Vec<ReplicaSlot> = keepers.into_iter().filter(is_holder).collect();
+    let current = holders
+        .iter()
+        .find(|slot| views::is_up_to_date(shared, **slot));
+    match current {
+        Some(first) => *first == own,
+        None => views::waits_for_copy(shared, to) && holders.first() == Some(&own),
+    }
 }
 
 /// Whether something happens for the first time in a conversation.
@@ -187,20 +191,25 @@ fn first_time(
     before == Some(false)
 }
 
-/// Sends updates from behind a position on, and contents.
+/// Sends updates from behind a position on, and contents, unless they are being sent.
 fn start_sending(shared: &Arc<ReplicaState>, session: Session, from: u64) {
     let slot = session.peer().slot;
-    let applied = shared.conversations.with(slot, |conversation| {
-        conversation.begun_at = Some(from);
-        conversation.applied.subscribe()
-    });
     // A witness makes no updates. Where its positions begin after a start is nothing to tell, and would be refused.
-    if let Some(applied) = applied.filter(|_| !shared.is_witness) {
-        let records = streams::send(shared.clone(), session.clone(), from, applied);
-        conversing::converse(shared, slot, tokio::spawn(records));
+    let sends = !shared.is_witness && first_time(shared, slot, |with| &mut with.sending);
+    if sends {
+        let applied = shared.conversations.with(slot, |conversation| {
+            conversation.begun_at = Some(from);
+            conversation.applied.subscribe()
+        });
+        if let Some(applied) = applied {
+            let records = streams::send(shared.clone(), session.clone(), from, applied);
+            conversing::converse(shared, slot, tokio::spawn(records));
+        }
     }
-    let contents = tokio::spawn(contents::ship(shared.clone(), session));
-    conversing::converse(shared, slot, contents);
+    if first_time(shared, slot, |with| &mut with.shipping) {
+        let contents = tokio::spawn(contents::ship(shared.clone(), session));
+        conversing::converse(shared, slot, contents);
+    }
 }
 
 /// A peer has applied our stream up to here, stably.

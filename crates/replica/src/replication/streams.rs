@@ -57,6 +57,11 @@ pub(crate) async fn send(
             Ok(last) => sent = last,
             Err(error) => {
                 tell_of_end(&session, &error);
+                if matches!(error, StreamError::Trimmed) {
+                    // It takes a whole copy, perhaps in this session, and says then how far that one reaches.
+                    let slot = session.peer().slot;
+                    shared.conversations.with(slot, |with| with.sending = false);
+                }
                 return;
             }
         }

@@ -22,8 +22,10 @@ pub(crate) struct Conversation {
     pub(crate) tasks: Vec<JoinHandle<()>>,
     /// Lists that the peer has not taken yet.
     pub(crate) lists: Arc<Lists>,
-    /// Our stream is being sent.
+    /// Our stream is being sent; no more once the peer lacks updates of it that are not kept.
     pub(crate) sending: bool,
+    /// Contents are being sent.
+    pub(crate) shipping: bool,
     /// How far the peer says it has applied our stream.
     pub(crate) applied: watch::Sender<u64>,
     /// The rows of the copy that it begins with are being sent.

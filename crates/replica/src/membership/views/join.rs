@@ -209,6 +209,16 @@ pub(crate) fn waits_for_copy(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
     is_member(shared.slot()) && is_member(slot) && !said.any(|(ask, _)| ask.up_to_date)
 }
 
+/// Whether a member is up to date, as far as this replica has heard.
+pub(crate) fn is_up_to_date(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
+    if slot == shared.slot() {
+        return shared.lease.is_up_to_date();
+    }
+    let news = shared.news();
+    let said = news.get(&slot).and_then(|news| news.said.as_ref());
+    said.is_some_and(|(ask, _)| ask.up_to_date)
+}
+
 fn up_to_date(shared: &Arc<ReplicaState>, since: Epoch) {
     let view = shared.lease.view();
     if view.since.get(&shared.slot()) != Some(&since) {

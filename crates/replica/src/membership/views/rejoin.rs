@@ -172,18 +172,21 @@ async fn catch_up(shared: &Arc<ReplicaState>, asked: &mut Asked) -> vfs::Result<
         return Ok(());
     }
     let held = *shared.held.borrow();
-    let Some((slot, inbox)) = supplier(shared, &absent) else {
-        return Ok(());
-    };
-    let session = Some((slot, inbox.session()));
-    if held == Held::Rows && asked.contents != session {
-        asked.contents = session;
-        base::want(shared, slot)?;
+    let keepers = keepers_in_contact(shared, &absent);
+    if held == Held::Rows
+        && let Some((slot, inbox)) = supplier(shared, &keepers)
+        && asked.contents != Some((*slot, inbox.session()))
+    {
+        asked.contents = Some((*slot, inbox.session()));
+        base::want(shared, *slot)?;
     }
     let lately = asked.rows.is_some_and(|at| at.elapsed() < ROWS_ASKED);
     if held == Held::Nothing && !lately {
         asked.rows = Some(Instant::now());
-        conversing::say_hello(shared, &inbox, false);
+        // They know which of them is to supply it.
+        for (_, inbox) in &keepers {
+            conversing::say_hello(shared, inbox, false);
+        }
     }
     Ok(())
 }
@@ -206,25 +209,33 @@ async fn is_spared(shared: &Arc<ReplicaState>) -> bool {
     spared
 }
 
-/// Who supplies this replica with contents, if it is in contact. A member without any is in no view yet, but knows who is.
-fn supplier(
+/// The members of the view in contact that keep contents. A member without any copy is in no view yet, but knows who is.
+fn keepers_in_contact(
     shared: &ReplicaState,
     absent: &BTreeSet<ReplicaSlot>,
-) -> Option<(ReplicaSlot, Arc<Inbox>)> {
-    let state = shared.view_state()?;
-    let members = state.members.iter();
-    let keepers = members.filter_map(|(slot, member)| {
+) -> Vec<(ReplicaSlot, Arc<Inbox>)> {
+    let Some(state) = shared.view_state() else {
+        return Vec::new();
+    };
+    let keepers = state.members.iter().filter(|(slot, member)| {
         let keeps = member.active && member.kind == Kind::Data;
-        (keeps && *slot != shared.slot() && !absent.contains(slot)).then_some(*slot)
+        keeps && **slot != shared.slot() && !absent.contains(slot)
     });
-    let keepers: Vec<ReplicaSlot> = keepers.collect();
-    // Another one may be without a copy, too.
-    let is_whole =
-        |slot: &&ReplicaSlot| shared.conversations.held(**slot) == Some(Held::Everything);
-    let whole = keepers.iter().find(is_whole);
-    let slot = *whole.or(keepers.first())?;
-    let inbox = shared.inbox(slot)?;
-    shared.outbound.is_in_session(slot).then_some((slot, inbox))
+    let in_contact = keepers.filter(|(slot, _)| shared.outbound.is_in_session(**slot));
+    in_contact
+        .filter_map(|(slot, _)| Some((*slot, shared.inbox(*slot)?)))
+        .collect()
+}
+
+/// Who of them supplies this replica with contents. Another one may be without a copy, too.
+fn supplier<'a>(
+    shared: &ReplicaState,
+    keepers: &'a [(ReplicaSlot, Arc<Inbox>)],
+) -> Option<&'a (ReplicaSlot, Arc<Inbox>)> {
+    let is_whole = |keeper: &&(ReplicaSlot, Arc<Inbox>)| {
+        shared.conversations.held(keeper.0) == Some(Held::Everything)
+    };
+    keepers.iter().find(is_whole).or(keepers.first())
 }
 
 /// What was changed here behind the place that the others kept is put aside; the others' tree takes its place.
