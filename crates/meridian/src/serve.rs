@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use server::{
     Build, Configuration, ConfigurationError, Ending, Origin, Overrides, ServeError, Server,
-    StopSignals,
+    Signals,
 };
 
 use crate::arguments::ServeArguments;
@@ -72,10 +72,10 @@ fn configuration(arguments: &ServeArguments) -> Result<Configuration, Configurat
 }
 
 async fn serve(configuration: Configuration, origin: Origin) -> Result<Ending, ServeError> {
-    let mut signals = StopSignals::listen().map_err(ServeError::Signals)?;
+    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let server = tokio::select! {
         server = Server::start_when_there_is_room(configuration, origin) => server?,
-        signal = signals.next() => {
+        signal = signals.next_stop() => {
             tracing::info!(signal, "stopped before everything was open");
             return Ok(Ending::Stopped);
         }

@@ -5,6 +5,7 @@
 mod fixture;
 
 use std::fs;
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -76,6 +77,51 @@ fn access_rules_change_while_the_server_runs() {
     while !is_admitted(server.address) {
         std::thread::sleep(PAUSE);
     }
+    server.stop();
+}
+
+/// Who reads a pipe waits until somebody has written into it, as who reads a file of a server that is away.
+#[test]
+fn nobody_waits_for_a_configuration_that_cannot_be_read_now() {
+    const ASKING: usize = 8;
+    let place = Place::new("");
+    let server = place.start();
+    let (pipe, file) = (place.directory.path().join("pipe"), place.configuration());
+    let kept = place.directory.path().join("kept");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+    fs::rename(&file, &kept).unwrap();
+    fs::hard_link(&pipe, &file).unwrap();
+
+    server.signal(Signal::HUP);
+    std::thread::scope(|scope| {
+        for _ in 0..ASKING {
+            // In the end it is told that the server takes too long, or what came of it.
+            scope.spawn(|| meridian(&place, &["config", "reload"]));
+        }
+        // More are asked than there are threads that serve.
+        for _ in 0..5 {
+            server.signal(Signal::HUP);
+            while !is_admitted(server.address) {
+                std::thread::sleep(PAUSE);
+            }
+            place.status();
+        }
+        assert!(!place.read_log().contains("was read again"));
+        // Whoever reads from here on reads the file.
+        fs::rename(&kept, &file).unwrap();
+        let before = fs::read(&file).unwrap();
+        let mut pipe = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&pipe)
+            .unwrap();
+        pipe.write_all(&before).unwrap();
+        drop(pipe);
+        while !place.read_log().contains("was read again") {
+            std::thread::sleep(PAUSE);
+        }
+    });
+    said(&meridian(&place, &["config", "reload"]));
     server.stop();
 }
 

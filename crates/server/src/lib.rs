@@ -38,7 +38,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
 pub use check::{CheckReport, Repair, check};
 pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
-pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, StopSignals};
+pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, Signals};
 pub use starting::Commands;
 pub use status::{
     Alarm, AuditView, ClientStatus, ClockView, ControlStatus, DrainAnswer, DrainDataAnswer,

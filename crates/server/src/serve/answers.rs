@@ -58,7 +58,7 @@ impl Overview {
                         answer.map_or_else(Answer::Refused, Answer::Clients)
                     }
                     Question::Reload => {
-                        let answer = overview.reload();
+                        let answer = overview.reload().await;
                         answer.map_or_else(Answer::Refused, Answer::Reloaded)
                     }
                     Question::Junctions => {

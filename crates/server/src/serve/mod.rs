@@ -42,7 +42,7 @@ use crate::transport::{self, ListenError, Listener, Transport};
 use names::Names;
 use overview::Overview;
 use replication::{Replication, refusal_to_listen};
-pub use signals::StopSignals;
+pub use signals::Signals;
 use trees::Tree;
 
 /// How long requests under way may take when the server stops.
@@ -331,7 +331,7 @@ impl Server {
             pool,
             operations,
             origin,
-            running: Mutex::new(configuration.clone()),
+            running: tokio::sync::Mutex::new(configuration.clone()),
             data: data.path().to_owned(),
             names,
             incarnation,
@@ -376,8 +376,12 @@ impl Server {
     /// # Errors
     /// [`ServeError::StorageFailed`] when a store fails meanwhile, [`ServeError::Interrupted`] when a
     /// second signal comes.
-    pub async fn run(self, mut signals: StopSignals) -> Result<Ending, ServeError> {
-        reload::at_hangup(&self.overview).map_err(ServeError::Signals)?;
+    pub async fn run(self, signals: Signals) -> Result<Ending, ServeError> {
+        let Signals {
+            stop: mut signals,
+            hangup,
+        } = signals;
+        reload::at_hangup(&self.overview, hangup);
         process::tell_ready();
         let ended = tokio::select! {
             signal = signals.next() => {

@@ -35,8 +35,8 @@ pub(super) struct Overview {
     pub(super) pool: Option<Role>,
     pub(super) operations: Arc<OperationCounters>,
     pub(super) origin: Origin,
-    /// The configuration in force.
-    pub(super) running: Mutex<Configuration>,
+    /// The configuration in force. Held while another one is read.
+    pub(super) running: tokio::sync::Mutex<Configuration>,
     pub(super) data: PathBuf,
     pub(super) names: Names,
     pub(super) incarnation: u32,

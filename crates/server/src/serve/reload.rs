@@ -2,23 +2,26 @@
 //!
 //! What must never enter: which settings there are.
 
-use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::Signal;
 
 use super::overview::Overview;
 use crate::configuration::{Difference, ReloadAnswer};
 
 impl Overview {
-    /// Puts into force what can change while the server runs. If the file is wrong, nothing changes.
+    /// Puts into force what can change while the server runs. If the file is wrong, nothing changes. However long it takes to
+    /// read the file, only others that want the same wait for it.
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub(super) fn reload(&self) -> Result<ReloadAnswer, String> {
+    pub(super) async fn reload(&self) -> Result<ReloadAnswer, String> {
         // One at a time, or one of two would put back what the other has read.
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = (self.origin.reread)().map_err(|error| {
+        let mut running = self.running.lock().await;
+        let reread = self.origin.reread.clone();
+        let read = tokio::task::spawn_blocking(move || reread()).await;
+        let read = read.map_err(|error| format!("the configuration could not be read: {error}"))?;
+        let read = read.map_err(|error| {
             // Of one line, as it goes to the log, and to a terminal, which shows no other's ends of lines.
             let problems = error.to_string().replace('\n', "; ");
             format!("the configuration is wrong, and nothing was changed: {problems}")
@@ -37,22 +40,17 @@ impl Overview {
     }
 }
 
-/// Reads the configuration again at each SIGHUP, until the server stops.
-///
-/// # Errors
-/// When the operating system refuses to tell of the signal.
-pub(super) fn at_hangup(overview: &Arc<Overview>) -> io::Result<()> {
-    let mut hangups = signal(SignalKind::hangup())?;
+/// Reads the configuration again at SIGHUP, until the server stops. Those that come while it is being read are one together.
+pub(super) fn at_hangup(overview: &Arc<Overview>, mut hangups: Signal) {
     let overview = Arc::downgrade(overview);
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
             let Some(overview) = overview.upgrade() else {
                 return;
             };
-            if let Err(error) = overview.reload() {
+            if let Err(error) = overview.reload().await {
                 tracing::error!("{error}");
             }
         }
     });
-    Ok(())
 }

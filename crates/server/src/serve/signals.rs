@@ -1,32 +1,50 @@
-//! Signals that ask the process to end.
+//! Signals that ask the process to end, or to read its configuration again.
 //!
-//! What must never enter: what ending means.
+//! What must never enter: what comes of them.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT, as they come.
+/// SIGTERM, SIGINT and SIGHUP, as they come.
 #[derive(Debug)]
-pub struct StopSignals {
+pub struct Signals {
+    pub(super) stop: StopSignals,
+    /// One that came while nobody waited for it is not forgotten.
+    pub(super) hangup: Signal,
+}
+
+/// SIGTERM and SIGINT.
+#[derive(Debug)]
+pub(super) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl StopSignals {
-    /// Takes the signals from now on. Must be called inside a runtime.
+impl Signals {
+    /// Takes the signals from now on: none of them ends the process by itself any more. Must be called inside a runtime.
     ///
     /// # Errors
     /// When the operating system refuses.
-    pub fn listen() -> io::Result<StopSignals> {
-        Ok(StopSignals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
+    pub fn listen() -> io::Result<Signals> {
+        Ok(Signals {
+            stop: StopSignals {
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
+            },
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
+    /// Waits for the next one that asks the process to end, and names it.
+    pub async fn next_stop(&mut self) -> &'static str {
+        self.stop.next().await
+    }
+}
+
+impl StopSignals {
     /// Waits for the next one and names it.
-    pub async fn next(&mut self) -> &'static str {
+    pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
