@@ -52,6 +52,12 @@ pub struct ReplicaStatus {
     /// So many entries are kept in memory of what others lack, or may not know: it does not grow with the time that somebody
     /// is away.
     pub entries_kept: u64,
+    /// Bytes of memory for what is kept of files that others lack contents of, about.
+    pub kept_bytes: u64,
+    /// So many of them there are at most.
+    pub kept_bytes_max: u64,
+    /// A member of the view that lacks more than is kept: changes wait for it, or it leaves.
+    pub too_slow: Option<u16>,
     /// Operations of clients here that were carried out elsewhere.
     pub forwarded: u64,
     /// Operations carried out for other members.
@@ -207,6 +213,9 @@ impl Replica {
             torn_files: torn.len() as u64,
             torn_paths: torn_paths.collect(),
             entries_kept: entries_kept(shared) as u64,
+            kept_bytes: shared.kept_bytes(),
+            kept_bytes_max: shared.settings.kept_memory,
+            too_slow: shared.awaited().map(|slot| slot.0),
             forwarded: metrics.forwarded.load(Ordering::Relaxed),
             served: metrics.served.load(Ordering::Relaxed),
             bytes_written: shared.store.statistics().bytes_written,

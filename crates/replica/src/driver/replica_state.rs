@@ -2,6 +2,7 @@
 
 mod completed;
 mod decisions;
+mod kept;
 mod members;
 mod nonsense;
 mod peers;
@@ -129,6 +130,8 @@ pub(crate) struct ReplicaState {
     /// What is told in the log of what fails again and again.
     pub(crate) throttle: Throttle,
     pub(crate) nonsense: Nonsense,
+    /// Who of the view lacked more than is kept when that was looked at last.
+    slow: watch::Sender<Option<kept::Lag>>,
     /// Files that are complete at peers who do not know it.
     completed: Mutex<BTreeMap<ReplicaSlot, BTreeMap<ObjectId, u64>>>,
     /// Somebody waits until a majority knows to be complete.
@@ -205,6 +208,7 @@ impl ReplicaState {
             shipments: Shipments::default(),
             throttle: Throttle::default(),
             nonsense: Nonsense::default(),
+            slow: watch::Sender::new(None),
             completed: Mutex::default(),
             majority_awaited: AtomicU64::new(0),
             fetches: Semaphore::new(WAITING_AT_ONCE),

@@ -17,13 +17,6 @@ use crate::replication::streams;
 use crate::state::shipping::Backlog;
 use crate::state::wire::{self, Note};
 
-/// Contents of more files are noted for nobody who takes no part, beyond those of a copy that it is being sent: it takes a
-/// whole copy.
-pub(crate) const KEPT_FILES: usize = 250_000;
-
-/// So many times as much as for those who take no part is kept for a member of the view.
-const IN_VIEW: u64 = 10;
-
 /// So many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
 
@@ -54,41 +47,14 @@ pub(crate) fn overdrawn(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
     let wanted: Vec<(ReplicaSlot, usize)> = others
         .map(|slot| (slot, shared.conversations.owed_files(slot)))
         .collect();
+    let kept = shared.kept_files();
     shared.engine.with_core(|guard| {
         let overdrawn = wanted.into_iter().filter(|(slot, wanted)| {
             let backlog = guard.ledger.unshipped.backlog(*slot);
             let away = !guard.ledger.active.contains(slot);
-            away && backlog.is_some_and(|backlog| backlog.files() > KEPT_FILES + wanted)
+            away && backlog.is_some_and(|backlog| backlog.files() > kept + wanted)
         });
         overdrawn.map(|(slot, _)| slot).collect()
-    })
-}
-
-/// A member of the view that lacks more than is kept for anybody, and why it leaves. Nothing that it does not take is remembered for
-/// ever, whatever else it answers.
-pub(crate) fn too_slow(shared: &ReplicaState) -> Option<(ReplicaSlot, String)> {
-    let (updates, files) = (
-        shared.settings.kept_updates.saturating_mul(IN_VIEW),
-        KEPT_FILES * IN_VIEW as usize,
-    );
-    let own = shared.slot();
-    shared.engine.with_core(|guard| {
-        let ledger = &guard.ledger;
-        let mut others = ledger.active.iter().filter(|slot| **slot != own);
-        others.find_map(|slot| {
-            // Of one that has not said so since this replica started nobody knows.
-            let applied = ledger.applied.get(slot).copied();
-            let lag = applied.map_or(0, |at| ledger.last_position.saturating_sub(at));
-            let lacking = ledger.unshipped.backlog(*slot).map_or(0, Backlog::files);
-            let untold = ledger.untold(*slot, files);
-            let is_slow = lag > updates || lacking > files || untold > files;
-            is_slow.then(|| {
-                let what = format!(
-                    "it is too slow: it lacks {lag} updates and contents of {lacking} files, and has not noted {untold} that it has"
-                );
-                (*slot, what)
-            })
-        })
     })
 }
 

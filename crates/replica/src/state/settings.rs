@@ -89,6 +89,8 @@ pub struct Settings {
     /// So many updates are kept for a replica that has left the view; when it lacks older ones it takes a whole copy
     /// as it returns. Ten times as many are kept while it is in contact, lest those made during the copy are missed too.
     pub kept_updates: u64,
+    /// Bytes of memory for what is kept of files that the others lack contents of, for all others together.
+    pub kept_memory: u64,
     /// So many bytes a second are sent at most to replicas that are on their way back into the view; `None` is no
     /// limit.
     pub return_bytes_per_second: Option<u64>,
@@ -119,6 +121,7 @@ impl Default for Settings {
             without_majority: WithoutMajority::default(),
             frozen: Frozen::default(),
             kept_updates: 1_000_000,
+            kept_memory: 1 << 30,
             return_bytes_per_second: None,
             space_reserve: None,
             scrub_interval: Duration::from_secs(7 * 24 * 3600),

@@ -60,6 +60,8 @@ pub struct ReplicationConfiguration {
     pub frozen: Frozen,
     /// Updates kept for a replica that is away.
     pub kept_updates: u64,
+    /// Bytes of memory for what is kept of files that the others lack contents of.
+    pub kept_memory: u64,
     /// Bytes a second sent at most to replicas on their way back into the view; `None` is no limit.
     pub return_rate: Option<u64>,
     /// Bytes left free at each other replica; `None`: 64 MiB, or less where disks are small.
@@ -93,6 +95,7 @@ impl Default for ReplicationConfiguration {
             without_majority: WithoutMajority::Wait,
             frozen: Frozen::Wait,
             kept_updates: 1_000_000,
+            kept_memory: 1 << 30,
             return_rate: None,
             space_reserve: None,
             scrub_interval: 7 * DAY,
@@ -200,6 +203,8 @@ fn losses(section: &Section<'_>, own: &mut ReplicationConfiguration) {
     own.frozen = frozen(section);
     let kept = section.integer("kept_updates", 1..=1_000_000_000);
     own.kept_updates = kept.unwrap_or(own.kept_updates);
+    let memory = section.size("kept_memory", 16 << 20..=1 << 40);
+    own.kept_memory = memory.unwrap_or(own.kept_memory);
     own.return_rate = section.size("return_rate", 64 << 10..=1 << 40);
 }
 

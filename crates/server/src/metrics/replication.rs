@@ -17,7 +17,7 @@ use crate::status::{
 /// A name, what it means, of which kind it is, and where it is taken from.
 type Figure<S> = (&'static str, &'static str, MetricType, fn(&S) -> f64);
 
-const OF_REPLICAS: [Figure<ReplicationStatus>; 15] = [
+const OF_REPLICAS: [Figure<ReplicationStatus>; 17] = [
     (
         "replica_ready",
         "1 when the whole tree is here",
@@ -83,6 +83,18 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 15] = [
         "Files that cannot be read because part of them was lost with a server",
         MetricType::Gauge,
         |replica| replica.torn_files as f64,
+    ),
+    (
+        "replica_kept_bytes",
+        "Bytes of memory for what is kept of files that other replicas lack contents of, about",
+        MetricType::Gauge,
+        |replica| replica.kept_bytes as f64,
+    ),
+    (
+        "replica_kept_bytes_max",
+        "So many there are at most",
+        MetricType::Gauge,
+        |replica| replica.kept_bytes_max as f64,
     ),
     (
         "replica_space_refusals",

@@ -149,6 +149,7 @@ fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
         without_majority: chosen.without_majority,
         frozen: chosen.frozen,
         kept_updates: chosen.kept_updates,
+        kept_memory: chosen.kept_memory,
         return_bytes_per_second: chosen.return_rate,
         space_reserve: chosen.space_reserve,
         scrub_interval: chosen.scrub_interval,

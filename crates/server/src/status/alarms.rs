@@ -132,6 +132,7 @@ fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
     }
     let mut found = rolled_back(replica);
     found.extend(nonsense(replica));
+    found.extend(slow(replica));
     found.extend(replica.scrub.iter().flat_map(of_scrub));
     found.extend(torn(replica));
     found.extend(short(replica));
@@ -226,6 +227,15 @@ fn waiting_updates(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
         Some(("updates-wait", what))
     });
     told.collect()
+}
+
+/// Who of the view lacks more than is kept. Where the others can do without it it leaves within moments.
+fn slow(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
+    let who = called::replica(&replica.names, replica.too_slow?);
+    let what = format!(
+        "{who} takes what others change too slowly, and too few would be left without it: changes here wait until it lacks less"
+    );
+    Some(("member-slow", what))
 }
 
 fn torn(replica: &ReplicationStatus) -> Option<(&'static str, String)> {

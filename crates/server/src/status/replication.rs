@@ -76,6 +76,15 @@ pub struct ReplicationStatus {
     /// Who refuses changes, or soon will, for want of room on whose disk.
     #[serde(default)]
     pub short: Vec<ShortView>,
+    /// Bytes of memory for what is kept of files that others lack contents of, about.
+    #[serde(default)]
+    pub kept_bytes: u64,
+    /// So many there are at most.
+    #[serde(default)]
+    pub kept_bytes_max: u64,
+    /// The slot of a member of the view that lacks more than is kept: changes wait for it, or it leaves.
+    #[serde(default)]
+    pub too_slow: Option<u16>,
     /// Changes of clients that were refused here because another member's disk has no room.
     #[serde(default)]
     pub space_refusals: u64,
@@ -200,6 +209,9 @@ impl ReplicationStatus {
             torn_files: replica.torn_files,
             torn_paths: replica.torn_paths,
             short: replica.short,
+            kept_bytes: replica.kept_bytes,
+            kept_bytes_max: replica.kept_bytes_max,
+            too_slow: replica.too_slow,
             space_refusals: replica.space_refusals,
             rolled_back: replica.rolled_back,
             view: Some(ViewStatus::new(view)),
@@ -511,6 +523,9 @@ impl ReplicationStatus {
             torn_files: 0,
             torn_paths: Vec::new(),
             short: Vec::new(),
+            kept_bytes: 3 << 10,
+            kept_bytes_max: 1 << 30,
+            too_slow: None,
             space_refusals: 0,
             rolled_back: None,
             view: Some(ViewStatus::example()),

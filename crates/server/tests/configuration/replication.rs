@@ -34,6 +34,7 @@ fn replication_has_its_settings() {
         without_majority = "stale-reads"
         frozen_reads = "last-synchronised"
         kept_updates = 10
+        kept_memory = "64 MiB"
         return_rate = "2 MiB"
         space_reserve = "1 MiB"
         scrub_interval = "0 s"
@@ -69,6 +70,7 @@ fn replication_has_its_settings() {
     assert_eq!(all.site_lease.as_millis(), 1000);
     assert_eq!(all.suspicion.as_millis(), 600, "as a part of the lease");
     assert_eq!((all.clock_drift_ppm, all.kept_updates), (1000, 10));
+    assert_eq!(all.kept_memory, 64 << 20);
     assert_eq!(all.return_rate, Some(2 << 20));
     assert_eq!(all.space_reserve, Some(1 << 20));
     assert_eq!(

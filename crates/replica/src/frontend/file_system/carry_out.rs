@@ -172,7 +172,7 @@ impl ReplicatedFileSystem {
         self.carry_out(&objects, change, &operation, deadline).await
     }
 
-    /// What comes before a change is tried here: the lease, and a file whose removal has arrived is changed at its home.
+    /// What comes before a change is tried here: the lease, a member that lacks too much, and a file whose removal has arrived is changed at its home.
     async fn begin<T, F>(
         &self,
         object: ObjectId,
@@ -184,7 +184,7 @@ impl ReplicatedFileSystem {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
-        self.wait_for_lease(deadline).await?;
+        self.wait_to_change(deadline).await?;
         let Some(place) = self.removed_place(object) else {
             return Ok(None);
         };

@@ -164,6 +164,17 @@ impl ReplicatedFileSystem {
         }
     }
 
+    /// The same for a change, which waits besides as long as what is kept for some member is full.
+    async fn wait_to_change(&self, deadline: Instant) -> Result<()> {
+        self.wait_for_lease(deadline).await?;
+        let waited = self.shared.wait_for_slow(deadline).await;
+        // Whoever forwarded it may ask again as if for the first time.
+        waited.map_err(|error| match self.is_forwarded() {
+            true => self.not_primary(),
+            false => error,
+        })
+    }
+
     /// Returns when clients are to be told that it failed, because no majority is in contact. A restart, and a
     /// return into the view, are no reason.
     async fn given_up(&self) {

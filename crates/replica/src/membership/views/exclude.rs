@@ -16,7 +16,6 @@ use vfs::ReplicaSlot;
 use view::{DecisionKind, ViewState};
 
 use crate::driver::replica_state::ReplicaState;
-use crate::membership::accounts;
 use crate::membership::losses;
 use crate::state::views::News;
 use crate::state::wire::LeaseRequest;
@@ -98,11 +97,8 @@ async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
 
 /// Proposes that a member leaves the view that answers and lacks more and more.
 async fn part_with_the_slow(shared: &Arc<ReplicaState>) {
-    if !shared.takes_part() {
-        return;
-    }
-    if let Some((slot, reason)) = accounts::too_slow(shared) {
-        shared.exclude(slot, &reason).await;
+    if let Some(lag) = shared.too_slow() {
+        shared.exclude(lag.slot, &lag.reason()).await;
     }
 }
 

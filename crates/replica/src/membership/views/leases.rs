@@ -17,7 +17,6 @@ use super::{exclude, join, rejoin};
 use crate::driver::engine::Guard;
 use crate::driver::lease_state::now;
 use crate::driver::replica_state::ReplicaState;
-use crate::membership::accounts;
 use crate::membership::links;
 use crate::membership::losses;
 use crate::state::settings::Durability;
@@ -108,6 +107,7 @@ async fn news(shared: &ReplicaState, told: &Tidings) {
     loop {
         tokio::time::sleep(LOOK).await;
         shared.lease.look_at_clocks();
+        shared.look_for_slow();
         if Tidings::of(shared) != *told {
             return;
         }
@@ -163,7 +163,7 @@ fn owed(shared: &ReplicaState, guard: &mut Guard<'_>, to: ReplicaSlot) -> u64 {
     let lately = Moment(guard.now.0.saturating_sub(lately.as_micros() as u64));
     let backlog = guard.ledger.unshipped.peer(to);
     backlog.map_or(0, |backlog| match backlog.is_given_up() {
-        true => accounts::KEPT_FILES as u64,
+        true => shared.kept_files() as u64,
         false => backlog.files_since_before(lately) as u64,
     })
 }

@@ -50,6 +50,9 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
         "member-malformed" => {
             "See that both servers run the same version of the program, and start the one that is named anew. If the alarm comes again, replace its copy: operating.md, “What to look at”."
         }
+        "member-slow" => {
+            "Look at the links to the member that is named, and at its disk. Bring the members that are away back, or let another one join: then the others go on without it."
+        }
         "updates-wait" => {
             "Look at the links between the other servers. If all are up and it goes on, start the server whose updates wait anew: it says again what it holds. Look at its log if the alarm comes again."
         }

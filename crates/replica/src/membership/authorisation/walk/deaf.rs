@@ -11,6 +11,9 @@ const KEPT: u64 = 30;
 /// More than are made until a member that takes none of them is left out.
 const TOO_MANY: usize = 10_000;
 
+/// So many files can be noted for a member of the view in the test of files.
+const NOTED: u64 = 100;
+
 /// Promises whatever it is asked to, and takes nothing else.
 async fn promise_everything(impostor: Impostor, peers: BTreeMap<u16, Peer>) {
     let mut heard = impostor.deafen();
@@ -71,4 +74,65 @@ async fn a_member_that_takes_nothing_leaves_the_view_and_costs_bounded_memory() 
     })
     .await;
     answering.abort();
+}
+
+/// Of two members the second answers and takes nothing. It cannot be excluded, and what it lacks was remembered without bound.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_wait_for_a_slow_member_without_which_too_few_would_be_left() {
+    let mut set = Set::failing_with(2, |settings| {
+        settings.kept_memory = NOTED << 10;
+        settings.suspicion = 2 * PATIENCE;
+        // What the first controls it goes on controlling: nobody acknowledges anything to it.
+        settings.control.deep_control_idle = 10 * PATIENCE;
+        settings.control.directory_control_idle = 10 * PATIENCE;
+    })
+    .await;
+    let directory = set.sites[0].directory(ROOT, "d").await.unwrap();
+    for number in 0..20 {
+        let name = format!("first-{number}");
+        set.sites[0].save(directory, &name, b"text").await.unwrap();
+    }
+    eventually("the first decides about all of it", || {
+        let controls = set.sites[0].replica.status().controls;
+        controls.iter().any(|one| one.holder == 1 && one.deep)
+    })
+    .await;
+    let second = set.crash(1).await;
+    let impostor = impersonate(&second, LATER).await;
+    let peer = impostor.call(1, set.sites[0].address());
+    let answering = tokio::spawn(promise_everything(impostor, BTreeMap::from([(1, peer)])));
+    let site = &set.sites[0];
+    eventually("clients are answered", || site.replica.ready()).await;
+    let mut made = 0;
+    while site.replica.status().too_slow.is_none() {
+        assert!(made < TOO_MANY, "what it lacks is remembered without bound");
+        let name = format!("file-{made}");
+        let written = async {
+            let file = site.file(directory, &name).await.unwrap();
+            site.write(file, 0, b"text").await.unwrap();
+        };
+        // It waits as soon as too much is remembered.
+        let _ = tokio::time::timeout(Duration::from_secs(2), written).await;
+        made += 1;
+    }
+    let waits = site.file(directory, "one more");
+    let waited = tokio::time::timeout(Duration::from_secs(2), waits).await;
+    assert!(waited.is_err(), "{waited:?}");
+    let status = site.replica.status();
+    assert!(status.kept_bytes > status.kept_bytes_max, "{status:?}");
+    let view = site.replica.view_status();
+    assert!(view.members.iter().all(|member| member.active), "{view:?}");
+
+    answering.abort();
+    set.revive(1, second.started_as(LATER)).await;
+    set.revive_until_ready(1).await;
+    set.sites[0].file(directory, "afterwards").await.unwrap();
+    eventually("the second has everything", || {
+        let status = set.sites[0].replica.status();
+        let mut peers = status.peers.iter();
+        status.too_slow.is_none() && peers.all(|peer| peer.lag_updates == 0 && peer.lag_files == 0)
+    })
+    .await;
+    let copy = set.sites[1].load(directory, "file-0").await.unwrap();
+    assert_eq!(copy, b"text");
 }
