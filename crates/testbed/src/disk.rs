@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -15,6 +17,10 @@ use crate::requirements::search_path;
 const SIZE: u64 = 1 << 30;
 /// What its medium really has.
 const MEDIUM: &str = "size=320m,mode=700";
+/// How long the kernel may use a disk that is not mounted any more.
+const RELEASED_WITHIN: Duration = Duration::from_secs(60);
+/// How often it is looked whether it does.
+const LOOK: Duration = Duration::from_millis(20);
 /// How much of the medium is looked at in one go.
 const PIECE: usize = 1 << 20;
 
@@ -108,7 +114,22 @@ impl Disk {
     /// # Errors
     /// When something uses it.
     pub fn unmount(&self) -> Result<()> {
-        run(Command::new("umount").arg(self.root()))
+        run(Command::new("umount").arg(self.root()))?;
+        // The kernel lets the loop device go a moment later, and writes to the medium until then.
+        let given_up = Instant::now() + RELEASED_WITHIN;
+        while !self.is_released()? {
+            ensure!(Instant::now() < given_up, "the loop device is still in use");
+            sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn is_released(&self) -> Result<bool> {
+        let mut question = Command::new("losetup");
+        let answer = command(question.arg("--associated").arg(self.image())).output();
+        let answer = answer.context("losetup cannot be started")?;
+        ensure!(answer.status.success(), "losetup failed: {answer:?}");
+        Ok(answer.stdout.is_empty())
     }
 
     /// Gives it back.

@@ -239,7 +239,7 @@ pub enum ServeError {
     Signals(io::Error),
     /// A store has failed while it was served.
     #[error(
-        "stable storage of the tree \"{0}\" has failed, so nothing more can be promised; see the log, mend the disk or free space, run `meridian check`, and start again"
+        "stable storage of the tree \"{0}\" has failed, so nothing more can be promised; see the log and `dmesg`, mend the disk or free space, run `meridian check`, and start again"
     )]
     StorageFailed(String),
     /// A second signal came before everything was put away.
