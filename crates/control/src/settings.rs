@@ -49,6 +49,9 @@ pub struct Settings {
     pub deep_control_idle: Duration,
     /// How long a file's control outlives its last write and the last open for writing.
     pub file_control_idle: Duration,
+    /// How long a file's control outlives its last write while a client keeps the file open for writing (main paper, section
+    /// 2.1: until the file was not modified for a long time). Never shorter than without.
+    pub open_file_control_idle: Duration,
     /// How long shallow control of a directory outlives the last update.
     pub directory_control_idle: Duration,
     /// How long updates go on after the first revoke.
@@ -75,6 +78,7 @@ impl Default for Settings {
         Settings {
             deep_control_idle: Duration::from_secs(1),
             file_control_idle: Duration::from_secs(2),
+            open_file_control_idle: Duration::from_secs(30),
             directory_control_idle: Duration::from_secs(1),
             revoke_grace: Duration::from_millis(100),
             deep_back_off: Duration::from_secs(5),

@@ -151,15 +151,32 @@ fn fourth_many_controls_below_a_directory_lead_to_deep_control() {
 }
 
 #[test]
-fn an_open_file_keeps_its_control() {
+fn an_open_file_keeps_its_control_for_longer() {
     let mut set = Set::new(3, tree(), Settings::default());
     set.cores[0].handle_opened_for_writing(id(3));
     set.submit(0, 1, write(3));
-    set.run_until(at_milliseconds(60_000));
+    set.run_until(at_milliseconds(20_000));
     assert_eq!(set.agreed(), [(0, 3, Depth::Shallow)]);
     let (now, tree) = (set.now, set.tree.clone());
     set.cores[0].handle_closed_for_writing(now, &tree, id(3));
     set.drain(0);
-    set.run_until(at_milliseconds(62_001));
+    set.run_until(at_milliseconds(22_001));
     assert_eq!(set.agreed(), []);
+}
+
+/// A log file that nobody closes cost every other site a round trip for each read, for ever (main paper, section 2.1).
+#[test]
+fn the_control_of_an_open_file_ends_when_nobody_writes_to_it() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.cores[0].handle_opened_for_writing(id(3));
+    set.submit(0, 1, write(3));
+    set.run_until(at_milliseconds(25_000));
+    set.submit(0, 2, write(3));
+    set.run_until(at_milliseconds(54_000));
+    assert_eq!(set.agreed(), [(0, 3, Depth::Shallow)]);
+    set.run_until(at_milliseconds(56_000));
+    assert_eq!(set.agreed(), []);
+    set.submit(0, 3, write(3));
+    set.deliver();
+    assert_eq!(set.agreed(), [(0, 3, Depth::Shallow)]);
 }

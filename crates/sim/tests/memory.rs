@@ -35,7 +35,12 @@ fn is_within(sizes: Sizes) -> bool {
 
 /// Leases are long, since nothing of interest happens in between.
 fn set_the_stage_for_days() -> World {
-    let mut plan = Plan::still(3, ms(10), Settings::default());
+    let settings = Settings {
+        // One control is kept for days, too.
+        open_file_control_idle: Duration::MAX,
+        ..Settings::default()
+    };
+    let mut plan = Plan::still(3, ms(10), settings);
     plan.lease = LeaseSettings {
         length: Duration::from_secs(120),
         ..LeaseSettings::default()

@@ -52,7 +52,7 @@ impl ControlCore {
         }
     }
 
-    /// When a control in force should end; `None` while it is in use without a limit.
+    /// When a control in force should end.
     fn due(&self, number: u64) -> Option<Moment> {
         let control = self
             .own
@@ -61,8 +61,14 @@ impl ControlCore {
         let open = control
             .objects()
             .any(|object| self.open_for_writing.contains_key(&object));
-        let idle = (!open).then(|| control.last_used.after(self.idle_time(control)));
-        [idle, control.revoked_until].into_iter().flatten().min()
+        let idle_time = match open {
+            true => self
+                .idle_time(control)
+                .max(self.settings.open_file_control_idle),
+            false => self.idle_time(control),
+        };
+        let idle = control.last_used.after(idle_time);
+        Some(control.revoked_until.map_or(idle, |until| until.min(idle)))
     }
 
     fn idle_time(&self, control: &OwnControl) -> Duration {
@@ -138,7 +144,8 @@ impl ControlCore {
         self.schedule(number);
     }
 
-    /// A client has the file open for writing here; its control does not idle out meanwhile.
+    /// A client has the file open for writing here: its control outlives the last write by
+    /// [`Settings::open_file_control_idle`](crate::Settings::open_file_control_idle) meanwhile.
     pub fn handle_opened_for_writing(&mut self, file: ObjectId) {
         *self.open_for_writing.entry(file).or_default() += 1;
     }

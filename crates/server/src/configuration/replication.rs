@@ -42,6 +42,8 @@ pub struct ReplicationConfiguration {
     pub deep_control_idle: Duration,
     /// How long a file's control outlives the last write.
     pub file_control_idle: Duration,
+    /// The same while a client has it open for writing.
+    pub open_file_control_idle: Duration,
     /// How long updates go on after another replica has asked for the control.
     pub revoke_grace: Duration,
     /// How long this replica asks for nothing that another one needs for which it has given something up.
@@ -86,6 +88,7 @@ impl Default for ReplicationConfiguration {
             durability: Durability::Relaxed,
             deep_control_idle: SECOND,
             file_control_idle: 2 * SECOND,
+            open_file_control_idle: 30 * SECOND,
             revoke_grace: Duration::from_millis(100),
             standing_back: 3 * SECOND,
             strategies: Strategies::default(),
@@ -169,6 +172,11 @@ fn times(section: &Section<'_>, own: &mut ReplicationConfiguration) {
             "file_control_idle",
             MILLISECOND..=hour,
             &mut own.file_control_idle,
+        ),
+        (
+            "open_file_control_idle",
+            MILLISECOND..=hour,
+            &mut own.open_file_control_idle,
         ),
         (
             "revoke_grace",

@@ -128,6 +128,7 @@ fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
         control: control::Settings {
             deep_control_idle: chosen.deep_control_idle,
             file_control_idle: chosen.file_control_idle,
+            open_file_control_idle: chosen.open_file_control_idle,
             revoke_grace: chosen.revoke_grace,
             standing_back: chosen.standing_back,
             directory_contention: chosen.directory_contention,

@@ -27,6 +27,7 @@ fn replication_has_its_settings() {
         durability = "majority"
         deep_control_idle = "5 s"
         file_control_idle = "10 s"
+        open_file_control_idle = "1 min"
         revoke_grace = "50 ms"
         standing_back = "0 ms"
         site_lease = "1 s"
@@ -57,10 +58,14 @@ fn replication_has_its_settings() {
         all.data_delay,
         all.deep_control_idle,
         all.file_control_idle,
+        all.open_file_control_idle,
         all.revoke_grace,
         all.standing_back,
     ];
-    assert_eq!(times.map(|time| time.as_millis()), [0, 5000, 10_000, 50, 0]);
+    assert_eq!(
+        times.map(|time| time.as_millis()),
+        [0, 5000, 10_000, 60_000, 50, 0]
+    );
     let wanted = Strategies {
         idle_timer: false,
         upgrade: false,
