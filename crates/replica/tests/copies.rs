@@ -146,8 +146,10 @@ async fn without_copy(crashed: &Crashed) {
 struct Five {
     set: Set,
     directory: ObjectId,
-    lost: [Crashed; 2],
-    without: [Crashed; 2],
+    /// The last two.
+    lost: Vec<Crashed>,
+    /// The first two, in this order.
+    without: Vec<Crashed>,
 }
 
 impl Five {
@@ -159,7 +161,7 @@ impl Five {
             .await
             .unwrap();
         set.rest().await;
-        let lost = [set.crash(4).await, set.crash(3).await];
+        let lost = vec![set.crash(4).await, set.crash(3).await];
         is_out(&set, 4).await;
         is_out(&set, 5).await;
         set.sites[2]
@@ -185,12 +187,24 @@ impl Five {
             set,
             directory,
             lost,
-            without: [first, second],
+            without: vec![first, second],
         }
     }
 
+    /// Starts the next one without a copy.
+    async fn revive(&mut self, at: usize) {
+        let crashed = self.without.remove(0);
+        self.set.revive(at, crashed).await;
+    }
+
     /// Both have a copy again, and then the lost ones come back.
-    async fn are_whole(mut set: Set, directory: ObjectId, lost: [Crashed; 2]) {
+    async fn are_whole(self) {
+        let Five {
+            mut set,
+            directory,
+            lost,
+            ..
+        } = self;
         set.revive_until_ready(0).await;
         set.revive_until_ready(1).await;
         let loaded = patiently(|| set.sites[1].load(directory, "later")).await;
@@ -206,35 +220,25 @@ impl Five {
 /// Two members of five were without a copy while two others were lost: each was asked to supply the other, and both waited for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_members_without_a_copy_get_it_from_the_third() {
-    let Five {
-        mut set,
-        directory,
-        lost,
-        without: [first, second],
-    } = Five::new().await;
-    set.revive(0, first).await;
-    set.revive(1, second).await;
-    Five::are_whole(set, directory, lost).await;
+    let mut five = Five::new().await;
+    five.revive(0).await;
+    five.revive(1).await;
+    five.are_whole().await;
 }
 
 /// Whoever got its copy first waited for the report of the one that had none, which waited for a copy from it: it was the first
 /// that held the tree, and supplied nobody, since it was not up to date. A third one was all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_got_its_copy_first_does_not_keep_the_next_one_waiting() {
-    let Five {
-        mut set,
-        directory,
-        lost,
-        without: [first, second],
-    } = Five::new().await;
-    set.revive(0, first).await;
+    let mut five = Five::new().await;
+    five.revive(0).await;
     eventually("the first one holds the tree", || {
-        let returning = set.sites[0].replica.status().returning;
+        let returning = five.set.sites[0].replica.status().returning;
         returning.is_some_and(|view| view.stage == Stage::ByLog)
     })
     .await;
-    set.revive(1, second).await;
-    Five::are_whole(set, directory, lost).await;
+    five.revive(1).await;
+    five.are_whole().await;
 }
 
 /// What a copy brings of a lost replica's updates counts as soon as it is here.
