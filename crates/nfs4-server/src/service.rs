@@ -25,11 +25,11 @@ use crate::observer::Observer;
 use crate::places::Places;
 use crate::records::ClientRecords;
 use crate::state::{
-    ConnectionId, Departure, FileKey, LayoutEnd, Limits, Release, State, StateCounts,
+    ConnectionId, Departure, FileKey, KEY_BYTES, LayoutEnd, Limits, Release, State, StateCounts,
 };
 
 /// How the server presents itself to clients (RFC 8881, section 2.5).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Identity {
     /// Names this server; each replica has its own, or clients would spread one session over
     /// several sites.
@@ -38,6 +38,8 @@ pub struct Identity {
     pub scope: Vec<u8>,
     /// Differs from that of every earlier start of this server.
     pub incarnation: u32,
+    /// Random bytes that nobody else knows, others at each start: the numbers of clients, sessions and states are derived from them.
+    pub key: [u8; KEY_BYTES],
     /// This server's number among those with the same scope, where there are others: their clients may then come
     /// here, as after a restart, and reclaim. `None` for a server on its own.
     pub place: Option<u16>,
@@ -113,8 +115,8 @@ impl Service {
         options: ServiceOptions,
     ) -> Arc<Service> {
         let now = (options.clock)();
-        let incarnation = options.identity.incarnation;
-        let state = State::new(options.limits, incarnation, options.may_reclaim, now)
+        let (incarnation, key) = (options.identity.incarnation, options.identity.key);
+        let state = State::new(options.limits, incarnation, key, options.may_reclaim, now)
             .among_others(options.identity.place);
         let service = Arc::new_cyclic(|own| Service {
             own: own.clone(),

@@ -72,6 +72,33 @@ async fn what_was_handed_out_before_is_unknown() {
     holder.on(&handle, [getfh()]).await.ok();
 }
 
+/// Both are the first that a start has granted. Nothing but the session tells a client of the restart (RFC 8881, section 8.2.4): in
+/// a session of this start such a stateid is none.
+#[tokio::test]
+async fn a_stateid_of_an_earlier_start_is_none_of_this_one() {
+    let fixture = Fixture::new();
+    fixture.service.housekeep().await;
+    let before = arrive(&fixture, &fixture.service, "holder").await;
+    before.compound(vec![reclaim_complete()]).await.ok();
+    let (handle, earlier) = before.open_new("file").await;
+    let service = fixture.restarted(&["holder"]);
+    let holder = arrive(&fixture, &service, "holder").await;
+    let now = reclaim(&holder, &handle).await;
+    assert_ne!(earlier.other, now.other);
+    assert_ne!((before.id, before.session), (holder.id, holder.session));
+    let by = |stateid| {
+        let data = xdr::Bytes::from_static(b"x");
+        write(stateid, 0, StableHow4::FileSync, data)
+    };
+    let status = holder.status_on(&handle, [by(earlier)]).await;
+    assert_eq!(status, NfsStat4::BadStateid);
+    let mut later = now;
+    later.seqid += 1;
+    let status = holder.status_on(&handle, [by(later)]).await;
+    assert_eq!(status, NfsStat4::BadStateid);
+    holder.on(&handle, [by(now)]).await.ok();
+}
+
 #[tokio::test]
 async fn what_was_held_is_reclaimed_and_nothing_new_is_granted() {
     let fixture = Fixture::new();

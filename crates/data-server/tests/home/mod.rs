@@ -330,6 +330,7 @@ fn options(major: &str, lease_seconds: u64) -> ServiceOptions {
             server: major.into(),
             scope: b"a pool".to_vec(),
             incarnation: 1,
+            key: [1; 32],
             place: None,
         },
         limits: Limits {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::State;
-use super::client::ClientId;
+use super::client::{Client, ClientId};
 
 /// One client at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,10 @@ impl State {
     #[must_use]
     pub fn clients(&self, now: Instant) -> Vec<ClientView> {
         let confirmed = self.clients.values().filter(|client| client.confirmed);
-        let mut views: Vec<ClientView> = confirmed
+        let mut confirmed: Vec<&Client> = confirmed.collect();
+        confirmed.sort_unstable_by_key(|client| client.arrival);
+        let views = confirmed.into_iter();
+        views
             .map(|client| ClientView {
                 id: client.id,
                 address: client.address,
@@ -52,8 +55,6 @@ impl State {
                 opens: client.opens.len(),
                 locks: client.locks.len(),
             })
-            .collect();
-        views.sort_by_key(|view| view.id);
-        views
+            .collect()
     }
 }

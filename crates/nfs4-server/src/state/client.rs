@@ -65,6 +65,8 @@ pub struct Exchanged {
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) id: ClientId,
+    /// Grows from each record to the next.
+    pub(super) arrival: u64,
     pub(super) owner: Arc<[u8]>,
     verifier: [u8; 8],
     /// How file systems know it: verifier and owner, the same at every server, and another after each restart
@@ -153,18 +155,18 @@ const UNCONFIRMED_MAX: usize = 4096;
 /// nobody else.
 #[derive(Debug, Default)]
 pub(super) struct Unconfirmed {
-    all: BTreeMap<ClientId, IpAddr>,
+    all: BTreeMap<u64, (ClientId, IpAddr)>,
     networks: HashMap<IpAddr, usize>,
 }
 
 impl Unconfirmed {
-    fn add(&mut self, id: ClientId, network: IpAddr) {
-        self.all.insert(id, network);
+    fn add(&mut self, arrival: u64, id: ClientId, network: IpAddr) {
+        self.all.insert(arrival, (id, network));
         *self.networks.entry(network).or_default() += 1;
     }
 
-    pub(super) fn remove(&mut self, id: ClientId) {
-        if let Some(network) = self.all.remove(&id)
+    pub(super) fn remove(&mut self, arrival: u64) {
+        if let Some((_, network)) = self.all.remove(&arrival)
             && let Some(count) = self.networks.get_mut(&network)
         {
             *count -= 1;
@@ -187,8 +189,8 @@ impl Unconfirmed {
             false if self.len() < UNCONFIRMED_MAX => return None,
             false => *self.networks.iter().max_by_key(|(_, count)| **count)?.0,
         };
-        let mut all = self.all.iter();
-        all.find(|(_, network)| **network == of).map(|(id, _)| *id)
+        let mut all = self.all.values();
+        all.find(|(_, network)| *network == of).map(|(id, _)| *id)
     }
 }
 
@@ -373,10 +375,13 @@ impl State {
         if let Some(unconfirmed) = self.unconfirmed.in_the_way(network) {
             let _nothing = self.remove_client(unconfirmed);
         }
-        let id = ClientId((u64::from(self.incarnation) << 32) | u64::from(self.next_client));
-        self.next_client = self.next_client.wrapping_add(1);
+        let (mut arrival, mut id) = self.numbers.next_client();
+        while self.clients.contains_key(&id) {
+            (arrival, id) = self.numbers.next_client();
+        }
         let client = Client {
             id,
+            arrival,
             owner: identity.owner.clone(),
             verifier: identity.verifier,
             name: [&identity.verifier[..], &identity.owner].concat().into(),
@@ -403,7 +408,7 @@ impl State {
         };
         let exchanged = client.exchanged();
         self.clients.insert(id, client);
-        self.unconfirmed.add(id, network);
+        self.unconfirmed.add(arrival, id, network);
         self.owners.entry(identity.owner).or_default().unconfirmed = Some(id);
         exchanged
     }
@@ -416,7 +421,7 @@ impl State {
             return None;
         }
         client.confirmed = true;
-        self.unconfirmed.remove(id);
+        self.unconfirmed.remove(client.arrival);
         client.may_reclaim = self.grace.may_reclaim(&client.owner);
         let owner = client.owner.clone();
         let records = self.owners.entry(owner).or_default();

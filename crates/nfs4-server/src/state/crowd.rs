@@ -35,17 +35,17 @@ impl State {
         if dispensable.is_empty() {
             self.nobody_goes_until = Some(now + PAUSE);
         }
-        dispensable.sort_unstable_by_key(|(crowd, silent, id)| Reverse((*crowd, *silent, *id)));
+        dispensable.sort_unstable_by_key(|(order, _)| Reverse(*order));
         dispensable.truncate(many);
         let gone = dispensable.len();
         let departures = dispensable.into_iter();
-        let departures = departures.filter_map(|(_, _, id)| self.remove_client(id));
+        let departures = departures.filter_map(|(_, id)| self.remove_client(id));
         (gone, departures.collect())
     }
 
-    /// The clients that hold nothing and may go, each with how many its address has, if these are too many, and for how long it
-    /// has been silent.
-    fn dispensable(&self, now: Instant) -> Vec<(usize, Duration, ClientId)> {
+    /// The clients that hold nothing and may go, each with how many its address has, if these are too many, for how long it
+    /// has been silent, and when it came.
+    fn dispensable(&self, now: Instant) -> Vec<((usize, Duration, u64), ClientId)> {
         let confirmed = || self.clients.values().filter(|client| client.confirmed);
         let mut of_address: HashMap<IpAddr, usize> = HashMap::new();
         for client in confirmed() {
@@ -64,7 +64,7 @@ impl State {
             })
             .filter(|(crowd, silent, _)| *crowd > 0 || *silent >= SILENT)
             .filter(|(_, _, client)| !self.has_request_under_way(client))
-            .map(|(crowd, silent, client)| (crowd, silent, client.id))
+            .map(|(crowd, silent, client)| ((crowd, silent, client.arrival), client.id))
             .collect()
     }
 }

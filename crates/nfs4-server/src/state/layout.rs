@@ -10,7 +10,6 @@ use vfs::Share;
 
 use super::client::ClientId;
 use super::open::next_seqid;
-use super::stateid::compose;
 use super::{FileKey, OpenFile, Release, Resolved, State, StateidUse};
 use crate::layouts::{DeviceId, LayoutAccess, LayoutHolder};
 
@@ -102,7 +101,7 @@ impl State {
         }
         let no_room = |_| NfsStat4::BadLayout;
         self.memory.add_state(&[], &self.limits).map_err(no_room)?;
-        let key = self.next_state_key();
+        let key = self.numbers.next_state();
         let layout = Layout {
             client,
             file,
@@ -141,7 +140,7 @@ impl State {
             LayoutAccess::Read => layout.read = true,
             LayoutAccess::ReadWrite => layout.write = true,
         }
-        Ok(compose(self.incarnation, holder.0, layout.seqid))
+        Ok(self.numbers.stateid(holder.0, layout.seqid))
     }
 
     /// The layout that was asked for is not given. What is left of the holder is to be let go.
@@ -193,7 +192,7 @@ impl State {
         let kept = self.layouts.all.get_mut(&key).map(|layout| {
             layout.seqid = next_seqid(layout.seqid);
             layout.replied = layout.seqid;
-            compose(self.incarnation, key, layout.seqid)
+            self.numbers.stateid(key, layout.seqid)
         });
         Ok((kept, end))
     }
@@ -245,7 +244,7 @@ impl State {
         if !std::mem::replace(&mut layout.recalled, true) {
             layout.seqid = next_seqid(layout.seqid);
         }
-        let stateid = compose(self.incarnation, holder.0, layout.seqid);
+        let stateid = self.numbers.stateid(holder.0, layout.seqid);
         Some((layout.client, layout.file, stateid))
     }
 
@@ -298,7 +297,7 @@ impl State {
         stateid: &Stateid4,
         file: FileKey,
     ) -> Result<(u64, &Layout), NfsStat4> {
-        let key = self.state_key(stateid)?;
+        let key = self.numbers.state_of(stateid)?;
         let layout = self.layouts.all.get(&key).ok_or(NfsStat4::BadStateid)?;
         let is_known = layout.client == client && layout.file == file;
         match is_known && (1..=layout.seqid).contains(&stateid.seqid) {

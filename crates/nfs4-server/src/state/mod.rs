@@ -14,6 +14,7 @@ mod grace;
 mod layout;
 mod memory;
 mod newcomers;
+mod numbers;
 mod open;
 mod session;
 mod stateid;
@@ -34,6 +35,7 @@ pub use departure::Departure;
 pub use grace::Reclaim;
 pub use layout::LayoutEnd;
 pub use memory::Memory;
+pub use numbers::KEY_BYTES;
 pub use open::{LockGrant, OpenFile, OpenGrant};
 pub use session::{
     ConnectionId, CreateSession, CreatedSession, ReplySlot, SequenceRequest, Sequenced,
@@ -49,6 +51,7 @@ use departure::{Departures, Executing};
 use grace::Grace;
 use layout::LayoutTable;
 use newcomers::Newcomers;
+use numbers::Numbers;
 use open::{Lock, Open};
 use session::Session;
 
@@ -124,13 +127,7 @@ pub enum Release {
 #[derive(Debug)]
 pub struct State {
     limits: Limits,
-    /// Distinguishes what this incarnation of the server hands out from what earlier ones did.
-    incarnation: u32,
-    /// The whole number of this start, where `incarnation` has only part of it.
-    start: u32,
-    next_client: u32,
-    next_session: u32,
-    next_state: u64,
+    numbers: Numbers,
     clients: HashMap<ClientId, Client>,
     owners: HashMap<Arc<[u8]>, OwnerRecords>,
     unconfirmed: Unconfirmed,
@@ -152,22 +149,20 @@ pub struct State {
 
 impl State {
     /// Starts with nothing but the owners of the clients that may reclaim what they held before.
-    /// `incarnation` must differ from those of earlier starts.
+    /// `incarnation` must differ from those of earlier starts, and `key` must be random, so that nobody guesses the numbers that
+    /// clients are given.
     #[must_use]
     pub fn new(
         limits: Limits,
         incarnation: u32,
+        key: [u8; KEY_BYTES],
         may_reclaim: impl IntoIterator<Item = Arc<[u8]>>,
         now: Instant,
     ) -> State {
         let grace = Grace::new(may_reclaim, now, &limits);
         State {
             limits,
-            incarnation,
-            start: incarnation,
-            next_client: 1,
-            next_session: 1,
-            next_state: 1,
+            numbers: Numbers::new(key, incarnation),
             clients: HashMap::new(),
             owners: HashMap::new(),
             unconfirmed: Unconfirmed::default(),
@@ -249,7 +244,7 @@ impl State {
         if records.is_empty() {
             self.owners.remove(&client.owner);
         }
-        self.unconfirmed.remove(id);
+        self.unconfirmed.remove(client.arrival);
         Some((client, executing))
     }
 

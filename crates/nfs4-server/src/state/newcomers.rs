@@ -14,6 +14,7 @@ use std::time::Instant;
 use nfs4::{NfsStat4, Stateid4};
 
 use super::client::{Client, ClientId};
+use super::numbers::Numbers;
 use super::{Departure, State};
 
 /// How often one client is asked to reclaim: once for each file system that moves, and hardly more.
@@ -77,7 +78,7 @@ impl State {
     pub fn among_others(mut self, place: Option<u16>) -> State {
         if let Some(place) = place {
             // Numbers that are handed out differ from those of other servers too: a client may bring theirs.
-            self.incarnation = u32::from(place) << 16 | (self.incarnation & 0xffff);
+            self.numbers.among_others(place);
             self.newcomers.place = Some(place);
         }
         self
@@ -112,7 +113,7 @@ impl State {
         let Some(place) = self.newcomers.place else {
             return NfsStat4::BadStateid;
         };
-        let of = u16::from_be_bytes([stateid.other[0], stateid.other[1]]);
+        let of = Numbers::place_of(stateid);
         let is_special = stateid.other == [0; 12] || stateid.other == [0xff; 12];
         let in_grace = self.in_grace();
         match self.clients.get_mut(&client) {

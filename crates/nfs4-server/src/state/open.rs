@@ -10,7 +10,7 @@ use nfs4::{NfsStat4, Stateid4};
 use vfs::{LockOwner, OpenOwner, Share};
 
 use super::client::ClientId;
-use super::stateid::{check_sequence, compose};
+use super::stateid::check_sequence;
 use super::{FileKey, Release, State};
 
 #[derive(Debug)]
@@ -114,14 +114,14 @@ impl State {
                 open.granted.push(share);
             }
             return Ok(OpenGrant {
-                stateid: compose(self.incarnation, key, open.seqid),
+                stateid: self.numbers.stateid(key, open.seqid),
             });
         }
         if record.opens.len() >= self.limits.states_per_client {
             return Err(NfsStat4::Delay);
         }
         self.memory.add_state(owner, &self.limits)?;
-        let key = self.next_state_key();
+        let key = self.numbers.next_state();
         let open = Open {
             seqid: 1,
             client,
@@ -138,7 +138,7 @@ impl State {
             record.opens.insert(key);
         }
         Ok(OpenGrant {
-            stateid: compose(self.incarnation, key, 1),
+            stateid: self.numbers.stateid(key, 1),
         })
     }
 
@@ -159,7 +159,7 @@ impl State {
         stateid: &Stateid4,
         file: FileKey,
     ) -> Result<OpenFile, NfsStat4> {
-        let key = self.state_key(stateid)?;
+        let key = self.numbers.state_of(stateid)?;
         let open = self.opens.get(&key).ok_or(NfsStat4::BadStateid)?;
         if open.client != client || open.file != file {
             return Err(NfsStat4::BadStateid);
@@ -206,7 +206,7 @@ impl State {
         entry
             .granted
             .retain(|granted| granted.union(share) == share);
-        Ok(compose(self.incarnation, open.key, entry.seqid))
+        Ok(self.numbers.stateid(open.key, entry.seqid))
     }
 
     /// Removes an open that the file system has closed from the tables. Returns what it has to let go besides:
@@ -256,7 +256,7 @@ impl State {
         stateid: &Stateid4,
         file: FileKey,
     ) -> Result<LockGrant, NfsStat4> {
-        let key = self.state_key(stateid)?;
+        let key = self.numbers.state_of(stateid)?;
         let lock = self.locks.get(&key).ok_or(NfsStat4::BadStateid)?;
         if lock.client != client || lock.file != file {
             return Err(NfsStat4::BadStateid);
@@ -286,14 +286,14 @@ impl State {
             && let Some(lock) = self.locks.get_mut(&key)
         {
             lock.seqid = next_seqid(lock.seqid);
-            return Ok(compose(self.incarnation, key, lock.seqid));
+            return Ok(self.numbers.stateid(key, lock.seqid));
         }
         if !self.opens.contains_key(&grant.open) || !self.clients.contains_key(&client) {
             return Err(NfsStat4::BadStateid);
         }
         let owner = grant.name.clone();
         self.memory.add_state(&owner, &self.limits)?;
-        let key = self.next_state_key();
+        let key = self.numbers.next_state();
         self.locks.insert(
             key,
             Lock {
@@ -311,7 +311,7 @@ impl State {
         if let Some(record) = self.clients.get_mut(&client) {
             record.locks.insert(key);
         }
-        Ok(compose(self.incarnation, key, 1))
+        Ok(self.numbers.stateid(key, 1))
     }
 
     /// Finds the lock that FREE_STATEID names (RFC 8881, section 18.38).
@@ -323,7 +323,7 @@ impl State {
         client: ClientId,
         stateid: &Stateid4,
     ) -> Result<(FileKey, LockOwner), NfsStat4> {
-        let key = self.state_key(stateid)?;
+        let key = self.numbers.state_of(stateid)?;
         if let Some(open) = self.opens.get(&key) {
             if open.client != client {
                 return Err(NfsStat4::BadStateid);
@@ -347,7 +347,7 @@ impl State {
 
     /// Forgets a lock state under which nothing is locked.
     pub fn free_lock(&mut self, client: ClientId, stateid: &Stateid4) {
-        if let (Ok(key), Some(name)) = (self.state_key(stateid), self.client_name(client)) {
+        if let (Ok(key), Some(name)) = (self.numbers.state_of(stateid), self.client_name(client)) {
             self.forget_lock(key, &name);
         }
     }

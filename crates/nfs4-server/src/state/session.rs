@@ -261,11 +261,10 @@ impl State {
         client.next_create = request.sequence.wrapping_add(1);
         client.create_refused = false;
         client.renewed = now;
-        let id = session_id(request.client, self.start, self.next_session);
+        let id = self.numbers.next_session();
         let created = make_session(request, id, channel, reserved);
         client.sessions.push(created.answer.session);
         client.last_create = Some(created.answer.clone());
-        self.next_session = self.next_session.wrapping_add(1);
         self.sessions
             .insert(created.answer.session, created.session);
         let departure = self.confirm(request.client, now);
@@ -518,14 +517,4 @@ fn renew(
     if let Some(client) = clients.get_mut(&client) {
         client.renewed = now;
     }
-}
-
-/// Composes a session identifier that no other session has, of any start of the server, and of any other server with the
-/// same scope: what requests have done is known by it everywhere. The client's number tells the servers apart.
-fn session_id(client: ClientId, start: u32, number: u32) -> SessionId4 {
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&client.0.to_be_bytes());
-    id[8..12].copy_from_slice(&start.to_be_bytes());
-    id[12..].copy_from_slice(&number.to_be_bytes());
-    SessionId4(id)
 }

@@ -28,14 +28,6 @@ pub enum StateidUse {
     Write,
 }
 
-/// Bytes 0 to 3 of `other` carry the server's incarnation, the rest a number.
-pub(super) fn compose(incarnation: u32, key: u64, seqid: u32) -> Stateid4 {
-    let mut other = [0; 12];
-    other[..4].copy_from_slice(&incarnation.to_be_bytes());
-    other[4..].copy_from_slice(&key.to_be_bytes());
-    Stateid4 { seqid, other }
-}
-
 /// Checks a stateid's sequence number against the current one; zero means "the current one"
 /// (RFC 8881, section 8.2.2).
 pub(super) fn check_sequence(given: u32, current: u32) -> Result<(), NfsStat4> {
@@ -48,26 +40,9 @@ pub(super) fn check_sequence(given: u32, current: u32) -> Result<(), NfsStat4> {
 }
 
 impl State {
-    /// The number in a stateid of this incarnation of the server.
-    pub(super) fn state_key(&self, stateid: &Stateid4) -> Result<u64, NfsStat4> {
-        let (incarnation, key) = stateid.other.split_at(4);
-        if incarnation != self.incarnation.to_be_bytes() {
-            return Err(NfsStat4::BadStateid);
-        }
-        let key: [u8; 8] = key.try_into().map_err(|_| NfsStat4::BadStateid)?;
-        Ok(u64::from_be_bytes(key))
-    }
-
-    pub(super) fn next_state_key(&mut self) -> u64 {
-        let key = self.next_state;
-        self.next_state += 1;
-        key
-    }
-
     /// A stateid of an open that an earlier incarnation of the server may have granted; none is good for anything now.
     pub fn bygone_stateid(&mut self) -> Stateid4 {
-        // No incarnation has this number.
-        compose(0, self.next_state_key(), 1)
+        self.numbers.bygone_stateid()
     }
 
     /// Resolves the stateid of a READ, WRITE, SETATTR or similar on `file`.
@@ -87,7 +62,7 @@ impl State {
         if *stateid == Stateid4::READ_BYPASS {
             return Ok(Resolved::ReadBypass);
         }
-        let key = self.state_key(stateid)?;
+        let key = self.numbers.state_of(stateid)?;
         let open_key = match self.locks.get(&key) {
             Some(lock) if lock.client == client => {
                 check_sequence(stateid.seqid, lock.seqid)?;
@@ -113,7 +88,7 @@ impl State {
     /// Whether a stateid is good (RFC 8881, section 18.48).
     #[must_use]
     pub fn test_stateid(&self, client: ClientId, stateid: &Stateid4) -> NfsStat4 {
-        let outcome = self.state_key(stateid).and_then(|key| {
+        let outcome = self.numbers.state_of(stateid).and_then(|key| {
             let (owner, seqid) = match (self.opens.get(&key), self.locks.get(&key)) {
                 (Some(open), _) => (open.client, open.seqid),
                 (None, Some(lock)) => (lock.client, lock.seqid),

@@ -308,9 +308,10 @@ impl Server {
             None => None,
         };
         let names = Names::new(data.identity(), membership.as_ref());
+        let identity = names.as_identity(incarnation, pool.as_ref());
         let options = service_options(
             &data,
-            names.as_identity(incarnation, pool.as_ref()),
+            identity.map_err(DataDirectoryError::Random)?,
             &configuration,
             operations.clone(),
             room::beside_stores(&data, &trees),

@@ -3,6 +3,7 @@
 //! What must never enter: where the names are kept.
 
 use nfs4_server::Identity;
+use nfs4_server::state::KEY_BYTES;
 
 use super::pool::Role;
 use crate::data_directory::ReplicaIdentity;
@@ -47,21 +48,32 @@ impl Names {
     }
 
     /// As clients see it: server owner and server scope (RFC 8881, sections 2.5 and 2.4).
-    pub(super) fn as_identity(&self, incarnation: u32, pool: Option<&Role>) -> Identity {
+    ///
+    /// # Errors
+    /// When the operating system has no random bytes.
+    pub(super) fn as_identity(
+        &self,
+        incarnation: u32,
+        pool: Option<&Role>,
+    ) -> Result<Identity, getrandom::Error> {
+        let mut key = [0; KEY_BYTES];
+        getrandom::fill(&mut key)?;
         if let Some(Role::Data(server)) = pool {
             // No other server has this owner: clients would take a data server for the metadata server (rule 6 of striping).
-            return Identity {
+            return Ok(Identity {
                 server: format!("meridian-data-server-{}", self.replica).into_bytes(),
                 scope: format!("meridian-pool-{}", server.pool()).into_bytes(),
                 incarnation,
+                key,
                 place: None,
-            };
+            });
         }
-        Identity {
+        Ok(Identity {
             server: format!("meridian-replica-{}", self.replica).into_bytes(),
             scope: format!("meridian-set-{}", self.set).into_bytes(),
             incarnation,
+            key,
             place: self.place,
-        }
+        })
     }
 }

@@ -51,6 +51,7 @@ fn serve_trees(exports: Vec<Export>, limits: TransportLimits) -> Fixture {
             server: vec![1],
             scope: vec![2],
             incarnation: 3,
+            key: [1; 32],
             place: None,
         },
         limits: Limits::default(),

@@ -169,7 +169,7 @@ fn the_table_of_clients_is_bounded() {
         ..Limits::default()
     };
     let mut table = Table {
-        state: State::new(limits, 7, [], now),
+        state: State::new(limits, 7, KEY, [], now),
         now,
     };
     table.client("a");

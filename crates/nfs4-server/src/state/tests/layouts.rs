@@ -66,7 +66,9 @@ impl Holder {
 }
 
 fn holder_of(layout: Stateid4) -> LayoutHolder {
-    LayoutHolder(u64::from_be_bytes(layout.other[4..].try_into().unwrap()))
+    let mut number = [0; 8];
+    number[2..].copy_from_slice(&layout.other[6..]);
+    LayoutHolder(u64::from_be_bytes(number))
 }
 
 fn ended(layout: Stateid4, end: LayoutEnd) -> Release {

@@ -22,6 +22,9 @@ const CONNECTION: ConnectionId = ConnectionId(1);
 /// The address from which everything comes.
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
+/// What numbers are derived from.
+const KEY: [u8; KEY_BYTES] = [1; KEY_BYTES];
+
 /// A state table with a clock of its own.
 struct Table {
     state: State,
@@ -37,7 +40,7 @@ impl Table {
         let now = Instant::now();
         let owners = owners.iter().map(|owner| Arc::from(owner.as_bytes()));
         Table {
-            state: State::new(Limits::default(), 7, owners, now),
+            state: State::new(Limits::default(), 7, KEY, owners, now),
             now,
         }
     }

@@ -9,7 +9,7 @@ const PLACE: u16 = 3;
 fn table() -> Table {
     let mut table = Table::new();
     let now = table.now;
-    table.state = State::new(Limits::default(), 7, [], now).among_others(Some(PLACE));
+    table.state = State::new(Limits::default(), 7, KEY, [], now).among_others(Some(PLACE));
     table
 }
 
@@ -95,7 +95,7 @@ fn a_client_that_has_lost_what_it_held_here_reclaims_nothing() {
 fn numbers_of_other_servers_are_none_of_this_ones() {
     let mut table = table();
     let exchanged = table.exchange("a", 1, 0).unwrap();
-    let mut elsewhere = State::new(Limits::default(), 7, [], table.now).among_others(Some(4));
+    let mut elsewhere = State::new(Limits::default(), 7, KEY, [], table.now).among_others(Some(4));
     let (other, _) = elsewhere
         .exchange_id(request("a", 1, 0), table.now)
         .unwrap();
@@ -123,7 +123,8 @@ fn a_restarted_client_goes_by_another_name() {
 fn who_may_reclaim_after_the_restart_of_this_server_is_not_absent() {
     let now = Instant::now();
     let may_reclaim = [Arc::from(&b"known"[..])];
-    let mut state = State::new(Limits::default(), 7, may_reclaim, now).among_others(Some(PLACE));
+    let mut state =
+        State::new(Limits::default(), 7, KEY, may_reclaim, now).among_others(Some(PLACE));
     let name = |owner: &str| Arc::from([&[1; 8][..], owner.as_bytes()].concat());
     let names = [name("known"), name("unknown")];
     assert_eq!(state.absent(&names, now), names[1..]);
