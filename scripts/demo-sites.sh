@@ -76,15 +76,15 @@ start_servers() {
 start_set() {
   say "a set of three replicas"
   printf '[names]\ndomain = "%s"\n' "$domain" >"$work/meridian.toml"
-  echo "   alpha \$ meridian set create --address $(peer_address_of alpha)"
-  at alpha "$meridian" set create --data "$work/alpha" --address "$(peer_address_of alpha)" >"$work/alpha.set"
+  echo "   alpha \$ meridian set create --name alpha --address $(peer_address_of alpha)"
+  at alpha "$meridian" set create --data "$work/alpha" --name alpha --address "$(peer_address_of alpha)" >"$work/alpha.set"
   head -n 1 "$work/alpha.set" | sed 's/^/   /'
   serve alpha alpha "$(address_of alpha)"
   local site token
   for site in beta gamma; do
     await_answer alpha
-    echo "   alpha \$ meridian set invite"
-    token=$(at alpha "$meridian" set invite --data "$work/alpha" 2>"$work/invitation") || {
+    echo "   alpha \$ meridian set invite --name $site"
+    token=$(at alpha "$meridian" set invite --name "$site" --data "$work/alpha" 2>"$work/invitation") || {
       cat "$work/invitation" >&2
       fail "alpha could not invite $site"
     }
