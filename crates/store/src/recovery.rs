@@ -16,9 +16,20 @@ use crate::data::SyncError;
 use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
-use crate::mutation::{FOREIGN_MARK, Touch};
+use crate::mutation::{FOREIGN_MARK, Mutation, STORED_MARK, Touch};
 use crate::operation::Operation;
 use crate::rows::key;
+
+/// What the mark of a file says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// It was being written.
+    Plain,
+    /// Only another primary's data was being written.
+    Foreign,
+    /// It was being written, and its data file was there for good.
+    Stored,
+}
 
 /// How many marks are looked at with one view of the table.
 const MARKS_A_PAGE: usize = 256;
@@ -37,8 +48,8 @@ impl Inner {
             if recovered == 0 {
                 self.sync_everything_below()?;
             }
-            for (id, foreign) in &page {
-                self.recover(*id, *foreign)?;
+            for (id, mark) in &page {
+                self.recover(*id, *mark)?;
             }
             recovered += page.len() as u64;
         }
@@ -52,13 +63,17 @@ impl Inner {
         Ok(())
     }
 
-    /// Marked files, each with whether only another primary's data was being written.
-    fn marked_files(&self, from: &[u8]) -> Result<Vec<(ObjectId, bool)>> {
+    fn marked_files(&self, from: &[u8]) -> Result<Vec<(ObjectId, Mark)>> {
         let view = self.metadata.view();
         let rows = view.scan(Table::Dirty, &[], from).take(MARKS_A_PAGE);
         rows.map(|row| {
             let row = row?;
-            Ok((key::parse_object(row.key())?, row.value() == FOREIGN_MARK))
+            let mark = match row.value() {
+                FOREIGN_MARK => Mark::Foreign,
+                STORED_MARK => Mark::Stored,
+                _ => Mark::Plain,
+            };
+            Ok((key::parse_object(row.key())?, mark))
         })
         .collect()
     }
@@ -71,7 +86,7 @@ impl Inner {
         rustix::fs::syncfs(data.as_fd()).map_err(|errno| from_os("syncfs", &errno.into()))
     }
 
-    fn recover(&self, id: ObjectId, foreign: bool) -> Result<()> {
+    fn recover(&self, id: ObjectId, mark: Mark) -> Result<()> {
         // Nobody else knows the store yet, so nobody can be changing rows.
         let idle = self.begin_if_idle()?;
         let mut mutation = idle.ok_or(Error::Io("the store is being changed".into()))?;
@@ -82,6 +97,7 @@ impl Inner {
             Err(error) => return Err(error),
         };
         if let Some(size) = size {
+            let is_lost = mark == Mark::Stored && self.has_lost_data(id, size)?;
             let restored = self.restore_kept(&mut mutation, id)?;
             let stored = self.cut_contents(id, size)?;
             let content = self.content_of(id)?;
@@ -95,10 +111,14 @@ impl Inner {
                 false => 0,
             };
             let mut row = mutation.object(id)?.clone();
-            row.file_mut()?.stored = stored;
+            row.file_mut()?.stored = stored || is_lost;
+            if is_lost {
+                self.give_up_data(&mut mutation, id);
+            }
             if self.shared.load(Ordering::Relaxed) {
                 mutation.put_quietly(id, &row);
-                if !foreign {
+                // Others may have what is lost here, under the version that it has.
+                if mark != Mark::Foreign && !is_lost {
                     mutation.mark(Table::Recovered, id);
                 }
             } else {
@@ -113,6 +133,25 @@ impl Inner {
         }
         mutation.unmark(Table::Dirty, id);
         mutation.commit_local().map(|_| ())
+    }
+
+    /// Whether a data file that was there for good is not there. Nothing is missing of nothing.
+    pub(crate) fn has_lost_data(&self, id: ObjectId, size: u64) -> Result<bool> {
+        let stored = self.object(id)?.file()?.stored;
+        let exists = self.layout.data_file(id).try_exists();
+        let exists = exists.map_err(|error| from_os("look for a data file", &error))?;
+        Ok(size > 0 && stored && !exists)
+    }
+
+    /// From now on nothing of a file is shown to anybody, as part of it, or all, is gone.
+    fn give_up_data(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
+        let (called, place) = (self.called(id), self.layout.data_file(id));
+        tracing::error!(
+            path = %place.display(),
+            "the data of {called} was stable, and is gone: it cannot be read until it is written anew as a whole"
+        );
+        mutation.mark(Table::Damaged, id);
+        mutation.then(move |inner, _| inner.damaged.add(id));
     }
 
     /// Files that other replicas know of and that were being written at a crash.

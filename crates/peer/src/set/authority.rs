@@ -94,6 +94,17 @@ pub(crate) fn sign_bytes(authority_key: &str, bytes: &[u8]) -> Result<Vec<u8>, S
     SigningKey::sign(&key, bytes).map_err(failed)
 }
 
+/// Whether the authority with this certificate has signed this one, or itself.
+pub(crate) fn has_certified(
+    authority: &CertificateDer<'_>,
+    certificate: &CertificateDer<'_>,
+) -> bool {
+    X509Certificate::from_der(certificate).is_ok_and(|(rest, parsed)| {
+        let signed = parsed.tbs_certificate.as_ref();
+        rest.is_empty() && has_signed(authority, signed, &parsed.signature_value.data)
+    })
+}
+
 /// Whether the authority with this certificate has signed these bytes.
 pub(crate) fn has_signed(authority: &CertificateDer<'_>, bytes: &[u8], signature: &[u8]) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(authority) else {
@@ -109,12 +120,12 @@ pub(crate) fn has_signed(authority: &CertificateDer<'_>, bytes: &[u8], signature
     algorithms.any(|algorithm| algorithm.verify_signature(key, bytes, signature).is_ok())
 }
 
-/// Whether a key, in PEM, is that of the authority with this certificate.
-pub(crate) fn is_key_of(authority: &CertificateDer<'_>, authority_key: &str) -> bool {
-    let Ok(key) = KeyPair::from_pem(authority_key) else {
+/// Whether a key, in PEM, is that of this certificate.
+pub(crate) fn is_key_of(certificate: &CertificateDer<'_>, key: &str) -> bool {
+    let Ok(key) = KeyPair::from_pem(key) else {
         return false;
     };
-    X509Certificate::from_der(authority)
+    X509Certificate::from_der(certificate)
         .is_ok_and(|(_, parsed)| parsed.public_key().raw == key.subject_public_key_info())
 }
 

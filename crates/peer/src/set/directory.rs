@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
 use super::authority::{
-    CERTIFICATE_LIFETIME, has_signed, make_authority, make_request, sign, sign_bytes,
+    CERTIFICATE_LIFETIME, has_certified, has_signed, is_key_of, make_authority, make_request, sign,
+    sign_bytes,
 };
 use super::files::{self, DirectoryLock, damaged};
 use super::invitation::Invitation;
@@ -300,26 +301,42 @@ impl SetDirectory {
     /// [`SetError::NoSet`], [`SetError::Damaged`] and file errors.
     pub fn identity(&self) -> Result<Identity, SetError> {
         let file = self.read_set()?;
-        let certificate = self.certificate("replica.pem")?;
+        let (certificate, authority) = (
+            self.certificate("replica.pem")?,
+            self.certificate("authority.pem")?,
+        );
+        // Before anything is judged by it.
+        if !has_certified(&authority, &authority) {
+            let path = self.file("authority.pem");
+            return Err(damaged(&path, "it is not as the authority has signed it"));
+        }
         let (set, slot) = (self.set_id(&file)?, ReplicaSlot(file.slot));
         self.verify(set, &file.list).map_err(|error| match error {
             SetError::Forged(why) => damaged(&self.list_file(), why),
             other => other,
         })?;
+        if !has_certified(&authority, &certificate) {
+            let path = self.file("replica.pem");
+            return Err(damaged(&path, "the set's authority did not sign it"));
+        }
         if replica_of(&certificate) != Some((set, slot)) {
             let path = self.file("replica.pem");
             return Err(damaged(&path, "it is the certificate of another replica"));
         }
         let path = self.file("replica.key");
-        let key = PrivateKeyDer::from_pem_slice(files::read(&path)?.as_bytes())
+        let text = files::read(&path)?;
+        let key = PrivateKeyDer::from_pem_slice(text.as_bytes())
             // The error might quote the key.
             .map_err(|_| damaged(&path, "it holds no private key"))?;
+        if !is_key_of(&certificate, &text) {
+            return Err(damaged(&path, "it is not the key of `replica.pem`"));
+        }
         Ok(Identity {
             set,
             slot,
             certificate,
             key,
-            authority: self.certificate("authority.pem")?,
+            authority,
         })
     }
 

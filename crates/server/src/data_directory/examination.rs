@@ -66,10 +66,9 @@ impl Examination {
             _ => {}
         }
         if let Err(error) = self.member() {
-            // Only a backup says what it was.
             defects.push(match error {
                 SealedFileError::Damaged { .. } => Defect {
-                    what: format!("{error}; put it back from a backup"),
+                    what: DataDirectoryError::Member(error).to_string(),
                     repair: None,
                 },
                 error => return Err(error.into()),

@@ -107,7 +107,7 @@ pub enum ServeError {
     ReplicatedTreeNotShown(String),
     /// The tree is a member's copy, and what makes the server a member is not there.
     #[error(
-        "the tree in {path} is the copy of replica {slot} of a set, and the set's files are missing, so this server would take changes that no other replica hears of. Put back the whole data directory from one backup; or replace the copy with `meridian set rejoin`"
+        "the tree in {path} is the copy of replica {slot} of a set, and the set's files (`set/set.json`) are missing, so this server would take changes that no other replica hears of. Put back the whole data directory from one backup; or replace the copy with `meridian set rejoin`"
     )]
     SetMissing {
         /// Where the tree is.

@@ -8,6 +8,7 @@ use vfs::{ObjectId, Result};
 use super::{Examination, called};
 use crate::error::from_os;
 use crate::metadata::Table;
+use crate::mutation::STORED_MARK;
 use crate::replication::BaseState;
 use crate::rows::{Content, ObjectRow, key};
 
@@ -118,14 +119,17 @@ impl Examination<'_> {
                 continue;
             };
             let stored = row.file().is_ok_and(|file| file.stored);
-            let known = self.is_marked(Table::Dirty, id)? || self.is_marked(Table::Damaged, id)?;
+            // Of a file that was being written it is known only if it had come to rest before.
+            let mark = view.row(Table::Dirty, &key::object(id))?;
+            let may_be_missing = mark.is_some_and(|mark| mark[..] != *STORED_MARK || row.size == 0);
+            let known = may_be_missing || self.is_marked(Table::Damaged, id)?;
             if !stored || known || row.placement().is_some() || inner.layout.data_file(id).exists()
             {
                 continue;
             }
             let what = format!(
                 "The data of {} is lost; it cannot be read until it is written anew as a whole.",
-                called(id)
+                inner.called(id)
             );
             self.find(what, |mutation| {
                 mutation.mark(Table::Damaged, id);

@@ -272,6 +272,11 @@ impl DirtyFiles {
         self.files().contains_key(&id)
     }
 
+    /// Whether the file is marked, and for data that was written here.
+    pub(crate) fn is_own(&self, id: ObjectId) -> bool {
+        self.files().get(&id).is_some_and(|dirty| !dirty.foreign)
+    }
+
     /// Whether somebody is writing the file at this moment.
     pub(crate) fn has_writers(&self, id: ObjectId) -> bool {
         self.files().get(&id).is_some_and(|dirty| dirty.writers > 0)

@@ -26,7 +26,7 @@ struct Cache {
 /// The data files of a store.
 #[derive(Debug)]
 pub(crate) struct DataFiles {
-    layout: Arc<Layout>,
+    pub(super) layout: Arc<Layout>,
     capacity: usize,
     cache: Mutex<Cache>,
     /// Why new directories may not survive a power failure. From then on no data file's name is known to be stable.

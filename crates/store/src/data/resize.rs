@@ -138,7 +138,11 @@ impl Inner {
         match (marked, origin.foreign) {
             (true, _) => {}
             (false, true) => mutation.mark_foreign(Table::Dirty, id),
-            (false, false) => mutation.mark(Table::Dirty, id),
+            (false, false) => {
+                if self.mark_own(mutation, id).is_err() {
+                    mutation.mark_dirty(id, false);
+                }
+            }
         }
         mutation.then(move |inner, ticket| {
             if !marked {

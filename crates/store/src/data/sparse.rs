@@ -121,7 +121,13 @@ impl Contents for DataFiles {
 impl DataFiles {
     /// The data file of a row that says there is one. Where it is gone, nobody may take it for a hole.
     fn stored(&self, id: ObjectId) -> Result<Arc<File>> {
-        let missing = || Error::Io(format!("the data file of object {id} is missing"));
+        let missing = || {
+            let place = self.layout.data_file(id);
+            Error::Io(format!(
+                "the data file of object {id} is missing: {}",
+                place.display()
+            ))
+        };
         self.existing_file(id)?.ok_or_else(missing)
     }
 

@@ -30,17 +30,38 @@ impl Inner {
     /// too: with it goes what was kept of earlier writes and would come back over later ones.
     pub(crate) async fn stabilise(self: &Arc<Self>, id: ObjectId) -> Result<Ticket> {
         self.health.check()?;
-        let kept = match self.dirty.unstable(id) {
+        let unstable = self.dirty.unstable(id);
+        let is_new = unstable.as_ref().is_some_and(|unstable| unstable.new_name);
+        let kept = match unstable {
             None => self.dirty.kept_of_stable(id),
             Some(_) => {
                 let inner = Arc::clone(self);
                 blocking(move || inner.stabilise_blocking(id)).await?
             }
         };
-        if kept.is_empty() {
-            return Ok(self.commits.committed());
+        let released = match kept.is_empty() {
+            true => self.commits.committed(),
+            false => self.release_kept(id, &kept).await?,
+        };
+        if is_new {
+            // Nobody has to wait for this one.
+            self.note_there(id).await?;
         }
-        self.release_kept(id, &kept).await
+        Ok(released)
+    }
+
+    /// Notes that the data file of a marked file is there for good.
+    async fn note_there(&self, id: ObjectId) -> Result<()> {
+        let mut mutation = self.begin_upkeep().await?;
+        let has_file = mutation
+            .object(id)
+            .is_ok_and(|row| row.placement().is_none());
+        // Marks come and go under the lock that is held now.
+        if !has_file || !self.dirty.is_own(id) {
+            return Ok(());
+        }
+        mutation.mark_dirty(id, true);
+        mutation.commit_local().map(drop)
     }
 
     /// Makes a cut stable before the file grows again: once its row says that it is longer, nothing else says that

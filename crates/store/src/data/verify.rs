@@ -98,11 +98,11 @@ impl Inner {
                 Some(at) => changed = at,
             }
         }
-        let end = changed + BLOCK_BYTES - 1;
+        let (end, called) = (changed + BLOCK_BYTES - 1, self.called(id));
         tracing::error!(
-            "bytes {changed} to {end} of object {id} are not what was written: the disk has changed them"
+            "bytes {changed} to {end} of {called} are not what was written: the disk has changed them"
         );
-        let what = format!("the disk has changed bytes {changed} to {end} of object {id}");
+        let what = format!("the disk has changed bytes {changed} to {end} of {called}");
         Err(Error::Io(what))
     }
 }

@@ -218,7 +218,7 @@ impl Inner {
         }
         match foreign {
             true => mutation.mark_foreign(Table::Dirty, id),
-            false => mutation.mark(Table::Dirty, id),
+            false => self.mark_own(&mut mutation, id)?,
         }
         // Content of others changes no version.
         mutation.unmark(Table::Digests, id);
@@ -234,6 +234,15 @@ impl Inner {
             born_marked: false,
             tail_clean: self.dirty.tail_is_clean(id),
         })
+    }
+
+    /// Marks a file that is to be written here. Where it was at rest, its data file is there for good, if it has one.
+    pub(super) fn mark_own(&self, mutation: &mut Mutation<'_>, id: ObjectId) -> Result<()> {
+        let row = mutation.object(id)?;
+        let has_file = row.placement().is_none() && row.file().is_ok_and(|file| file.stored);
+        let stored = has_file && !self.dirty.contains(id);
+        mutation.mark_dirty(id, stored);
+        Ok(())
     }
 
     /// Removes bytes of the data file behind the size in the row, which only somebody alone may do.

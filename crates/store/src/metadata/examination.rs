@@ -58,6 +58,16 @@ impl Damage {
         }
     }
 
+    /// The same of a file that was looked at in a copy.
+    fn seen_in(self, copy: &Path, original: &Path) -> Damage {
+        let path = match self.path.strip_prefix(copy) {
+            Ok(inside) if inside.as_os_str().is_empty() => original.to_owned(),
+            Ok(inside) => original.join(inside),
+            Err(_) => self.path,
+        };
+        Damage { path, ..self }
+    }
+
     /// Whether [`super::Metadata::give_up_damaged`] makes something of it that can be opened.
     pub(crate) fn can_be_given_up(&self) -> bool {
         self.keep.is_some() || self.ends_early
@@ -91,6 +101,16 @@ pub(crate) enum OpenError {
     Damaged(Damage),
     /// Something else went wrong.
     Failed(MetadataError),
+}
+
+impl OpenError {
+    /// The same, by the files of which a copy was looked at.
+    pub(super) fn seen_in(self, copy: &Path, original: &Path) -> OpenError {
+        match self {
+            OpenError::Damaged(damage) => OpenError::Damaged(damage.seen_in(copy, original)),
+            failed @ OpenError::Failed(_) => failed,
+        }
+    }
 }
 
 impl From<MetadataError> for OpenError {

@@ -91,7 +91,8 @@ impl Metadata {
             worker_threads: 0,
         };
         let place = copy.path().to_owned();
-        open_examined(&place, &sound, settings, Some(copy))
+        let opened = open_examined(&place, &sound, settings, Some(copy));
+        opened.map_err(|error| error.seen_in(&place, path))
     }
 
     /// Makes rows that the disk has damaged end before the damage, if that can be. Whole files are kept on
@@ -187,10 +188,22 @@ fn open_examined(
     })
 }
 
+/// The embedded store's own lock has no content, so whoever copies files may leave it behind. The lock of the whole store is
+/// held.
+fn make_lock(path: &Path) -> io::Result<()> {
+    if is_empty(path) {
+        return Ok(());
+    }
+    let mut options = fs::File::options();
+    let lock = options.write(true).create(true).truncate(false);
+    lock.open(path.join("lock")).map(drop)
+}
+
 fn open_database(
     path: &Path,
     settings: Settings,
 ) -> Result<(Database, [Keyspace; 3]), fjall::Error> {
+    make_lock(path)?;
     let database = Database::builder(path)
         .cache_size(settings.cache_bytes / 2)
         .max_journaling_size(JOURNAL_BYTES)

@@ -39,8 +39,10 @@ pub(crate) const SHARED_KEY: &[u8] = b"shared";
 /// The key of the row that holds the latest time in a change of another replica, if that was ahead of the own clock.
 pub(crate) const AHEAD_KEY: &[u8] = b"ahead";
 
-/// The row of a mark that another primary's changes have set; of others it is empty.
+/// The row of a mark that another primary's changes have set; of most others it is empty.
 pub(crate) const FOREIGN_MARK: &[u8] = &[1];
+/// The mark of a file whose data file, with its name, is on stable storage: where it is missing after a crash, the disk has lost it.
+pub(crate) const STORED_MARK: &[u8] = &[2];
 
 /// What only the one who changes rows may touch.
 pub(crate) struct Writer {
@@ -390,6 +392,12 @@ impl<'s> Mutation<'s> {
     /// The same mark, for what goes on because of another primary.
     pub(crate) fn mark_foreign(&mut self, table: Table, id: ObjectId) {
         self.batch.put(table, &key::object(id), FOREIGN_MARK);
+    }
+
+    /// The mark of a dirty file that is to be written here; `stored` if its data file is there for good.
+    pub(crate) fn mark_dirty(&mut self, id: ObjectId, stored: bool) {
+        let mark: &[u8] = if stored { STORED_MARK } else { b"" };
+        self.batch.put(Table::Dirty, &key::object(id), mark);
     }
 
     /// Removes a row that only this copy keeps, whatever its key looks like.

@@ -31,6 +31,14 @@ impl Inner {
         }
     }
 
+    /// An object for people: its number, and a path where it has one.
+    pub(crate) fn called(&self, id: ObjectId) -> String {
+        match self.path_bytes(id) {
+            Ok(Some(path)) => format!("object {id} ({})", ShownBytes(&path)),
+            _ => format!("object {id}"),
+        }
+    }
+
     pub(super) fn path_of(&self, id: ObjectId) -> Result<String> {
         self.object(id)?;
         Ok(match self.path_bytes(id)? {

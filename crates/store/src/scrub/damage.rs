@@ -16,7 +16,8 @@ impl Inner {
         match self.damaged.contains(file) {
             false => Ok(()),
             true => Err(Error::Io(format!(
-                "the content of object {file} is damaged"
+                "the content of {} is damaged",
+                self.called(file)
             ))),
         }
     }
@@ -31,7 +32,8 @@ impl Inner {
     /// Notes in a batch that the content of a file is not what it should be.
     pub(crate) fn enter_damage(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
         tracing::error!(
-            "the disk has changed the content of object {file}: it is to be had from another replica"
+            "the disk has changed the content of {}: it is to be had from another replica",
+            self.called(file)
         );
         mutation.mark(Table::Damaged, file);
         mutation.unmark(Table::Digests, file);

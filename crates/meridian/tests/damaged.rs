@@ -1,0 +1,571 @@
+//! A disk that damages one file of a data directory, each file in each of a few ways: what was answered before is served, or it is
+//! said which file is damaged and what to do. Never are other bytes served, or fewer files, or zeros.
+//!
+//! What each kind of file of a store does in each kind of damage, by many seeds, is in `crates/store/tests/rot.rs`; here are all files of
+//! a data directory, and the program as its users meet it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fixture::site::{Site, block_on, succeed};
+use fixture::{Place, Running, complaint, run};
+use nfs4::{Attr, Bitmap4, NfsFh4, NfsStat4, SetxattrOption4};
+use nfs4_client::{Client, Error, How, Options};
+
+/// Nobody waits for a client that was there before.
+const SETTINGS: &str = "[time]\nlease_seconds = 2\n";
+
+/// The first of a set, wherever its data directory is put.
+const OF_A_SET: &str = "[time]\nlease_seconds = 2\n[replication]\nlisten = \"127.0.0.1:0\"\n";
+
+/// A generous limit for what happens at once.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// It only takes up room.
+const BALLAST: &str = "ballast";
+
+/// What an entry was when it was answered last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answered {
+    File(Bytes, Option<Bytes>),
+    Link(Bytes),
+    Directory,
+}
+
+/// All of a tree by path.
+type Tree = BTreeMap<String, Answered>;
+
+/// What the disk does to a file.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Flip,
+    Cut,
+    Empty,
+    Older,
+    Remove,
+}
+
+const DAMAGES: [Damage; 5] = [
+    Damage::Flip,
+    Damage::Cut,
+    Damage::Empty,
+    Damage::Older,
+    Damage::Remove,
+];
+
+/// A content in which no block is like another, and none is zeros.
+fn content(seed: u32, length: u32) -> Bytes {
+    let word = |at: u32| ((at / 4096 + 1) * 31 + at * 7 + seed) as u8 | 1;
+    (0..length).map(word).collect()
+}
+
+/// The same client each time, so that nobody waits until it has reclaimed.
+async fn connect(address: SocketAddr) -> Client {
+    let options = Options {
+        owner: Bytes::from_static(b"the one client"),
+        verifier: nfs4::Verifier4([7; 8]),
+        patience: PATIENCE / 4,
+        ..Options::at(address)
+    };
+    Client::connect(options).await.unwrap()
+}
+
+async fn write(client: &Client, directory: &NfsFh4, name: &str, bytes: &Bytes) {
+    let file = client
+        .open(directory, name, &How::create(0o644))
+        .await
+        .unwrap();
+    client.write_all(&file, 0, bytes).await.unwrap();
+    client.commit(&file.handle, 0, 0).await.unwrap();
+    client.close(&file).await.unwrap();
+}
+
+/// What is done first; a copy of the data directory as it is then is the older one.
+async fn begin(client: &Client) {
+    let root = client.mount("/export").await.unwrap();
+    let made = client.create_directory(&root, "directory", 0o755).await;
+    let below = made.unwrap();
+    write(client, &root, "large", &content(1, 200_000)).await;
+    write(client, &root, "small", &content(2, 100)).await;
+    write(client, &root, "replaced", &content(3, 9000)).await;
+    write(client, &root, "gone", &content(4, 9000)).await;
+    write(client, &below, "inside", &content(5, 5000)).await;
+    write(client, &below, "empty", &Bytes::new()).await;
+    client.symlink(&root, "link", "where").await.unwrap();
+}
+
+/// What is done then, before the server is stopped.
+async fn go_on(client: &Client) {
+    let root = client.mount("/export").await.unwrap();
+    let below = client.walk(&root, "directory").await.unwrap();
+    write(client, &root, "large", &content(6, 200_000)).await;
+    write(client, &root, "new", &content(7, 50_000)).await;
+    write(client, &below, "replacement", &content(8, 9000)).await;
+    let renamed = client.rename(&below, "replacement", &root, "replaced");
+    renamed.await.unwrap();
+    client.remove(&root, "gone").await.unwrap();
+}
+
+/// What is done at last, before a crash, with contents that have come to rest. The client keeps a file open.
+async fn end(client: &Client) {
+    let root = client.mount("/export").await.unwrap();
+    let below = client.walk(&root, "directory").await.unwrap();
+    let small = client.walk(&root, "small").await.unwrap();
+    client.link(&small, &below, "second").await.unwrap();
+    let value = content(9, 3000);
+    let set = client.setxattr(&small, "note", value, SetxattrOption4::Either);
+    set.await.unwrap();
+    client.open(&root, "small", &How::read()).await.unwrap();
+}
+
+/// What has been answered when all of it was done.
+fn answered() -> Tree {
+    let file = |seed, length| Answered::File(content(seed, length), None);
+    let small = Answered::File(content(2, 100), Some(content(9, 3000)));
+    let all = [
+        ("directory", Answered::Directory),
+        ("directory/empty", Answered::File(Bytes::new(), None)),
+        ("directory/inside", file(5, 5000)),
+        ("directory/second", small.clone()),
+        ("large", file(6, 200_000)),
+        ("link", Answered::Link(Bytes::from_static(b"where"))),
+        ("new", file(7, 50_000)),
+        ("replaced", file(8, 9000)),
+        ("small", small),
+    ];
+    all.map(|(path, what)| (path.to_owned(), what)).into()
+}
+
+/// Reads all of a tree. What the disk has taken is an error of its own.
+async fn read_all(address: SocketAddr) -> (Tree, BTreeMap<String, Error>) {
+    let (mut tree, mut errors) = (Tree::new(), BTreeMap::new());
+    let client = connect(address).await;
+    let root = match client.mount("/export").await {
+        Ok(root) => root,
+        Err(error) => return (tree, [(String::new(), error)].into()),
+    };
+    let mut left = vec![(String::new(), root)];
+    while let Some((path, directory)) = left.pop() {
+        let wanted = Bitmap4::of(&[Attr::Type]);
+        let entries = match client.readdir(&directory, wanted).await {
+            Ok(entries) => entries,
+            Err(error) => {
+                errors.insert(path, error);
+                continue;
+            }
+        };
+        for entry in entries {
+            let name = String::from_utf8(entry.name.0.to_vec()).unwrap();
+            let below = format!("{path}/{name}").trim_start_matches('/').to_owned();
+            match read_one(&client, &directory, &name).await {
+                Ok((what, handle)) => {
+                    if what == Answered::Directory {
+                        left.push((below.clone(), handle));
+                    }
+                    tree.insert(below, what);
+                }
+                Err(error) => drop(errors.insert(below, error)),
+            }
+        }
+    }
+    let _ = client.leave().await;
+    (tree, errors)
+}
+
+async fn read_one(
+    client: &Client,
+    directory: &NfsFh4,
+    name: &str,
+) -> Result<(Answered, NfsFh4), Error> {
+    let handle = client.walk(directory, name).await?;
+    let kind = client.stat(&handle).await?.type_;
+    let what = match kind {
+        Some(nfs4::NfsFtype4::Dir) => Answered::Directory,
+        Some(nfs4::NfsFtype4::Lnk) => Answered::Link(client.readlink(&handle).await?),
+        _ => {
+            let file = client.open(directory, name, &How::read()).await?;
+            let bytes = client.read_to_end(&file).await;
+            client.close(&file).await?;
+            let names = client.listxattrs(&handle).await?;
+            let value = match names.is_empty() {
+                true => None,
+                false => Some(client.getxattr(&handle, "note").await?),
+            };
+            Answered::File(bytes?, value)
+        }
+    };
+    Ok((what, handle))
+}
+
+/// All files below a directory, by their paths in it.
+fn files_of(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(next) = left.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            let kind = path.symlink_metadata().unwrap().file_type();
+            if kind.is_dir() {
+                left.push(path);
+            } else if kind.is_file() && !path.ends_with(BALLAST) {
+                let name = path.strip_prefix(directory).unwrap().to_owned();
+                found.insert(name, fs::read(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// A data directory at two times, and where its server's configuration says what it is.
+struct Used {
+    settings: &'static str,
+    older: BTreeMap<PathBuf, Vec<u8>>,
+    now: BTreeMap<PathBuf, Vec<u8>>,
+    directories: BTreeSet<PathBuf>,
+}
+
+impl Used {
+    fn by(place: &Place, settings: &'static str) -> Used {
+        let server = place.start();
+        block_on(async { begin(&connect(server.address).await).await });
+        server.stop();
+        let older = files_of(&place.data());
+        for crashes in [false, true] {
+            let server: Running = place.start();
+            block_on(async {
+                let client = connect(server.address).await;
+                match crashes {
+                    false => go_on(&client).await,
+                    true => end(&client).await,
+                }
+            });
+            match crashes {
+                false => server.stop(),
+                true => server.kill(),
+            }
+        }
+        let now = files_of(&place.data());
+        let mut directories = BTreeSet::new();
+        let mut left = vec![place.data()];
+        while let Some(next) = left.pop() {
+            for entry in fs::read_dir(&next).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    let name = path.strip_prefix(place.data()).unwrap();
+                    directories.insert(name.to_owned());
+                    left.push(path);
+                }
+            }
+        }
+        Used {
+            settings,
+            older,
+            now,
+            directories,
+        }
+    }
+
+    /// Every file with every damage that changes it.
+    fn cases(&self) -> Vec<(PathBuf, Damage)> {
+        let of_file = |name: &PathBuf| {
+            let damages = DAMAGES.into_iter().filter(|damage| {
+                let (before, after) = (self.now.get(name), self.damaged(name, *damage));
+                before != after.as_ref()
+            });
+            damages
+                .map(|damage| (name.clone(), damage))
+                .collect::<Vec<_>>()
+        };
+        self.now.keys().flat_map(of_file).collect()
+    }
+
+    /// What is left of a file.
+    fn damaged(&self, name: &Path, damage: Damage) -> Option<Vec<u8>> {
+        let mut bytes = self.now[name].clone();
+        let middle = bytes.len() / 2;
+        match damage {
+            Damage::Flip if bytes.is_empty() => {}
+            Damage::Flip => bytes[middle] ^= 0x10,
+            Damage::Cut => bytes.truncate(middle),
+            Damage::Empty => bytes.clear(),
+            Damage::Older => {
+                if let Some(older) = self.older.get(name) {
+                    bytes.clone_from(older);
+                }
+            }
+            Damage::Remove => return None,
+        }
+        Some(bytes)
+    }
+
+    /// A copy with this damage.
+    fn copy(&self, name: &Path, damage: Damage) -> Place {
+        let place = Place::new(self.settings);
+        let data = place.data();
+        fs::create_dir(&data).unwrap();
+        for directory in &self.directories {
+            fs::create_dir_all(data.join(directory)).unwrap();
+        }
+        for (file, bytes) in &self.now {
+            if file == name {
+                if let Some(left) = self.damaged(name, damage) {
+                    fs::write(data.join(file), left).unwrap();
+                }
+            } else {
+                fs::write(data.join(file), bytes).unwrap();
+            }
+        }
+        place
+    }
+}
+
+/// A server that was started, if it serves.
+enum Started {
+    Serving(Child, SocketAddr),
+    Refused(Option<i32>),
+    /// It does neither.
+    Silent,
+}
+
+fn start(place: &Place, log: &Path) -> Started {
+    let log = fs::File::create(log).unwrap();
+    let mut child = place
+        .serve()
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for line in lines {
+            // Whoever waited may be gone.
+            let _ = tell.send(line.unwrap());
+        }
+    });
+    match told.recv_timeout(PATIENCE) {
+        Ok(first) => {
+            let address = first.split(" is ready at ").nth(1).unwrap();
+            let address = address.split(',').next().unwrap().trim_end_matches('.');
+            Started::Serving(child, address.parse().unwrap())
+        }
+        Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+            Started::Refused(child.wait().unwrap().code())
+        }
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            Started::Silent
+        }
+    }
+}
+
+/// What a check says, and whether it says that all is well.
+fn check(place: &Place) -> (Option<i32>, String) {
+    let output = run(&["check", "--data", place.data().to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &complaint(&output);
+    (output.status.code(), said)
+}
+
+/// Whether it is said which file is damaged. Of the embedded store it is enough that it is that, of contents which file of the tree it is.
+fn is_named(said: &str, name: &Path) -> bool {
+    let is_in = |folder: &str| name.components().any(|part| part.as_os_str() == folder);
+    let own = name.file_name().unwrap().to_str().unwrap();
+    let known_by = match name.parent().and_then(Path::file_name) {
+        Some(folder) if own.len() < 16 => format!("{}/{own}", folder.to_str().unwrap()),
+        _ => own.to_owned(),
+    };
+    let names_content = || {
+        answered()
+            .keys()
+            .any(|path| said.contains(&format!("(/{path})")))
+    };
+    said.contains(&known_by)
+        || is_in("meta") && said.contains("/meta")
+        || is_in("data") && names_content()
+}
+
+/// Looks what comes of one damage. Returns what should not be.
+fn look_at(used: &Used, name: &Path, damage: Damage) -> Vec<String> {
+    let place = used.copy(name, damage);
+    let mut wrong = Vec::new();
+    let before = files_of(&place.data());
+    let (code, said) = check(&place);
+    if before != files_of(&place.data()) {
+        wrong.push("the check has changed something".to_owned());
+    }
+    if said.contains("panicked") || !matches!(code, Some(0 | 1 | 3)) {
+        wrong.push(format!("the check ended with {code:?}"));
+    }
+    if code != Some(0) && !is_named(&said, name) {
+        wrong.push("the check does not name the file".to_owned());
+    }
+    let log = place.directory.path().join("log");
+    let started = start(&place, &log);
+    match started {
+        Started::Silent => wrong.push("the server neither serves nor says why".to_owned()),
+        Started::Refused(exit) => {
+            let told = fs::read_to_string(&log).unwrap();
+            if exit != Some(1) {
+                wrong.push(format!("the server ended with {exit:?}"));
+            }
+            if !is_named(&told, name) {
+                wrong.push("the server refuses and does not name the file".to_owned());
+            }
+            if code == Some(0) {
+                wrong.push("all is well, and the server refuses".to_owned());
+            }
+        }
+        Started::Serving(mut server, address) => {
+            let (tree, errors) = block_on(read_all(address));
+            server.kill().unwrap();
+            server.wait().unwrap();
+            wrong.extend(differences(&tree, &errors));
+            let told = fs::read_to_string(&log).unwrap() + &said;
+            if !errors.is_empty() && !is_named(&told, name) {
+                wrong.push("something cannot be read, and nobody names the file".to_owned());
+            }
+        }
+    }
+    let told = fs::read_to_string(&log).unwrap();
+    if told.contains("panicked") {
+        wrong.push("the server panicked".to_owned());
+    }
+    if !wrong.is_empty() {
+        wrong.push(format!("check ({code:?}): {said}\nserver: {told}"));
+    }
+    wrong
+}
+
+/// What is served otherwise than it was answered, and not refused.
+fn differences(tree: &Tree, errors: &BTreeMap<String, Error>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (path, error) in errors {
+        if error.status() != Some(NfsStat4::Io) {
+            wrong.push(format!("`{path}`: {error}"));
+        }
+    }
+    let all = answered();
+    for (path, what) in tree {
+        if all.get(path) != Some(what) {
+            wrong.push(format!("`{path}` is something else"));
+        }
+    }
+    // What lies in a directory that cannot be read is not known to be gone.
+    let refused = |path: &str| {
+        errors
+            .keys()
+            .any(|refused| path.starts_with(refused.as_str()))
+    };
+    for path in all.keys() {
+        if !tree.contains_key(path) && !refused(path) {
+            wrong.push(format!("`{path}` is gone"));
+        }
+    }
+    wrong
+}
+
+/// Tries every damage, on as many threads as the machine has processors.
+fn sweep(used: &Used) {
+    let cases = Mutex::new(used.cases().into_iter());
+    let wrong = Mutex::new(Vec::new());
+    let workers = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let next = cases.lock().unwrap().next();
+                    let Some((name, damage)) = next else { return };
+                    let found = look_at(used, &name, damage);
+                    if !found.is_empty() {
+                        let what = format!("{} {damage:?}: {}", name.display(), found.join("; "));
+                        wrong.lock().unwrap().push(what);
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(
+        wrong.is_empty(),
+        "{}\n\n{}",
+        wrong.len(),
+        wrong.join("\n\n")
+    );
+}
+
+#[test]
+fn a_server_serves_what_it_has_answered_or_names_the_file_that_is_damaged() {
+    let place = Place::new(SETTINGS);
+    let used = Used::by(&place, SETTINGS);
+    sweep(&used);
+}
+
+#[test]
+fn a_member_of_a_set_serves_what_it_has_answered_or_names_the_file_that_is_damaged() {
+    let site = Site::configured(OF_A_SET);
+    succeed(&site.set(&["create"]));
+    site.invite();
+    let used = Used::by(&site.place, OF_A_SET);
+    sweep(&used);
+}
+
+/// Whoever has written a file may have gone on a moment before the crash: the data file that was stable then is not taken for one that
+/// never was.
+#[test]
+fn a_file_that_was_committed_before_a_crash_does_not_become_zeros() {
+    let place = Place::new(SETTINGS);
+    let server = place.start();
+    block_on(async {
+        let client = connect(server.address).await;
+        let root = client.mount("/export").await.unwrap();
+        write(&client, &root, "rewritten", &content(1, 9000)).await;
+    });
+    // Its contents come to rest.
+    server.stop();
+    let server = place.start();
+    block_on(async {
+        let client = connect(server.address).await;
+        let root = client.mount("/export").await.unwrap();
+        write(&client, &root, "rewritten", &content(2, 9000)).await;
+        write(&client, &root, "new", &content(3, 9000)).await;
+    });
+    server.kill();
+    let data = place.data().join("trees/default/data");
+    for file in files_of(&data).keys() {
+        fs::remove_file(data.join(file)).unwrap();
+    }
+    let (code, said) = check(&place);
+    assert_eq!(code, Some(3), "{said}");
+    let server = place.start();
+    let (tree, errors) = block_on(read_all(server.address));
+    assert!(tree.is_empty(), "{tree:?}");
+    for name in ["rewritten", "new"] {
+        assert_eq!(errors[name].status(), Some(NfsStat4::Io), "{name}");
+        let named = format!("(/{name})");
+        assert!(said.contains(&named), "{said}");
+        assert!(place.read_log().contains(&named), "{}", place.read_log());
+    }
+    // Who writes it anew has it again.
+    block_on(async {
+        let client = connect(server.address).await;
+        let root = client.mount("/export").await.unwrap();
+        client.remove(&root, "new").await.unwrap();
+        write(&client, &root, "new", &content(4, 9000)).await;
+    });
+    let (tree, _) = block_on(read_all(server.address));
+    assert_eq!(tree["new"], Answered::File(content(4, 9000), None));
+    server.stop();
+}
