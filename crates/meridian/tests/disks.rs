@@ -6,61 +6,19 @@ mod fixture;
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fixture::disk::{BLOCK, OwnDisk};
 use fixture::site::{HASTY, Site, block_on, succeed};
 use fixture::{Place, Running, complaint, run};
 use nfs4_client::{Client, How, Options};
 use server::ViewStatus;
-use tempfile::TempDir;
-use testbed::{Disk, DiskFormat, Requirements};
+use testbed::{DiskFormat, Requirements};
 
 /// How often something is looked for that has to appear.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// What file systems allocate, in bytes.
-const BLOCK: usize = 4096;
-
-/// A disk of its own, and where its parts are.
-struct OwnDisk {
-    disk: Disk,
-    _parts: TempDir,
-}
-
-impl OwnDisk {
-    fn new(format: DiskFormat) -> OwnDisk {
-        let parts = tempfile::tempdir().unwrap();
-        OwnDisk {
-            disk: Disk::make(format, parts.path()).unwrap(),
-            _parts: parts,
-        }
-    }
-
-    /// The data directory of this place will be on it.
-    fn carry(&self, place: &Place) {
-        let data = self.disk.root().join("data");
-        fs::create_dir(&data).unwrap();
-        symlink(data, place.data()).unwrap();
-    }
-
-    /// Somebody else takes all that is left. Returns the file that takes it.
-    fn fill(&self) -> PathBuf {
-        let balloon = self.disk.root().join("balloon");
-        let file = fs::File::create(&balloon).unwrap();
-        let mut taken = 0;
-        for piece in [16 << 20, 1 << 20, BLOCK as u64] {
-            let flags = rustix::fs::FallocateFlags::empty();
-            while rustix::fs::fallocate(&file, flags, taken, piece).is_ok() {
-                taken += piece;
-            }
-        }
-        balloon
-    }
-}
 
 /// A content in which no block is like another.
 fn content(seed: u64, length: usize) -> Bytes {
