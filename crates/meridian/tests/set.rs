@@ -7,6 +7,7 @@ mod fixture;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use fixture::site::{Site, block_on, refuse, succeed};
 use fixture::{Place, Running, complaint, run};
@@ -342,4 +343,21 @@ fn the_second_server_warns_of_two_from_its_second_start_on() {
     server.stop();
     let _server = second.place.start();
     assert!(second.place.read_log().contains(warning));
+}
+
+/// The server listens for IPv4 and IPv6 at once.
+#[test]
+fn who_comes_to_nothing_is_named_as_people_write_addresses() {
+    let (site, _server) = Site::founding();
+    drop(std::net::TcpStream::connect(("127.0.0.1", site.port)).unwrap());
+    let began = Instant::now();
+    let told = loop {
+        let log = site.place.read_log();
+        if let Some(line) = log.lines().find(|line| line.contains("came to nothing")) {
+            break line.to_owned();
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{log}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(told.contains("from=127.0.0.1:"), "{told}");
 }

@@ -1,5 +1,6 @@
 //! The listening side: TLS, the hello, and then the lane's connection; or a server that wants to join.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,7 @@ pub(crate) async fn listen(shared: Arc<EndpointState>, listener: TcpListener) {
             }
         };
         let address = from.ip().to_canonical();
+        let from = SocketAddr::new(address, from.port());
         let place = callers.enter(address, shared.knows_address(address));
         let (shared, refusals) = (shared.clone(), refusals.clone());
         tokio::spawn(async move {
