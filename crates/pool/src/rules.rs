@@ -41,4 +41,12 @@ control::rules! {
     losers_fenced,
     /// The holders of layouts are fenced when contents are cut (rule 8).
     cut_fences,
+    /// While a file is moved nobody is given a layout for writing, and whoever had one is fenced (rule 2).
+    moves_end_writing,
+    /// New contents of a file that is moved are noted, stably, before their first byte is written (rule 2).
+    moves_noted_first,
+    /// Whoever may read the old contents of a file is fenced before its row names the new ones (rule 2).
+    old_contents_fenced,
+    /// New contents end where the file does before its row names them (rules 2 and 7).
+    new_contents_cut,
 }

@@ -65,7 +65,11 @@ const NEEDED: &[Needed] = &[
         |rules| rules.unsettled_first = false,
         &["P1", "P3", "P7"],
     ),
-    ("size_asked", |rules| rules.size_asked = false, &["P1"]),
+    (
+        "size_asked",
+        |rules| rules.size_asked = false,
+        &["P1", "P7"],
+    ),
     (
         "settled_is_stable",
         |rules| rules.settled_is_stable = false,
@@ -80,6 +84,21 @@ const NEEDED: &[Needed] = &[
         "cut_fences",
         |rules| rules.cut_fences = false,
         &["P1", "P2", "P3", "P7", "P9"],
+    ),
+    (
+        "moves_end_writing",
+        |rules| rules.moves_end_writing = false,
+        &["P1", "P3", "P7"],
+    ),
+    (
+        "old_contents_fenced",
+        |rules| rules.old_contents_fenced = false,
+        &["P3", "P7", "P9"],
+    ),
+    (
+        "new_contents_cut",
+        |rules| rules.new_contents_cut = false,
+        &["P1"],
     ),
 ];
 
@@ -101,6 +120,23 @@ fn each_rule_is_needed() {
     assert_eq!(failed.count(), 0, "the panics above say which rules");
 }
 
+/// What is cut while a file is copied has to be cut in its copy, too.
+#[test]
+fn a_move_copies_what_was_changed_meanwhile() {
+    let run = |seed, copies_changes| {
+        let mut plan = Plan::draw(seed);
+        plan.move_all();
+        plan.copies_changes = copies_changes;
+        World::new(&plan).run()
+    };
+    let (without, with) = (|seed| run(seed, false), |seed| run(seed, true));
+    let broken = shown_without("the second copy", 0..4000, without, with);
+    assert!(
+        ["P1", "P3", "P7", "P9"].contains(&broken.invariant),
+        "{broken}"
+    );
+}
+
 /// A server crashes behind each event of a run, one after the other.
 #[test]
 fn a_crash_at_any_step_breaks_nothing() {
@@ -110,6 +146,7 @@ fn a_crash_at_any_step_breaks_nothing() {
             loop {
                 let mut plan = Plan::draw(seed);
                 plan.faults.clear();
+                plan.move_all();
                 plan.crash_at = Some((at, node));
                 let mut world = World::new(&plan);
                 if let Err(violation) = world.run() {

@@ -1,44 +1,16 @@
 //! Executions of a pool that no random run hits, played step by step: each breaks an invariant of `docs/design/striping.md` with a rule
 //! switched off, and keeps all with every rule in force.
 
-use pool::home::{Holder, Outcome, Request};
-use pool::{Access, Act, Handle, Rules, StripeUnit, ToDataServer};
+mod played;
+
+use played::{Broken, OTHER, WRITER, keeps, needed, written};
+use pool::home::{Outcome, Request};
+use pool::{Access, Act, Rules, StripeUnit, ToDataServer};
 use sim::pool::{CellIo, Stage};
 use std::time::Duration;
 
-/// The invariant that does not hold.
-type Broken = &'static str;
-
-const WRITER: Holder = Holder(1);
-const OTHER: Holder = Holder(2);
-
 /// Longer than any lease, and than Linux waits for a data server in the simulation.
 const STALL: Duration = Duration::from_secs(9);
-
-/// Plays an execution with every rule in force, and without one.
-fn needed(switch: fn(&mut Rules), invariant: Broken, play: impl Fn(Rules) -> Result<(), Broken>) {
-    assert_eq!(play(Rules::ALL), Ok(()), "with every rule in force");
-    let mut rules = Rules::ALL;
-    switch(&mut rules);
-    assert_eq!(play(rules), Err(invariant), "without the rule");
-}
-
-fn keeps(invariant: Broken, holds: bool) -> Result<(), Broken> {
-    holds.then_some(()).ok_or(invariant)
-}
-
-/// A pool with a lease, and a file that is closed and has 1 in its cell 0. With the handle that its writer had.
-fn written(rules: Rules) -> (Stage, Handle) {
-    let mut stage = Stage::new(rules);
-    stage.lease();
-    let handle = stage.layout(WRITER, Access::ReadWrite);
-    let write = CellIo::WriteStable(0, 1);
-    assert_eq!(stage.io(&handle, write), Some(Some(1)));
-    let closed = stage.request(Request::Return(WRITER));
-    stage.exchange();
-    assert!(matches!(stage.outcome(closed), Some(Outcome::Size(_))));
-    (stage, handle)
-}
 
 /// A read stands still between I/O and answer while the file is cut. A program that opens the file behind the cut on the reader's machine finds
 /// the page being read, and waits for that answer.
@@ -315,7 +287,12 @@ fn a_write_that_is_delivered_late_overtakes_nothing() {
 /// Every rule is shown to be needed, here or by random runs.
 #[test]
 fn no_rule_is_left_out() {
-    let sources = [include_str!("pool.rs"), include_str!("pool_scripted.rs")].concat();
+    let sources = [
+        include_str!("pool.rs"),
+        include_str!("pool_moves.rs"),
+        include_str!("pool_scripted.rs"),
+    ]
+    .concat();
     let all = format!("{:?}", Rules::ALL);
     let names: Vec<&str> = all
         .split([' ', '{', '}', ','])

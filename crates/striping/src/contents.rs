@@ -12,6 +12,15 @@ use vfs::{Error, ObjectId, Result, SeekTarget};
 use crate::striped::{Striped, extent_of};
 use crate::view::Whereabouts;
 
+/// Why something is not stable, or cannot be asked for.
+struct Unsynced(SyncError);
+
+impl From<Error> for Unsynced {
+    fn from(error: Error) -> Unsynced {
+        Unsynced(SyncError::Later(error))
+    }
+}
+
 /// The store counts what striped files take up by their size: to ask all data servers would cost a trip for each write.
 const STORED: Stored = Stored {
     space_used: 0,
@@ -22,6 +31,23 @@ const STORED: Stored = Stored {
 impl Striped {
     fn find(&self, of: Place<'_>) -> Result<Whereabouts> {
         self.inner.find(of.id, of.placement)
+    }
+
+    /// Does something where a file lies. A file that was moved meanwhile is looked for once more.
+    fn there<T, E: From<Error>>(
+        &self,
+        of: Place<'_>,
+        mut act: impl FnMut(Whereabouts) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let mut file = self.find(of)?;
+        loop {
+            let before = file.row.contents;
+            let done = act(file);
+            match self.inner.present(of.id) {
+                Ok(Some(now)) if done.is_err() && now.row.contents != before => file = now,
+                _ => return done,
+            }
+        }
     }
 
     fn change(&self, of: Place<'_>, act: Act) -> Result<()> {
@@ -35,7 +61,16 @@ impl Striped {
         if act != Act::Remove && !(is_alone()? && self.is_by_the_row(of.id, act)?) {
             return Err(Error::Delay);
         }
-        self.wait(self.inner.change(&file, act))
+        let done = self.wait(self.inner.change(&file, act));
+        match act {
+            Act::Punch(hole) => {
+                let end = hole.offset.saturating_add(hole.length);
+                self.inner.note_changed(of.id, hole.offset..end, false);
+            }
+            Act::Truncate(size) => self.inner.note_changed(of.id, size..u64::MAX, false),
+            Act::Fence | Act::Remove => {}
+        }
+        done
     }
 }
 
@@ -57,9 +92,8 @@ impl Contents for Striped {
     }
 
     fn read(&self, of: Place<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let (file, length) = (self.find(of)?, buffer.len());
-        self.wait(self.inner.read(file, buffer, offset))?;
-        Ok(length)
+        self.there(of, |file| self.wait(self.inner.read(file, buffer, offset)))?;
+        Ok(buffer.len())
     }
 
     /// Data servers are not asked for holes: all of a file counts as data, which POSIX and RFC 7862 (section 15.11) allow.
@@ -76,9 +110,13 @@ impl Contents for Striped {
     }
 
     fn write(&self, of: Place<'_>, bytes: &[u8], offset: u64, _: Need) -> Result<Stored> {
-        let (file, bytes) = (self.find(of)?, Bytes::copy_from_slice(bytes));
-        self.wait(self.inner.write(file, bytes, offset))?;
-        Ok(STORED)
+        let bytes = Bytes::copy_from_slice(bytes);
+        let range = offset..offset.saturating_add(bytes.len() as u64);
+        let written = self.there(of, |file| {
+            self.wait(self.inner.write(file, bytes.clone(), offset))
+        });
+        self.inner.note_changed(of.id, range, written.is_err());
+        written.map(|()| STORED)
     }
 
     fn reserve(&self, _: Place<'_>, _: Range<u64>, _: Need) -> Result<Stored> {
@@ -105,8 +143,10 @@ impl Contents for Striped {
     }
 
     fn sync(&self, of: Place<'_>, _: bool) -> std::result::Result<(), SyncError> {
-        let file = self.find(of).map_err(SyncError::Later)?;
-        self.wait(self.inner.sync(file))
+        let synced = self.there(of, |file| {
+            self.wait(self.inner.sync(file)).map_err(Unsynced)
+        });
+        synced.map_err(|Unsynced(error)| error)
     }
 
     fn remove(&self, of: Place<'_>) -> Result<()> {

@@ -1,25 +1,23 @@
 //! Carries out what `pool::home` decides: one lock around its decisions, and one task that makes them stable and passes them on.
 
+mod keeping;
+mod starting;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use control::{Moment, OperationId};
-use pool::home::{
-    Command, FileRow, Holder, Home, HomeSettings, Outcome, Owed, Record, Recovered, Request,
-    ServerView,
-};
+use pool::home::{Command, FileRow, Holder, Home, Outcome, Owed, Record, Request, ServerView};
 use pool::{
-    DataServerNumber, Generation, Handle, HandleKey, HomeNumber, IntentNumber, IssueNumber,
-    KeyNumber, Placement, ToHome,
+    ContentsId, DataServerNumber, Handle, IntentNumber, Placement, PlacementNumber, ToHome,
 };
-use store::{Placed, PlacedRows};
+use store::PlacedRows;
 use tokio::sync::{Notify, oneshot};
 use vfs::{Error, ObjectId, Result};
 
 use crate::control::Control;
 use crate::layouts::Recalls;
-use crate::records::{self, Fact};
 
 /// One run of a home.
 pub(crate) struct Driver {
@@ -45,91 +43,19 @@ struct State {
     intents: BTreeMap<IntentNumber, Owed>,
     /// Files to which clients may write past the home, or may have, as it is kept.
     unsettled: BTreeSet<ObjectId>,
+    /// Where files are being moved.
+    moves: BTreeMap<ObjectId, Placement>,
+    last_placement: PlacementNumber,
+    /// What rows say that were decided and are not kept yet, and with which batch they will be.
+    unkept: HashMap<ObjectId, (u64, FileRow)>,
+    batch: u64,
+    /// How often a file has got other contents.
+    switched: u64,
     /// Nothing can be kept any more.
     failed: bool,
 }
 
 impl Driver {
-    /// Takes up what was kept, under a new issue number.
-    pub(crate) async fn start(
-        number: HomeNumber,
-        settings: HomeSettings,
-        servers: impl IntoIterator<Item = DataServerNumber>,
-        rows: PlacedRows,
-        (control, recalls): (Arc<dyn Control>, Arc<Recalls>),
-        file_row: impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
-    ) -> Result<Arc<Driver>> {
-        let issue = next_issue(&rows).await?;
-        let present: BTreeSet<DataServerNumber> = servers.into_iter().collect();
-        let damaged = |what: &str| Error::Io(format!("{what} that a home has kept is damaged"));
-        let (mut intents, mut settled) = (BTreeMap::new(), Vec::new());
-        for (key, row) in rows.facts(records::INTENTS)? {
-            let mut owed = records::parse_intent(&key, &row).ok_or_else(|| damaged("an intent"))?;
-            // Those that were removed owe nothing, though the home was stopped before that was noted.
-            owed.owed.retain(|server| present.contains(server));
-            match owed.in_row && owed.owed.is_empty() {
-                true => settled.push((key.to_vec(), None)),
-                false => {
-                    intents.insert(owed.intent.number, owed);
-                }
-            }
-        }
-        if !settled.is_empty() {
-            rows.keep(Vec::new(), settled).await?;
-        }
-        let mut known: BTreeMap<_, _> = present.iter().map(|server| (*server, None)).collect();
-        for (key, row) in rows.facts(records::SERVERS)? {
-            let standing = records::parse_standing(&key, &row);
-            let (server, standing) = standing.ok_or_else(|| damaged("what data servers have"))?;
-            if let Some(known) = known.get_mut(&server) {
-                *known = Some(standing);
-            }
-        }
-        let mut unsettled = BTreeSet::new();
-        for (key, row) in rows.facts(records::UNSETTLED)? {
-            let file = records::parse_unsettled(&key, &row);
-            unsettled.insert(file.ok_or_else(|| damaged("a mark of a file"))?);
-        }
-        let mut files = BTreeMap::new();
-        for owed in intents.values().filter(|owed| !owed.in_row) {
-            let object = owed.intent.contents.object;
-            let row = FileRow {
-                size: rows.size(object)?.unwrap_or_default(),
-                unsettled: unsettled.contains(&object),
-                ..row_of(&rows, owed, &file_row)?
-            };
-            files.insert(object, row);
-        }
-        let recovered = Recovered {
-            servers: known,
-            intents: intents.values().cloned().collect(),
-            files: files.into_values().collect(),
-            // Issue numbers grow with every start, and no run has so many intents.
-            next_intent: issue.0 << 32,
-        };
-        let key = HandleKey::new(KeyNumber(issue.0 as u32), random()?);
-        let home = Home::new(number, issue, key, settings, Moment(0), recovered);
-        let driver = Arc::new(Driver {
-            state: Mutex::new(State {
-                home,
-                commands: Vec::new(),
-                waiting: HashMap::new(),
-                next_operation: 0,
-                runs: BTreeMap::new(),
-                intents,
-                unsettled,
-                failed: false,
-            }),
-            woken: Notify::new(),
-            rows,
-            control,
-            recalls,
-            started: Instant::now(),
-        });
-        tokio::spawn(run(Arc::downgrade(&driver)));
-        Ok(driver)
-    }
-
     /// A data server has sent a message. Whether it was away, or was started anew, and is back with that.
     pub(crate) fn receive(&self, from: DataServerNumber, message: ToHome) -> bool {
         let now = self.now();
@@ -140,7 +66,7 @@ impl Driver {
         let mut state = self.state();
         let served = state.home.serves(now, from);
         let commands = state.home.handle(now, from, message);
-        state.commands.extend(commands);
+        state.take(commands);
         let began = !served && state.home.serves(now, from);
         let before = run.and_then(|run| state.runs.insert(from, run));
         let is_another = before.is_some_and(|before| run != Some(before));
@@ -161,7 +87,7 @@ impl Driver {
     pub(crate) fn dismiss(&self, server: DataServerNumber) {
         let (now, mut state) = (self.now(), self.state());
         let commands = state.home.dismiss(now, server);
-        state.commands.extend(commands);
+        state.take(commands);
         drop(state);
         self.woken.notify_one();
     }
@@ -171,7 +97,7 @@ impl Driver {
         let mut state = self.state();
         let commands = state.home.readmit(server);
         let was_doubted = commands.is_some();
-        state.commands.extend(commands.into_iter().flatten());
+        state.take(commands.into_iter().flatten().collect());
         drop(state);
         self.woken.notify_one();
         was_doubted
@@ -183,20 +109,73 @@ impl Driver {
         state.home.servers(now)
     }
 
-    /// Has something done with a file, and waits for what comes of it: at most until the leases of data servers that do not answer
-    /// have run out.
-    pub(crate) async fn request(&self, row: &FileRow, request: Request) -> Result<Outcome> {
-        let outcome = self.begin(row, request)?;
-        let closed = |_| Error::Io("the home was stopped".into());
-        outcome.await.map_err(closed)
+    /// How often a file has got other contents: what a row said before may be no longer so.
+    pub(crate) fn switched(&self) -> u64 {
+        self.state().switched
     }
 
-    /// Begins to have something done with a file. It is done even if nobody waits for what comes of it.
+    /// Begins to have something done with a file. It is done even if nobody waits for what comes of it. `row` was read when
+    /// [`Driver::switched`] was `as_of`; nothing is begun where that may be too long ago.
     pub(crate) fn begin(
         &self,
+        as_of: u64,
         row: &FileRow,
         request: Request,
-    ) -> Result<oneshot::Receiver<Outcome>> {
+    ) -> Result<Option<oneshot::Receiver<Outcome>>> {
+        self.call(as_of, row, |home, now, row, operation| {
+            home.request(now, row, operation, request)
+        })
+    }
+
+    /// Begins to move a file, as [`Driver::begin`]: to a placement whose number is found now. Its contents are returned with what comes of
+    /// it, which is [`Outcome::Done`] when they may be written.
+    pub(crate) fn begin_move(
+        &self,
+        as_of: u64,
+        row: &FileRow,
+        (placement, members): (Placement, Vec<DataServerNumber>),
+    ) -> Result<Option<(FileRow, oneshot::Receiver<Outcome>)>> {
+        let object = row.contents.object;
+        let number = {
+            let mut state = self.state();
+            if state.moves.contains_key(&object) {
+                return Err(Error::Delay);
+            }
+            let number = state.last_placement.0.checked_add(1);
+            let number = number.ok_or(Error::Invalid("no placement has a number any more"))?;
+            state.last_placement = PlacementNumber(number);
+            let placement = Placement {
+                number: PlacementNumber(number),
+                ..placement
+            };
+            state.moves.insert(object, placement);
+            PlacementNumber(number)
+        };
+        let to = FileRow {
+            contents: ContentsId {
+                object,
+                placement: number,
+            },
+            generation: placement.generation,
+            members,
+            size: 0,
+            unsettled: false,
+        };
+        let begun = self.call(as_of, row, |home, _, row, operation| {
+            home.move_file(row, to.clone(), operation)
+        });
+        if !matches!(begun, Ok(Some(_))) {
+            self.state().moves.remove(&object);
+        }
+        Ok(begun?.map(|begun| (to, begun)))
+    }
+
+    fn call(
+        &self,
+        as_of: u64,
+        row: &FileRow,
+        call: impl FnOnce(&mut Home, Moment, &FileRow, OperationId) -> Vec<Command>,
+    ) -> Result<Option<oneshot::Receiver<Outcome>>> {
         let object = row.contents.object;
         let size = self.rows.size(object)?;
         let (told, outcome) = oneshot::channel();
@@ -206,19 +185,24 @@ impl Driver {
             if state.failed {
                 return Err(Error::Io("the home keeps nothing any more".into()));
             }
-            let operation = OperationId(state.next_operation);
-            state.next_operation += 1;
-            state.waiting.insert(operation, told);
+            let row = match state.unkept.get(&object) {
+                Some((_, row)) => row,
+                None if state.switched != as_of => return Ok(None),
+                None => row,
+            };
             let row = FileRow {
                 size: size.unwrap_or_default(),
                 unsettled: state.unsettled.contains(&object),
                 ..row.clone()
             };
-            let commands = state.home.request(now, &row, operation, request);
-            state.commands.extend(commands);
+            let operation = OperationId(state.next_operation);
+            state.next_operation += 1;
+            state.waiting.insert(operation, told);
+            let commands = call(&mut state.home, now, &row, operation);
+            state.take(commands);
         }
         self.woken.notify_one();
-        Ok(outcome)
+        Ok(Some(outcome))
     }
 
     /// Whether a file may be longer, and newer, than its row says.
@@ -256,11 +240,13 @@ impl Driver {
 
     /// Carries out what has been decided so far. Records come before whatever waits for them.
     async fn carry_out(&self) -> Result<()> {
-        let (commands, kept) = {
+        let (commands, kept, batch) = {
             let mut state = self.state();
             let commands = std::mem::take(&mut state.commands);
             let kept = self.to_keep(&mut state, &commands)?;
-            (commands, kept)
+            let batch = state.batch;
+            state.batch += 1;
+            (commands, kept, batch)
         };
         if !kept.placed.is_empty() || !kept.facts.is_empty() {
             let placed = kept.placed.into_values().collect();
@@ -269,6 +255,7 @@ impl Driver {
             let unsettled = &mut self.state().unsettled;
             unsettled.retain(|file| !kept.settled.contains(file));
         }
+        self.state().unkept.retain(|_, (with, _)| *with > batch);
         for command in commands {
             match command {
                 Command::Persist(_) => {}
@@ -287,141 +274,30 @@ impl Driver {
         }
         Ok(())
     }
-
-    fn to_keep(&self, state: &mut State, commands: &[Command]) -> Result<ToKeep> {
-        let mut kept = ToKeep::default();
-        for command in commands {
-            let Command::Persist(record) = command else {
-                continue;
-            };
-            let facts = &mut kept.facts;
-            match record {
-                Record::Standing(server, standing) => {
-                    facts.push(records::standing(*server, *standing));
-                }
-                Record::Intend(owed) => {
-                    state.intents.insert(owed.intent.number, owed.clone());
-                    facts.push(records::intent(owed));
-                }
-                Record::Taken(number, server) => {
-                    state.change_intent(*number, facts, |owed| {
-                        owed.owed.remove(server);
-                    });
-                }
-                Record::Row {
-                    row,
-                    intent,
-                    changed,
-                } => {
-                    if let Some(number) = intent {
-                        state.change_intent(*number, facts, |owed| owed.in_row = true);
-                    }
-                    self.enter(state, row, *changed, &mut kept)?;
-                }
-                Record::Gone(object, number) => {
-                    state.change_intent(*number, facts, |owed| owed.in_row = true);
-                    kept.mark(state, *object, false);
-                }
-            }
-        }
-        Ok(kept)
-    }
-
-    /// What the row of a file is to say, if it is still there. The store sees to sizes and times of whatever goes through it; of what was
-    /// written past the home, it hears here.
-    fn enter(
-        &self,
-        state: &mut State,
-        row: &FileRow,
-        changed: bool,
-        kept: &mut ToKeep,
-    ) -> Result<()> {
-        let object = row.contents.object;
-        let was_unsettled = kept.is_unsettled(state, object);
-        kept.mark(state, object, row.unsettled);
-        let Some(stored) = self.rows.placement(object)? else {
-            return Ok(());
-        };
-        let placement = Placement::decode(&stored).ok();
-        let placement = placement.filter(|placement| placement.number == row.contents.placement);
-        let Some(placement) = placement else {
-            return Ok(());
-        };
-        let placement = Placement {
-            generation: row.generation.max(placement.generation),
-            ..placement
-        };
-        let new = Placed {
-            is_lent: row.unsettled && !was_unsettled,
-            reach: was_unsettled.then_some(row.size),
-            is_changed: was_unsettled && changed,
-            ..Placed::at(object, placement.encode().to_vec())
-        };
-        let before = kept.placed.remove(&object);
-        let together = match before {
-            None => new,
-            Some(before) => Placed {
-                is_lent: new.is_lent || before.is_lent,
-                reach: new.reach.max(before.reach),
-                is_changed: new.is_changed || before.is_changed,
-                ..new
-            },
-        };
-        kept.placed.insert(object, together);
-        Ok(())
-    }
-}
-
-/// What is to be made stable in one batch.
-#[derive(Default)]
-struct ToKeep {
-    /// What the rows of files say of their bytes.
-    placed: BTreeMap<ObjectId, Placed>,
-    facts: Vec<Fact>,
-    /// Files of which the row says everything with that.
-    settled: BTreeSet<ObjectId>,
-}
-
-impl ToKeep {
-    fn is_unsettled(&self, state: &State, file: ObjectId) -> bool {
-        state.unsettled.contains(&file) && !self.settled.contains(&file)
-    }
-
-    /// Notes whether clients may write to a file past the home, or may have.
-    fn mark(&mut self, state: &mut State, file: ObjectId, is_unsettled: bool) {
-        if is_unsettled == self.is_unsettled(state, file) {
-            return;
-        }
-        match is_unsettled {
-            true => {
-                self.settled.remove(&file);
-                state.unsettled.insert(file);
-            }
-            false => {
-                self.settled.insert(file);
-            }
-        }
-        self.facts.push(records::unsettled(file, is_unsettled));
-    }
 }
 
 impl State {
-    fn change_intent(
-        &mut self,
-        number: IntentNumber,
-        facts: &mut Vec<Fact>,
-        change: impl FnOnce(&mut Owed),
-    ) {
-        let Some(owed) = self.intents.get_mut(&number) else {
-            return;
-        };
-        change(owed);
-        if owed.in_row && owed.owed.is_empty() {
-            self.intents.remove(&number);
-            facts.push((records::intent_key(number), None));
-        } else {
-            facts.push(records::intent(owed));
+    /// Takes over what the home has decided.
+    fn take(&mut self, commands: Vec<Command>) {
+        for command in &commands {
+            match command {
+                Command::Persist(Record::Row { row, .. }) => self.note_row(row),
+                Command::Persist(Record::Moved { row, .. }) => {
+                    self.note_row(row);
+                    self.switched += 1;
+                }
+                Command::Persist(Record::Gone(object, _)) => {
+                    self.unkept.remove(object);
+                }
+                _ => {}
+            }
         }
+        self.commands.extend(commands);
+    }
+
+    fn note_row(&mut self, row: &FileRow) {
+        let noted = (self.batch, row.clone());
+        self.unkept.insert(row.contents.object, noted);
     }
 }
 
@@ -449,49 +325,7 @@ async fn run(driver: Weak<Driver>) {
         let (now, mut state) = (driver.now(), driver.state());
         if state.home.next_timer().is_some_and(|next| next <= now) {
             let commands = state.home.handle_timer(now);
-            state.commands.extend(commands);
+            state.take(commands);
         }
     }
-}
-
-/// Makes a new issue number stable.
-async fn next_issue(rows: &PlacedRows) -> Result<IssueNumber> {
-    let damaged = || Error::Io("the issue number that a home has kept is damaged".into());
-    let last = match rows.facts(records::ISSUE)?.pop() {
-        None => 0,
-        Some((_, row)) => u64::from_be_bytes(row[..].try_into().map_err(|_| damaged())?),
-    };
-    let issue = last + 1;
-    let fact = (records::ISSUE.to_vec(), Some(issue.to_be_bytes().to_vec()));
-    rows.keep(Vec::new(), vec![fact]).await?;
-    Ok(IssueNumber(issue))
-}
-
-/// The row of a file about which something was intended. Where it is gone, the intent says enough.
-fn row_of(
-    rows: &PlacedRows,
-    owed: &Owed,
-    file_row: &impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
-) -> Result<FileRow> {
-    let contents = owed.intent.contents;
-    if let Some(stored) = rows.placement(contents.object)? {
-        let row = file_row(contents.object, &stored)?;
-        if row.contents == contents {
-            return Ok(row);
-        }
-    }
-    Ok(FileRow {
-        contents,
-        generation: Generation(owed.intent.generation.0.saturating_sub(1)),
-        members: owed.owed.iter().copied().collect(),
-        size: 0,
-        unsettled: false,
-    })
-}
-
-fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
-    let mut bytes = [0; BYTES];
-    let drawn = getrandom::fill(&mut bytes);
-    drawn.map_err(|error| Error::Io(format!("the system gives no random numbers: {error}")))?;
-    Ok(bytes)
 }

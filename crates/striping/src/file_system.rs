@@ -4,7 +4,7 @@
 //! What must never enter: where bytes lie.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -119,6 +119,10 @@ impl FileSystem for Settled {
         new: NewObject,
         set: &SetAttributes,
     ) -> Result<Created> {
+        let _creating = {
+            let creations = self.inner.creations.lock();
+            Arc::clone(&creations.unwrap_or_else(PoisonError::into_inner))
+        };
         let created = self.below.create(who, directory, name, new, set).await?;
         Ok(Created {
             attributes: self.settled(created.attributes.clone()).await?,

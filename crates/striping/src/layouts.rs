@@ -130,9 +130,15 @@ impl Inner {
                 (Access::ReadWrite, Some(granting))
             }
         };
-        let wanted = driver.request(&row, Request::Layout(Holder(holder.0), access));
+        let wanted = self.request(file, Request::Layout(Holder(holder.0), access));
         // One that comes later is given back with the holder.
-        match timeout(self.patience(), wanted).await {
+        let given = timeout(self.patience(), wanted).await;
+        let now = self.row(file).map_err(for_now)?;
+        if now.is_some_and(|now| now.contents != row.contents) {
+            // It was moved meanwhile, and the device is another one.
+            return Err(NoLayout::Recalled);
+        }
+        match given {
             Ok(Ok(Outcome::Layout(handles))) => Ok(FileLayout {
                 device,
                 stripe_unit: placement.unit.bytes() as u32,
@@ -182,26 +188,18 @@ impl Layouts for Striped {
 
     async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> Result<()> {
         let holder = Holder(holder.0);
-        let driver = self.inner.driver()?;
-        let Some(row) = self.inner.row(file)? else {
-            return Ok(());
-        };
-        if driver.is_written(file, Some(holder)) {
-            return driver
-                .request(&row, Request::Lost(holder))
-                .await
-                .map(|_| ());
+        if self.inner.driver()?.is_written(file, Some(holder)) {
+            let lost = self.inner.request(file, Request::Lost(holder));
+            return lost.await.map(|_| ());
         }
         // Nothing was written, so nobody waits for data servers that may be away.
-        driver.begin(&row, Request::Return(holder)).map(|_| ())
+        let begun = self.inner.begin(file, None, Request::Return(holder));
+        begun.map(|_| ())
     }
 
     async fn lost(&self, file: ObjectId, holder: LayoutHolder) -> Result<()> {
-        let Some(row) = self.inner.row(file)? else {
-            return Ok(());
-        };
         let lost = Request::Lost(Holder(holder.0));
-        self.inner.driver()?.request(&row, lost).await.map(|_| ())
+        self.inner.request(file, lost).await.map(|_| ())
     }
 
     async fn commit(
@@ -212,11 +210,9 @@ impl Layouts for Striped {
     ) -> std::result::Result<u64, NoLayout> {
         let not_now = |_| NoLayout::ThroughServer;
         let driver = self.inner.driver().map_err(not_now)?;
-        let row = self.inner.row(file).map_err(not_now)?;
-        let row = row.ok_or(NoLayout::Gone)?;
         // The data servers know where the file ends, whatever the client says.
         let commit = Request::Commit(Holder(holder.0), end.unwrap_or_default());
-        let outcome = timeout(self.inner.patience(), driver.request(&row, commit)).await;
+        let outcome = timeout(self.inner.patience(), self.inner.request(file, commit)).await;
         let size = driver.rows().size(file).map_err(not_now)?;
         match (outcome, size) {
             (Ok(Ok(Outcome::Size(_))), Some(size)) => Ok(size),

@@ -15,6 +15,9 @@ mod control;
 mod driver;
 mod file_system;
 mod layouts;
+mod moving;
+mod pace;
+mod ranges;
 mod records;
 mod room;
 mod sessions;
@@ -29,5 +32,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
 }
 
 pub use control::Control;
+pub use moving::Moved;
+pub use pace::Pace;
 pub use striped::{Settings, Striped};
 pub use view::{NewFiles, PoolView};

@@ -6,6 +6,8 @@
 //! | `striping/server/`, data server (2) | its identity (16), counter (8; its highest bit: an older copy was seen) and run (8), when it was last heard of |
 //! | `striping/intent/`, number (8) | version 1 (1), object (8), placement (4), generation (8), act (1), two numbers of the act (16), 1 when the row says what came of it (1), the data servers that owe it (2 each) |
 //! | `striping/unsettled/`, object (8) | version 1 (1); while it is there, clients may write to the file past the home, or may have |
+//! | `striping/move/`, object (8) | version 1 (1), placement (29) that the file is being moved to; what lies under it belongs to nothing else |
+//! | `striping/placements` | the largest number (4) that a placement was given by a move |
 //!
 //! All numbers are big-endian.
 
@@ -13,7 +15,8 @@ use std::collections::BTreeSet;
 
 use pool::home::Owed;
 use pool::{
-    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, PlacementNumber, Standing,
+    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, Placement,
+    PlacementNumber, Standing,
 };
 use vfs::{Extent, ObjectId};
 
@@ -24,6 +27,9 @@ pub(crate) const ISSUE: &[u8] = b"striping/issue";
 pub(crate) const SERVERS: &[u8] = b"striping/server/";
 pub(crate) const INTENTS: &[u8] = b"striping/intent/";
 pub(crate) const UNSETTLED: &[u8] = b"striping/unsettled/";
+
+pub(crate) const MOVES: &[u8] = b"striping/move/";
+pub(crate) const PLACEMENTS: &[u8] = b"striping/placements";
 
 const VERSION: u8 = 1;
 const FENCE: u8 = 1;
@@ -61,6 +67,27 @@ pub(crate) fn unsettled(object: ObjectId, is_unsettled: bool) -> Fact {
 pub(crate) fn parse_unsettled(key: &[u8], row: &[u8]) -> Option<ObjectId> {
     let object = key.strip_prefix(UNSETTLED)?.try_into().ok()?;
     (row == [VERSION]).then(|| ObjectId::from_u64(u64::from_be_bytes(object)))
+}
+
+pub(crate) fn a_move(object: ObjectId, to: Option<&Placement>) -> Fact {
+    let key = [MOVES, &object.as_u64().to_be_bytes()].concat();
+    (key, to.map(|to| [&[VERSION][..], &to.encode()].concat()))
+}
+
+/// The object, and where it is being moved.
+pub(crate) fn parse_move(key: &[u8], row: &[u8]) -> Option<(ObjectId, Placement)> {
+    let object = key.strip_prefix(MOVES)?.try_into().ok()?;
+    let to = row.strip_prefix(&[VERSION])?;
+    let object = ObjectId::from_u64(u64::from_be_bytes(object));
+    Some((object, Placement::decode(to).ok()?))
+}
+
+pub(crate) fn placements(last: PlacementNumber) -> Fact {
+    (PLACEMENTS.to_vec(), Some(last.0.to_be_bytes().to_vec()))
+}
+
+pub(crate) fn parse_placements(row: &[u8]) -> Option<PlacementNumber> {
+    Some(PlacementNumber(u32::from_be_bytes(row.try_into().ok()?)))
 }
 
 pub(crate) fn intent_key(number: IntentNumber) -> Vec<u8> {
@@ -141,6 +168,11 @@ pub(crate) fn parse_intent(key: &[u8], row: &[u8]) -> Option<Owed> {
 /// What [`crate::decode_as_anything`] says.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = parse_unsettled(bytes, &[VERSION]);
+    let _ = parse_placements(bytes);
+    let (key, _) = a_move(ObjectId::from_u64(1), None);
+    if let Some((object, to)) = parse_move(&key, bytes) {
+        assert_eq!(a_move(object, Some(&to)), (key, Some(bytes.to_vec())));
+    }
     let server = [SERVERS, &1_u16.to_be_bytes()].concat();
     if let Some((number, known)) = parse_standing(&server, bytes) {
         assert_eq!(standing(number, known), (server, Some(bytes.to_vec())));
@@ -208,6 +240,21 @@ mod tests {
         let parsed = parse_unsettled(&key, &row.unwrap());
         assert_eq!(parsed, Some(ObjectId::from_u64(515)));
         assert_eq!(parse_unsettled(&key[1..], &[VERSION]), None);
+        let to = Placement {
+            pool: pool::PoolId(7),
+            kind: pool::LayoutKind::Files,
+            number: PlacementNumber(3),
+            unit: pool::StripeUnit::MIN,
+            group: pool::DeviceGroupNumber(9),
+            first_index: 1,
+            generation: Generation::FIRST,
+        };
+        let (key, row) = a_move(ObjectId::from_u64(515), Some(&to));
+        let row = row.unwrap();
+        assert_eq!(parse_move(&key, &row), Some((ObjectId::from_u64(515), to)));
+        assert_eq!(parse_move(&key, &row[1..]), None);
+        let (_, row) = placements(PlacementNumber(258));
+        assert_eq!(parse_placements(&row.unwrap()), Some(PlacementNumber(258)));
         let known = Standing {
             identity: u128::MAX - 7,
             counter: 8,

@@ -7,6 +7,7 @@
 //! What must never enter: stateids, and who asks.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use pool::home::{FileRow, Outcome, Request};
 use tokio::time::timeout;
 use vfs::{Error, ObjectId, Result};
 
+use crate::ranges::Ranges;
 use crate::striped::Inner;
 
 /// Between two looks whether a layout that was asked for has been given.
@@ -39,6 +41,8 @@ struct Use {
     granting: usize,
     /// Changes through the home under way. Meanwhile no layout for writing is given.
     changing: usize,
+    /// It is being moved. Meanwhile no layout for writing is given either.
+    moving: Option<Changes>,
     /// Held by who asks the data servers.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// How often they were asked, and the last time that was answered.
@@ -56,11 +60,76 @@ impl Uses {
     fn with<T>(&self, file: ObjectId, change: impl FnOnce(&mut Use) -> T) -> T {
         let mut table = self.table();
         let done = change(table.entry(file).or_default());
-        let is_over = |of: &Use| of.granting == 0 && of.changing == 0 && of.waiting == 0;
+        let is_over = |of: &Use| {
+            let counts = of.granting + of.changing + of.waiting;
+            counts == 0 && of.moving.is_none()
+        };
         if table.get(&file).is_some_and(is_over) {
             table.remove(&file);
         }
         done
+    }
+}
+
+/// What was changed of a file that is being moved.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Since it was last taken.
+    ranges: Ranges,
+    /// Nobody knows whether these changes have happened, or when they will.
+    uncertain: Ranges,
+    /// Nobody begins another change.
+    is_held: bool,
+}
+
+/// A file that is being moved, until it is dropped.
+pub(crate) struct Tracking {
+    inner: Arc<Inner>,
+    file: ObjectId,
+}
+
+impl Drop for Tracking {
+    fn drop(&mut self) {
+        self.inner.uses.with(self.file, |of| of.moving = None);
+    }
+}
+
+impl Tracking {
+    /// What was changed since this was last asked; with `all`, also what may still change.
+    pub(crate) fn take(&self, all: bool) -> Ranges {
+        self.inner.uses.with(self.file, |of| {
+            let Some(changes) = &mut of.moving else {
+                return Ranges::default();
+            };
+            let mut taken = std::mem::take(&mut changes.ranges);
+            if all {
+                taken.add_all(&std::mem::take(&mut changes.uncertain));
+            }
+            taken
+        })
+    }
+
+    /// Has nobody begin a change of the file, and waits for those that have begun.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] when that takes too long.
+    pub(crate) async fn hold(&self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let is_still = self.inner.uses.with(self.file, |of| {
+                if let Some(changes) = &mut of.moving {
+                    changes.is_held = true;
+                }
+                of.changing == 0
+            });
+            if is_still {
+                return Ok(());
+            }
+            if begun.elapsed() > self.inner.patience() {
+                return Err(Error::Delay);
+            }
+            tokio::time::sleep(BETWEEN).await;
+        }
     }
 }
 
@@ -94,13 +163,53 @@ impl Inner {
     /// A layout for writing is being asked for. `None` while the file is changed through the home.
     pub(crate) fn granting(self: &Arc<Self>, file: ObjectId) -> Option<Going> {
         let granting = self.going(file, |of| &mut of.granting);
-        let is_changed = self.uses.with(file, |of| of.changing > 0);
+        let is_changed = |of: &mut Use| of.changing > 0 || of.moving.is_some();
+        let is_changed = self.uses.with(file, is_changed);
         (!is_changed).then_some(granting)
     }
 
     /// A file is changed through the home. Nobody is given a layout for writing from now on; somebody may have one.
     pub(crate) fn changing(self: &Arc<Self>, file: ObjectId) -> Going {
         self.going(file, |of| &mut of.changing)
+    }
+
+    /// The same, unless a file that is moved is about to lie elsewhere.
+    fn changing_unless_held(self: &Arc<Self>, file: ObjectId) -> Option<Going> {
+        let begins = self.uses.with(file, |of| {
+            let is_held = of.moving.as_ref().is_some_and(|moving| moving.is_held);
+            of.changing += usize::from(!is_held);
+            !is_held
+        });
+        begins.then(|| Going {
+            inner: Arc::clone(self),
+            file,
+            count: |of| &mut of.changing,
+        })
+    }
+
+    /// Notes from now on what is changed of a file. Nothing where that is done already.
+    pub(crate) fn track(self: &Arc<Self>, file: ObjectId) -> Option<Tracking> {
+        let begins = self.uses.with(file, |of| {
+            let begins = of.moving.is_none();
+            of.moving.get_or_insert_default();
+            begins
+        });
+        begins.then(|| Tracking {
+            inner: Arc::clone(self),
+            file,
+        })
+    }
+
+    /// A range of a file was changed, or may have been.
+    pub(crate) fn note_changed(&self, file: ObjectId, range: Range<u64>, is_uncertain: bool) {
+        self.uses.with(file, |of| {
+            if let Some(changes) = &mut of.moving {
+                if is_uncertain {
+                    changes.uncertain.add(range.clone());
+                }
+                changes.ranges.add(range);
+            }
+        });
     }
 
     /// Whether the row of a file says everything, and goes on to do so while it is being changed ([`Inner::changing`]).
@@ -147,14 +256,11 @@ impl Inner {
     }
 
     async fn look(&self, file: ObjectId) -> Result<()> {
-        let Some(row) = self.row(file)? else {
-            return Ok(());
-        };
         let number = self.uses.with(file, |of| {
             of.asked += 1;
             of.asked
         });
-        match self.driver()?.request(&row, Request::Look).await? {
+        match self.request(file, Request::Look).await? {
             Outcome::Size(_) | Outcome::Gone => {
                 self.uses.with(file, |of| of.answered = number);
                 Ok(())
@@ -168,21 +274,25 @@ impl Inner {
     /// # Errors
     /// [`Error::Delay`] when that takes too long, because a data server is away.
     pub(crate) async fn alone(self: &Arc<Self>, file: ObjectId, how: Ending) -> Result<Going> {
-        let changing = self.changing(file);
         let begun = Instant::now();
+        let changing = loop {
+            match self.changing_unless_held(file) {
+                Some(changing) => break changing,
+                None if begun.elapsed() > self.patience() => return Err(Error::Delay),
+                None => tokio::time::sleep(BETWEEN).await,
+            }
+        };
         loop {
             if self.is_alone(file)? {
                 return Ok(changing);
             }
             let driver = self.driver()?;
-            if driver.is_written(file, None)
-                && let Some(row) = self.row(file)?
-            {
+            if driver.is_written(file, None) {
                 let request = match how {
                     Ending::Recalled => Request::Alone,
                     Ending::Fenced => Request::Change(Act::Fence),
                 };
-                driver.request(&row, request).await?;
+                self.request(file, request).await?;
             }
             self.settle(file).await?;
             if self.is_alone(file)? {

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 use nfs4::{NfsStat4, Verifier4};
 use nfs4_server::DeviceId;
-use pool::home::{HomeSettings, Outcome, Request, ServerView};
-use pool::{Act, DataServerNumber, DeviceGroupNumber, Segment, ToHome};
+use pool::home::{FileRow, HomeSettings, Outcome, Request, ServerView};
+use pool::{Act, ContentsId, DataServerNumber, DeviceGroupNumber, Segment, ToHome};
 use store::{PlacedRows, SyncError};
 use throttle::Throttle;
 use tokio::runtime;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use vfs::{Error, ObjectId, Result};
 
@@ -65,9 +66,11 @@ pub(crate) struct Inner {
     view: RwLock<PoolView>,
     driver: OnceLock<Arc<Driver>>,
     sessions: Sessions,
-    unstable: Mutex<HashMap<ObjectId, Unstable>>,
+    unstable: Mutex<HashMap<ContentsId, Unstable>>,
     pub(crate) recalls: Arc<Recalls>,
     pub(crate) uses: Uses,
+    /// Held by each creation that is under way, and another one after each question for their end.
+    pub(crate) creations: Mutex<Arc<()>>,
     /// The devices that clients may have been told of.
     pub(crate) given: Mutex<BTreeMap<DeviceId, DeviceGroupNumber>>,
 }
@@ -102,6 +105,7 @@ impl Striped {
                 unstable: Mutex::default(),
                 recalls: Arc::default(),
                 uses: Uses::default(),
+                creations: Mutex::default(),
                 given: Mutex::default(),
             }),
             runtime: runtime::Handle::current(),
@@ -153,6 +157,18 @@ impl Striped {
         }
     }
 
+    /// Waits until every creation of a file has ended that may go by an earlier view.
+    pub async fn creations_ended(&self) {
+        let before = {
+            let creations = self.inner.creations.lock();
+            let mut creations = creations.unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *creations)
+        };
+        while Arc::strong_count(&before) > 1 {
+            tokio::time::sleep(BETWEEN).await;
+        }
+    }
+
     /// An administrator says that a data server has the contents that it is to have, though an older copy of them was seen. `false`
     /// where it is not refused for that alone.
     #[must_use]
@@ -194,15 +210,53 @@ impl Inner {
         view.find(id, placement)
     }
 
+    /// Where a file lies now, if it is there and lies at data servers.
+    pub(crate) fn present(&self, id: ObjectId) -> Result<Option<Whereabouts>> {
+        let stored = self.driver()?.rows().placement(id)?;
+        stored.map(|stored| self.find(id, &stored)).transpose()
+    }
+
+    /// Begins to have something done with a file. Nothing for one that is gone, or does not lie at data servers, and of which no
+    /// `last` row is known.
+    pub(crate) fn begin(
+        &self,
+        id: ObjectId,
+        last: Option<&FileRow>,
+        request: Request,
+    ) -> Result<Option<oneshot::Receiver<Outcome>>> {
+        let driver = self.driver()?;
+        loop {
+            let as_of = driver.switched();
+            let Some(row) = self.row(id)?.or_else(|| last.cloned()) else {
+                return Ok(None);
+            };
+            if let Some(begun) = driver.begin(as_of, &row, request)? {
+                return Ok(Some(begun));
+            }
+        }
+    }
+
+    /// Has something done with a file, and waits for what comes of it: at most until the leases of data servers that do not answer
+    /// have run out. [`Outcome::Gone`] where [`Inner::begin`] begins nothing.
+    pub(crate) async fn request(&self, id: ObjectId, request: Request) -> Result<Outcome> {
+        match self.begin(id, None, request)? {
+            None => Ok(Outcome::Gone),
+            Some(begun) => outcome_of(begun).await,
+        }
+    }
+
     /// Has contents changed that nobody else uses.
     pub(crate) async fn change(&self, file: &Whereabouts, act: Act) -> Result<()> {
-        let changed = self.driver()?.request(&file.row, Request::Change(act));
-        match changed.await? {
+        let id = file.row.contents.object;
+        let Some(begun) = self.begin(id, Some(&file.row), Request::Change(act))? else {
+            return Ok(());
+        };
+        match outcome_of(begun).await? {
             Outcome::Done | Outcome::Gone => {}
             other => return Err(Error::Io(format!("a change has come to {other:?}"))),
         }
         if act == Act::Remove {
-            self.unstable().remove(&file.row.contents.object);
+            self.unstable().retain(|contents, _| contents.object != id);
         }
         Ok(())
     }
@@ -292,7 +346,7 @@ impl Inner {
                 other => return Err(unexpected(&other)),
             };
             if let Some(verifier) = unstable {
-                self.note_unstable(file.row.contents.object, server, verifier);
+                self.note_unstable(file.row.contents, server, verifier);
             }
             bytes.advance(count);
             offset += count as u64;
@@ -300,9 +354,9 @@ impl Inner {
         Ok(())
     }
 
-    fn note_unstable(&self, id: ObjectId, server: DataServerNumber, verifier: Verifier4) {
+    fn note_unstable(&self, of: ContentsId, server: DataServerNumber, verifier: Verifier4) {
         let mut unstable = self.unstable();
-        let of = unstable.entry(id).or_default();
+        let of = unstable.entry(of).or_default();
         of.writes += 1;
         let before = of.verifiers.insert(server, verifier);
         // The data server was started anew between two writes.
@@ -314,7 +368,7 @@ impl Inner {
         self: &Arc<Self>,
         file: Whereabouts,
     ) -> std::result::Result<(), SyncError> {
-        let id = file.row.contents.object;
+        let id = file.row.contents;
         let known = self.unstable().get(&id).cloned();
         // After a restart of the home nobody knows where something was written.
         let servers: Vec<DataServerNumber> = match &known {
@@ -405,16 +459,43 @@ impl Inner {
             }
             tokio::time::sleep(BETWEEN).await;
             // What was begun before a restart of the home may have been finished meanwhile, under another generation.
-            let id = row.contents.object;
-            if let Some(stored) = driver.rows().placement(id)? {
-                row = self.find(id, &stored)?.row;
+            let now = match file.is_named {
+                true => self.present(row.contents.object)?,
+                false => None,
+            };
+            match now {
+                Some(now) if now.row.contents == row.contents => row = now.row,
+                // It was moved meanwhile. Whoever has asked looks where it lies now.
+                Some(_) => return Err(Error::Delay),
+                None => {}
             }
         }
     }
 
-    fn unstable(&self) -> MutexGuard<'_, HashMap<ObjectId, Unstable>> {
+    /// Everything that was written to the old contents of a file was copied, and is stable; with `lost`, some of it was lost before,
+    /// and whoever wrote it is to be told.
+    pub(crate) fn forget_unstable(&self, old: ContentsId, new: ContentsId, lost: bool) {
+        let mut unstable = self.unstable();
+        let known = unstable.remove(&old);
+        unstable.remove(&new);
+        if lost || known.is_some_and(|known| known.lost) {
+            let lost = Unstable {
+                lost: true,
+                ..Unstable::default()
+            };
+            unstable.insert(new, lost);
+        }
+    }
+
+    fn unstable(&self) -> MutexGuard<'_, HashMap<ContentsId, Unstable>> {
         self.unstable.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What comes of something that was begun.
+pub(crate) async fn outcome_of(begun: oneshot::Receiver<Outcome>) -> Result<Outcome> {
+    let closed = |_| Error::Io("the home was stopped".into());
+    begun.await.map_err(closed)
 }
 
 /// What a home tells its client when a data server has answered so; `None` for what passes.

@@ -42,6 +42,8 @@ pub(crate) struct Whereabouts {
     pub(crate) members: Vec<DataServerNumber>,
     pub(crate) stripes: Stripes,
     pub(crate) row: FileRow,
+    /// A row names them. Others are new ones, of a file that is being moved.
+    pub(crate) is_named: bool,
 }
 
 impl Whereabouts {
@@ -54,7 +56,15 @@ impl Whereabouts {
 impl PoolView {
     /// A placement for a new file. Files begin at different data servers, so that small ones are spread, too.
     pub(crate) fn place(&self, id: ObjectId) -> Option<Placement> {
-        let NewFiles { group, unit } = self.new_files?;
+        self.place_over(id, self.new_files?)
+    }
+
+    /// A placement for a file that is to be striped so, if there is such a group.
+    pub(crate) fn place_over(
+        &self,
+        id: ObjectId,
+        NewFiles { group, unit }: NewFiles,
+    ) -> Option<Placement> {
         let members = self.groups.get(&group)?.members().len() as u64;
         let first_index = (id.as_u64() % members) as u16;
         Some(Placement {
@@ -98,6 +108,7 @@ impl PoolView {
             members: group.members().to_vec(),
             stripes,
             row,
+            is_named: true,
         })
     }
 }

@@ -26,6 +26,17 @@ pub enum Record {
     },
     /// The contents of a file are gone, and its row may go, in the same batch as the intent is marked.
     Gone(ObjectId, IntentNumber),
+    /// Bytes may be written to these contents of a file, though its row names others.
+    Moving(FileRow),
+    /// The row of a file names these contents from now on, in the same batch as the intent that removes those before.
+    Moved {
+        /// What it says now.
+        row: FileRow,
+        /// What becomes of the contents before.
+        old: Owed,
+    },
+    /// The contents of [`Record::Moving`] go, by this intent.
+    MoveGivenUp(Owed),
 }
 
 /// The home's only output.

@@ -86,7 +86,7 @@ impl Home {
         }
     }
 
-    fn intend(
+    pub(super) fn intend(
         &mut self,
         now: Moment,
         object: ObjectId,
@@ -133,7 +133,11 @@ impl Home {
 
     /// What a data server has to carry out next of some contents. It hears of nothing later before it has taken this: had the earlier
     /// intent been lost on its way, the later one would pass for both.
-    fn next_owed(&self, server: DataServerNumber, contents: ContentsId) -> Option<Intent> {
+    pub(super) fn next_owed(
+        &self,
+        server: DataServerNumber,
+        contents: ContentsId,
+    ) -> Option<Intent> {
         let mut intents = self.intents.values();
         let next =
             intents.find(|owed| owed.intent.contents == contents && owed.owed.contains(&server));
@@ -193,6 +197,10 @@ impl Home {
         {
             carrying.reports.insert(from, report);
             self.carried(now, object, commands);
+        } else if let Some(Job::Switching(switching)) = job
+            && switching.number == number
+        {
+            self.cut_to_size(now, object, commands);
         }
     }
 
@@ -230,7 +238,7 @@ impl Home {
                 self.carried(now, object, commands);
             }
             Some(Job::Asking(_)) => self.ask_no_longer(now, object, gone, commands),
-            Some(Job::Recalling(_)) | None => {}
+            Some(Job::Recalling(_) | Job::Switching(_)) | None => {}
         }
     }
 
@@ -327,6 +335,7 @@ impl Home {
     ) {
         let file = self.files.remove(&object);
         self.record(Record::Gone(object, carrying.number), commands);
+        self.gone_while_moved(file.as_ref(), commands);
         if let Some(operation) = carrying.operation {
             self.answer(operation, Outcome::Done, commands);
         }
@@ -342,6 +351,7 @@ impl Home {
             Job::Recalling(recalling) => {
                 Some(recalling.until.min(recalling.repeated.after(REPEAT)))
             }
+            Job::Switching(switching) => self.switch_wakes(switching),
             Job::Carrying(carrying) => {
                 let owed = self.intents.get(&carrying.number)?.owed.iter();
                 let fenced = owed.map(|server| self.fenced_from(*server, carrying));
@@ -370,6 +380,7 @@ impl Home {
                 commands.extend(holders.map(|holder| Command::Recall(object, *holder)));
             }
             Some(Job::Carrying(_)) => self.carried(now, object, commands),
+            Some(Job::Switching(_)) => self.cut_to_size(now, object, commands),
             _ => {}
         }
     }

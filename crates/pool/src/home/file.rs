@@ -2,6 +2,7 @@
 
 use super::asking::Asking;
 use super::fencing::{Carrying, Recalling};
+use super::moving::{Moving, Switching};
 use super::{Holder, Request};
 use crate::handle::Access;
 use crate::message::{ContentsId, Report};
@@ -33,6 +34,8 @@ pub(super) struct File {
     pub(super) seen: BTreeMap<DataServerNumber, Report>,
     /// For whose sake the data servers were last asked what they have before anybody writes, so that what is written shows.
     pub(super) compared_by: Option<OperationId>,
+    /// Where it is being moved.
+    pub(super) moving: Option<Moving>,
     pub(super) job: Option<Job>,
     /// What waits for the job to end, in order.
     pub(super) queue: VecDeque<(OperationId, Request)>,
@@ -47,6 +50,8 @@ pub(super) enum Job {
     Recalling(Recalling),
     /// Data servers carry an intent out.
     Carrying(Carrying),
+    /// The contents of the row are about to be others.
+    Switching(Switching),
 }
 
 impl File {
@@ -56,6 +61,7 @@ impl File {
             holders: BTreeMap::new(),
             seen: BTreeMap::new(),
             compared_by: None,
+            moving: None,
             job: None,
             queue: VecDeque::new(),
         }
@@ -69,6 +75,7 @@ impl File {
 
     /// Its row says everything.
     pub(super) fn is_idle(&self) -> bool {
-        self.holders.is_empty() && self.job.is_none() && self.queue.is_empty()
+        let is_used = self.moving.is_some() || !self.holders.is_empty();
+        !is_used && self.job.is_none() && self.queue.is_empty()
     }
 }

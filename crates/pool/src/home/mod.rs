@@ -7,6 +7,7 @@ mod asking;
 mod command;
 mod fencing;
 mod file;
+mod moving;
 mod request;
 mod servers;
 
@@ -69,6 +70,8 @@ pub struct Recovered {
     pub intents: Vec<Owed>,
     /// The rows of all files that have an intent which is not in the row.
     pub files: Vec<FileRow>,
+    /// What files were being moved to: contents that no row names ([`Recovered::give_moves_up`]).
+    pub moves: Vec<FileRow>,
     /// Larger than the number of any intent that ever was.
     pub next_intent: u64,
 }

@@ -35,6 +35,12 @@ pub enum Request {
     Alone,
     /// Nothing. Answered when the changes that were asked for before are done.
     Behind,
+    /// Nobody may use the contents of a file that is moved past the home, from now until the move has ended.
+    Seal,
+    /// The new contents have everything, stably, up to this size, and become those of the row.
+    Switch(u64),
+    /// The file is not moved. Its new contents go.
+    GiveUp,
 }
 
 /// What came of an operation.
@@ -54,6 +60,17 @@ pub enum Outcome {
     Done,
     /// The file's contents are gone.
     Gone,
+    /// The file is not being moved, or was being moved already, or a data server of the new contents did not do its part; these are
+    /// given up then.
+    NoMove,
+}
+
+impl Request {
+    /// It goes before whatever waits for data servers that may be away.
+    fn is_change(&self) -> bool {
+        let of_use = matches!(self, Request::Change(_) | Request::Alone | Request::Behind);
+        of_use || self.is_of_a_move()
+    }
 }
 
 impl Home {
@@ -90,9 +107,7 @@ impl Home {
             {
                 self.answer(operation, Outcome::Conflict, commands);
             }
-            Request::Change(_) | Request::Alone | Request::Behind => {
-                self.go_first(object, operation, request);
-            }
+            _ if request.is_change() => self.go_first(object, operation, request),
             _ => file.queue.push_back((operation, request)),
         }
     }
@@ -117,17 +132,9 @@ impl Home {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
-        let is_change = |queued: &(OperationId, Request)| {
-            matches!(
-                queued.1,
-                Request::Change(_) | Request::Alone | Request::Behind
-            )
-        };
-        let place = file
-            .queue
-            .iter()
-            .take_while(|queued| is_change(queued))
-            .count();
+        let queued = file.queue.iter();
+        let changes = queued.take_while(|(_, queued)| queued.is_change());
+        let place = changes.count();
         let change = (operation, change);
         let looks = asked_again
             .into_iter()
@@ -168,12 +175,29 @@ impl Home {
                 Request::Alone | Request::Behind => {
                     self.answer(operation, Outcome::Done, commands);
                 }
+                Request::Seal => self.seal(now, object, operation, commands),
+                Request::Switch(size) => self.begin_switch(now, object, operation, size, commands),
+                Request::GiveUp => {
+                    self.give_move_up(object, commands);
+                    self.answer(operation, Outcome::Done, commands);
+                }
                 _ => self.look_at(now, object, operation, commands),
             }
         }
         if self.files.get(&object).is_some_and(super::File::is_idle) {
             self.files.remove(&object);
         }
+    }
+
+    /// Whether a file is being moved, and nobody is given this right meanwhile.
+    fn is_kept_back(&self, object: ObjectId, access: Access) -> bool {
+        let rules = self.settings.rules;
+        let file = self.files.get(&object);
+        file.and_then(|file| file.moving.as_ref())
+            .is_some_and(|moving| {
+                let writes = access == Access::ReadWrite && rules.moves_end_writing();
+                writes || (moving.is_sealed && rules.old_contents_fenced())
+            })
     }
 
     fn grant(
@@ -189,7 +213,7 @@ impl Home {
         };
         let mut members = file.row.members.iter();
         let all_serve = members.all(|member| self.serves(now, *member));
-        if !all_serve {
+        if !all_serve || self.is_kept_back(object, access) {
             self.answer(operation, Outcome::ThroughHome, commands);
             return;
         }

@@ -93,6 +93,7 @@ impl Home {
         for object in with.map(|(object, _)| *object).collect::<Vec<_>>() {
             self.leave_out(now, object, number, &mut commands);
         }
+        self.move_elsewhere(now, number, &mut commands);
         commands
     }
 

@@ -73,6 +73,8 @@ pub(super) struct Old {
     session: u64,
     file: ObjectId,
     server: usize,
+    /// Its place among the data servers of the file, and how many these are.
+    share: (u64, u64),
     handle: [u8; HANDLE_BYTES],
     /// The session never gave its layout back.
     abandoned: bool,
@@ -95,6 +97,29 @@ enum Next {
 }
 
 impl Run {
+    /// The data server that has a cell, and the handle for it.
+    fn handle_for(&self, cell: u64) -> Option<(usize, [u8; HANDLE_BYTES])> {
+        let handles = self.handles.as_ref()?;
+        let place = cell.checked_rem(handles.len() as u64)?;
+        handles.get(place as usize).copied()
+    }
+
+    /// What is not stable, and was written to another data server than the one that has it now, is written again.
+    fn write_what_moved(&mut self) {
+        let unstable = std::mem::take(&mut self.unstable);
+        for (cell, of) in unstable {
+            match self
+                .handle_for(cell)
+                .is_some_and(|(server, _)| server == of.1)
+            {
+                true => {
+                    self.unstable.insert(cell, of);
+                }
+                false => self.todo.push_back((cell, of.0)),
+            }
+        }
+    }
+
     fn next(&self) -> Next {
         let (file, holder) = (self.session.file, Holder(self.number));
         let core = |request| Next::Home(Wish::Core(file, request));
@@ -224,14 +249,19 @@ impl World {
 
     fn end_session(&mut self, client: usize) {
         if let Some(run) = self.clients[client].run.take() {
-            let handles = run.handles.into_iter().flatten();
-            let old = handles.map(|(server, handle)| Old {
-                session: run.number,
-                file: run.session.file,
-                server,
-                handle,
-                abandoned: run.session.abandoned,
-            });
+            let handles = run.handles.unwrap_or_default();
+            let count = handles.len() as u64;
+            let old = handles
+                .into_iter()
+                .zip(0..)
+                .map(|((server, handle), place)| Old {
+                    session: run.number,
+                    file: run.session.file,
+                    server,
+                    share: (place, count),
+                    handle,
+                    abandoned: run.session.abandoned,
+                });
             self.clients[client].old.extend(old);
             if self.random.chance(3) {
                 let pause = Duration::from_millis(self.random.below(15_000));
@@ -252,24 +282,22 @@ impl World {
     }
 
     fn ask_server(&mut self, client: usize, cell: u64, io: Io) {
-        let server = self.server_of(cell);
         let id = self.fresh();
         let sent = self.tick();
-        let connection = self.servers[server].connection;
         let Some(run) = self.clients[client].run.as_mut() else {
             return;
         };
-        let held = run.handles.iter().flatten().find(|(at, _)| *at == server);
-        let Some((_, handle)) = held.copied() else {
+        let Some((server, handle)) = run.handle_for(cell) else {
             return;
         };
+        let connection = self.servers[server].connection;
         let held_up = run.session.held_up;
         if matches!(io, Io::Write(..)) {
             run.attempts.push(id);
         }
         let request = IoRequest {
             id,
-            client,
+            client: Some(client),
             session: run.number,
             file: run.session.file,
             handle,
@@ -349,7 +377,10 @@ impl World {
                 return;
             }
             Reply::Size { .. } | Reply::Done if run.gave_up => run.gave_up = false,
-            Reply::Layout(handles) => run.handles = Some(handles),
+            Reply::Layout(handles) => {
+                run.handles = Some(handles);
+                run.write_what_moved();
+            }
             Reply::Size { change } => match &run.session.kind {
                 Kind::Read(cell) if run.read.is_some() => {
                     let kept = (
@@ -450,7 +481,7 @@ impl World {
             handle[bit / 8] ^= 1 << (bit % 8);
         }
         let cells: Vec<u64> = (0..CELLS)
-            .filter(|cell| self.server_of(*cell) == server)
+            .filter(|cell| cell % old.share.1 == old.share.0)
             .collect();
         let cell = self.random.pick(&cells).copied().unwrap_or(0);
         let value = self.fresh();
@@ -461,7 +492,7 @@ impl World {
         };
         let request = IoRequest {
             id: self.fresh(),
-            client,
+            client: Some(client),
             session,
             file,
             handle,

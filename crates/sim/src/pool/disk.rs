@@ -102,6 +102,10 @@ pub(super) struct HomeDisk {
     pub(super) intents: BTreeMap<IntentNumber, Owed>,
     pub(super) next_intent: u64,
     pub(super) rows: BTreeMap<ObjectId, Row>,
+    /// What files are being moved to.
+    pub(super) moves: BTreeMap<ObjectId, FileRow>,
+    /// No placement has this number yet.
+    pub(super) next_placement: u32,
 }
 
 impl HomeDisk {
@@ -126,6 +130,8 @@ impl HomeDisk {
             intents: BTreeMap::new(),
             next_intent: 1,
             rows: files.iter().map(row).collect(),
+            moves: BTreeMap::new(),
+            next_placement: 2,
         }
     }
 
@@ -134,10 +140,7 @@ impl HomeDisk {
             Record::Standing(server, standing) => {
                 self.standings.insert(*server, Some(*standing));
             }
-            Record::Intend(owed) => {
-                self.next_intent = owed.intent.number.0 + 1;
-                self.intents.insert(owed.intent.number, owed.clone());
-            }
+            Record::Intend(owed) => self.intend(owed),
             Record::Taken(number, server) => {
                 if let Some(owed) = self.intents.get_mut(number) {
                     owed.owed.remove(server);
@@ -159,7 +162,29 @@ impl HomeDisk {
                 self.rows.remove(object);
                 self.in_row(*number);
             }
+            Record::Moving(to) => {
+                self.next_placement = to.contents.placement.0 + 1;
+                self.moves.insert(to.contents.object, to.clone());
+            }
+            Record::Moved { row, old } => {
+                self.moves.remove(&row.contents.object);
+                if let Some(kept) = self.rows.get_mut(&row.contents.object) {
+                    kept.row = row.clone();
+                }
+                self.intend(old);
+            }
+            Record::MoveGivenUp(owed) => {
+                self.moves.remove(&owed.intent.contents.object);
+                self.intend(owed);
+            }
         }
+    }
+
+    fn intend(&mut self, owed: &Owed) {
+        let number = owed.intent.number;
+        self.next_intent = number.0 + 1;
+        self.intents.insert(number, owed.clone());
+        self.forget(number);
     }
 
     fn in_row(&mut self, number: IntentNumber) {
@@ -174,7 +199,7 @@ impl HomeDisk {
             .retain(|other, owed| *other != number || !owed.owed.is_empty() || !owed.in_row);
     }
 
-    pub(super) fn recovered(&self) -> Recovered {
+    fn recovered(&self) -> Recovered {
         let open = self.intents.values().filter(|owed| !owed.in_row);
         let row = |owed: &Owed| self.rows.get(&owed.intent.contents.object);
         Recovered {
@@ -182,8 +207,24 @@ impl HomeDisk {
             intents: self.intents.values().cloned().collect(),
             files: open.filter_map(row).map(|row| row.row.clone()).collect(),
             next_intent: self.next_intent,
+            moves: self.moves.values().cloned().collect(),
         }
     }
+
+    /// What a home starts with. Moves that were under way are given up first.
+    pub(super) fn start(&mut self) -> Recovered {
+        let mut recovered = self.recovered();
+        for record in recovered.give_moves_up() {
+            self.apply(&record);
+        }
+        recovered
+    }
+}
+
+/// The place of the data server that has a cell of a file.
+pub(super) fn server_of(row: &FileRow, cell: u64) -> usize {
+    let members = &row.members;
+    usize::from(members[(cell % members.len() as u64) as usize].0)
 }
 
 /// The number of the data server at a place.

@@ -55,13 +55,15 @@ pub(super) enum Reply {
     Gone,
 }
 
-/// What a client wants of a data server.
+/// What a client wants of a data server, or the home itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Io {
     Read(u64),
     /// Cell, value, and whether it has to be stable.
     Write(u64, u64, bool),
     Commit,
+    /// The home copies a cell of a file that is moved.
+    Copy(u64, Option<Value>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +85,8 @@ pub(super) enum IoReply {
 pub(super) struct IoRequest {
     /// Never used twice.
     pub(super) id: u64,
-    pub(super) client: usize,
+    /// The home itself when there is none.
+    pub(super) client: Option<usize>,
     pub(super) session: u64,
     pub(super) file: ObjectId,
     pub(super) handle: [u8; HANDLE_BYTES],
@@ -100,11 +103,23 @@ pub(super) struct IoRequest {
 pub(super) enum Cargo {
     ToHome(ToHome),
     ToServer(ToDataServer),
-    Wish { id: u64, session: u64, wish: Wish },
-    Reply { id: u64, reply: Reply },
+    Wish {
+        id: u64,
+        session: u64,
+        wish: Wish,
+    },
+    Reply {
+        id: u64,
+        reply: Reply,
+    },
     Recall(Holder),
     Io(IoRequest),
-    IoReply { id: u64, reply: IoReply },
+    IoReply {
+        id: u64,
+        reply: IoReply,
+    },
+    /// What a step of a move waits for has come of the core's work, or not.
+    MoveGoesOn(u64, bool),
 }
 
 /// Lives of both ends: a message does not outlive them.
@@ -135,6 +150,8 @@ pub(super) enum Event {
     /// A client uses a handle that it should have forgotten.
     Replay(usize),
     Fault(Fault),
+    /// A file is to be moved to other data servers: so many of them, from this one on.
+    Move(ObjectId, usize, usize),
     Restart(Node),
     Resume(usize),
     Mend(Node, Node),

@@ -36,6 +36,10 @@ pub struct Plan {
     pub faults: Vec<(Duration, Fault)>,
     /// A node crashes as the event of that number has happened.
     pub crash_at: Option<(u64, Node)>,
+    /// Which files are moved, and when: to so many data servers, from which one on.
+    pub moves: Vec<(Duration, (ObjectId, usize, usize))>,
+    /// What is changed of a file that is being moved is copied once more.
+    pub copies_changes: bool,
     /// The rules in force.
     pub rules: Rules,
     /// Clocks run faster or slower by so many millionths: that of the home, then those of data servers.
@@ -92,7 +96,24 @@ fn fault(random: &mut Random, servers: usize, clients: usize) -> Fault {
     }
 }
 
+fn a_move(random: &mut Random, servers: usize) -> (Duration, (ObjectId, usize, usize)) {
+    let file = if random.chance(4) { FILES[1] } else { FILES[0] };
+    let count = 1 + random.below(servers as u64) as usize;
+    let first = random.below(servers as u64) as usize;
+    (span(random, 500, 20_000), (file, count, first))
+}
+
 impl Plan {
+    /// Every file is moved soon, one of them back as well.
+    pub fn move_all(&mut self) {
+        let at = |ms, file, first| (Duration::from_millis(ms), (file, self.servers, first));
+        self.moves = vec![
+            at(1500, FILES[0], 1),
+            at(2500, FILES[1], 1),
+            at(4000, FILES[0], 0),
+        ];
+    }
+
     /// The circumstances that follow from a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Plan {
@@ -125,12 +146,16 @@ impl Plan {
         }
         let drift = |random: &mut Random| random.below(200_001).cast_signed() - 100_000;
         let drifts = (0..=servers).map(|_| drift(&mut random)).collect();
+        let moves = (0..random.below(4)).map(|_| a_move(&mut random, servers));
+        let moves = moves.collect();
         Plan {
             seed,
             servers,
             clients,
             faults,
             crash_at: None,
+            moves,
+            copies_changes: true,
             rules: Rules::ALL,
             drifts,
         }

@@ -3,6 +3,7 @@
 use super::disk::CELL;
 use super::disk::HomeDisk;
 use super::event::{Cargo, Event, HOME, Held, Node, Reply, Wish};
+use super::mover::Mover;
 use super::world::World;
 use control::{Mark, OperationId};
 use pool::home::{Command, Holder, Home, HomeSettings, Outcome, Record, Request};
@@ -20,6 +21,8 @@ enum Purpose {
     Wish(usize, u64),
     /// The lock of a session is given up when it is done.
     GiveUp(u64),
+    /// A file is moved, and this step of that is waited for.
+    Move(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +35,7 @@ struct Operation {
 
 #[derive(Clone, Debug)]
 pub(super) struct HomeNode {
-    core: Option<Home>,
+    pub(super) core: Option<Home>,
     pub(super) life: u64,
     pub(super) disk: HomeDisk,
     /// What the disk will be when all records are stable.
@@ -49,6 +52,8 @@ pub(super) struct HomeNode {
     /// When each session was heard of, and what it uses.
     heard: BTreeMap<u64, (usize, u64, BTreeSet<ObjectId>)>,
     expired: BTreeSet<u64>,
+    /// Files to be moved, one after the other.
+    pub(super) movers: VecDeque<Mover>,
 }
 
 impl HomeNode {
@@ -67,6 +72,7 @@ impl HomeNode {
             locks: BTreeMap::new(),
             heard: BTreeMap::new(),
             expired: BTreeSet::new(),
+            movers: VecDeque::new(),
         }
     }
 
@@ -81,6 +87,7 @@ impl HomeNode {
         self.held.clear();
         self.operations.clear();
         self.replies.clear();
+        self.movers.iter_mut().for_each(Mover::begin_anew);
         self.life += 1;
     }
 
@@ -104,8 +111,8 @@ impl World {
         let real = self.now.0;
         let node = &mut self.home;
         node.disk.issue += 1;
+        let (issue, recovered) = (IssueNumber(node.disk.issue), node.disk.start());
         node.rows = node.disk.clone();
-        let (issue, recovered) = (IssueNumber(node.disk.issue), node.disk.recovered());
         let key = HandleKey::new(KeyNumber(1), secret);
         node.core = Some(Home::new(HOME, issue, key, settings, now, recovered));
         // Clients have their time to be heard of again.
@@ -175,7 +182,10 @@ impl World {
             }
             match held.to {
                 // Something the home does for itself.
-                Node::Home => self.given_up(&held.cargo),
+                Node::Home => match held.cargo {
+                    Cargo::MoveGoesOn(step, done) => self.move_goes_on(step, done),
+                    cargo => self.given_up(&cargo),
+                },
                 to => self.send(Node::Home, to, held.cargo),
             }
         }
@@ -209,6 +219,10 @@ impl World {
         }
         let (client, id) = match purpose {
             Purpose::Wish(client, id) => (client, id),
+            Purpose::Move(step) => {
+                let done = matches!(outcome, Outcome::Done | Outcome::Size(_));
+                return self.hold(after, Node::Home, Cargo::MoveGoesOn(step, done));
+            }
             Purpose::GiveUp(session) => {
                 let cargo = Cargo::Wish {
                     id: 0,
@@ -228,7 +242,7 @@ impl World {
                         .collect(),
                 )
             }
-            Outcome::Conflict | Outcome::ThroughHome => Reply::Again,
+            Outcome::Conflict | Outcome::ThroughHome | Outcome::NoMove => Reply::Again,
             Outcome::NoLayout => Reply::Size { change },
             Outcome::Size(_) if closes.is_some() => Reply::Done,
             Outcome::Size(_) => Reply::Size { change },
@@ -238,6 +252,9 @@ impl World {
         let time = self.tick();
         if matches!(reply, Reply::Done) {
             self.note_change(file, request, time);
+            if let Request::Change(act) = request {
+                self.note_changed(file, act);
+            }
         }
         if let Some(session) = closes {
             self.unlock(session);
@@ -319,6 +336,12 @@ impl World {
                 }
                 (file, Request::Look)
             }
+            Wish::Core(file, Request::Change(Act::Truncate(_) | Act::Punch(_)))
+                if self.is_held(file) =>
+            {
+                let reply = Reply::Again;
+                return self.send(Node::Home, to, Cargo::Reply { id, reply });
+            }
             Wish::Core(file, request) => (file, request),
             Wish::Close(file, holder) => (file, Request::Return(holder)),
         };
@@ -349,10 +372,49 @@ impl World {
         );
     }
 
-    fn operate(&mut self, operation: Operation, row: &pool::home::FileRow) {
+    /// The core does something for a file that is moved.
+    pub(super) fn operate_move(&mut self, file: ObjectId, step: u64, request: Request) {
+        if let Some(row) = self.home.rows.rows.get(&file).map(|row| row.row.clone()) {
+            let operation = Operation {
+                file,
+                request,
+                purpose: Purpose::Move(step),
+                closes: None,
+            };
+            self.operate(operation, &row);
+        } else {
+            // There is nothing to be moved any more.
+            self.home.movers.pop_front();
+        }
+    }
+
+    /// The core hears where a file is moved to.
+    pub(super) fn move_file(
+        &mut self,
+        row: &pool::home::FileRow,
+        to: pool::home::FileRow,
+        step: u64,
+    ) {
+        let operation = Operation {
+            file: row.contents.object,
+            // It only says what for.
+            request: Request::Seal,
+            purpose: Purpose::Move(step),
+            closes: None,
+        };
+        let number = self.number(operation);
+        self.with_home(|core, _| core.move_file(row, to, number));
+    }
+
+    fn number(&mut self, operation: Operation) -> OperationId {
         let number = OperationId(self.home.next_operation);
         self.home.next_operation += 1;
         self.home.operations.insert(number, operation);
+        number
+    }
+
+    fn operate(&mut self, operation: Operation, row: &pool::home::FileRow) {
+        let number = self.number(operation);
         self.with_home(|core, now| core.request(now, row, number, operation.request));
     }
 
@@ -396,6 +458,7 @@ impl World {
                 self.operate(operation, &row);
             }
         }
+        self.move_tick();
         self.with_home(|core, now| match core.next_timer() {
             Some(at) if at <= now => core.handle_timer(now),
             _ => Vec::new(),

@@ -15,6 +15,7 @@ mod disk;
 mod event;
 mod faults;
 mod home;
+mod mover;
 mod server;
 mod stage;
 mod truth;

@@ -1,6 +1,6 @@
 //! A data server of the simulation: the core of production, a disk, and a queue that fills while it stands still.
 
-use super::disk::{Contents, Present, ServerDisk, number};
+use super::disk::{Contents, Present, ServerDisk, number, server_of};
 use super::event::{Cargo, Event, HOME, Io, IoReply, IoRequest, Node, Value};
 use super::world::World;
 use pool::data_server::{Command, DataServer, Ticket};
@@ -180,9 +180,13 @@ impl World {
             contents.carry_out(&intent);
             node.disk.contents.insert(intent.contents, contents.clone());
         }
-        let servers = self.servers.len() as u64;
-        let is_here = |cell: u64| cell % servers == place as u64;
-        self.truth.carry_out(place, &intent, is_here);
+        // Of a file that is moved, other contents than those of the row promise nothing.
+        let rows = &self.home.rows.rows;
+        let row = rows.get(&intent.contents.object).map(|row| row.row.clone());
+        if let Some(row) = row.filter(|row| row.contents == intent.contents) {
+            let is_here = |cell: u64| server_of(&row, cell) == place;
+            self.truth.carry_out(place, &intent, is_here);
+        }
         let commands = self.with_server(place, |core, _, shelf| {
             core.carried_out(shelf, HOME, intent)
         });
@@ -215,6 +219,7 @@ impl World {
         let wanted = match request.io {
             Io::Read(_) => Access::Read,
             Io::Write(..) | Io::Commit => Access::ReadWrite,
+            Io::Copy(..) => Access::Home,
         };
         let begun = self.with_server(place, |core, now, shelf| {
             core.begin(now, shelf, &request.handle, wanted)
@@ -269,6 +274,17 @@ impl World {
                 *present.writes.entry(begun.contents).or_default() += 1;
                 IoReply::Written { run, order }
             }
+            Io::Copy(cell, value) => {
+                let contents: &mut Contents = present.contents.entry(begun.contents).or_default();
+                match value {
+                    Some(value) => contents.write(cell, value),
+                    None => {
+                        contents.cells.remove(&cell);
+                    }
+                }
+                *present.writes.entry(begun.contents).or_default() += 1;
+                IoReply::Written { run, order }
+            }
             Io::Commit => IoReply::Committed { run },
         };
         if matches!(request.io, Io::Write(_, _, true) | Io::Commit) {
@@ -293,7 +309,8 @@ impl World {
             id: request.id,
             reply,
         };
-        self.send(Node::Server(place), Node::Client(request.client), cargo);
+        let to = request.client.map_or(Node::Home, Node::Client);
+        self.send(Node::Server(place), to, cargo);
     }
 
     /// What has queued up is worked off, in no particular order.

@@ -10,10 +10,10 @@ use super::event::{HOME, Value};
 use super::faults::FILES;
 use control::{Moment, OperationId};
 use pool::data_server::{self, DataServer, Ticket};
-use pool::home::{self, Home, HomeSettings, Outcome, Request};
+use pool::home::{self, FileRow, Home, HomeSettings, Outcome, Request};
 use pool::{
-    Access, ContentsId, Handle, HandleKey, IssueNumber, KeyNumber, LeaseSettings, Rules, Standing,
-    ToDataServer, ToHome,
+    Access, ContentsId, Generation, Handle, HandleKey, IssueNumber, KeyNumber, LeaseSettings,
+    PlacementNumber, Rules, Standing, ToDataServer, ToHome,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -213,6 +213,27 @@ impl Stage {
         operation
     }
 
+    /// The file is to be moved, onto the same data server. Returns what its row is to say.
+    ///
+    /// # Panics
+    /// When the file is gone.
+    pub fn move_file(&mut self) -> (OperationId, FileRow) {
+        let operation = OperationId(self.operations);
+        self.operations += 1;
+        let row = self.home_disk.rows[&FILE].row.clone();
+        let to = FileRow {
+            contents: ContentsId {
+                placement: PlacementNumber(self.home_disk.next_placement),
+                ..row.contents
+            },
+            generation: Generation::FIRST,
+            ..row.clone()
+        };
+        let commands = self.home.move_file(&row, to.clone(), operation);
+        self.home_commands(commands);
+        (operation, to)
+    }
+
     /// What came of an operation, if it is done.
     #[must_use]
     pub fn outcome(&self, operation: OperationId) -> Option<&Outcome> {
@@ -230,6 +251,19 @@ impl Stage {
         }
         let outcome = self.outcome(operation).cloned();
         outcome.expect("an operation is done within half a minute")
+    }
+
+    /// The same, and everything that is sent gets through.
+    ///
+    /// # Panics
+    /// When it is not done by then.
+    pub fn until_done_exchanging(&mut self, operation: OperationId) -> Outcome {
+        let end = self.now.after(Duration::from_secs(30));
+        while self.now < end && self.outcome(operation).is_none() {
+            self.exchange();
+            self.pass(STEP);
+        }
+        self.until_done(operation)
     }
 
     /// The home gives a layout, and the client has its handle for the data server.
@@ -254,6 +288,25 @@ impl Stage {
     pub fn own_handle(&self) -> Handle {
         let row = &self.home_disk.rows[&FILE].row;
         self.home.own_handle(row, number(0))
+    }
+
+    /// The same for contents that no row names yet.
+    #[must_use]
+    pub fn handle_of(&self, row: &FileRow) -> Handle {
+        self.home.own_handle(row, number(0))
+    }
+
+    /// The size that the row says; 0: there is no file.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.home_disk.rows.get(&FILE).map_or(0, |row| row.row.size)
+    }
+
+    /// Of how many contents the data server has a cell.
+    #[must_use]
+    pub fn contents_kept(&self) -> usize {
+        let all = self.present.contents.values();
+        all.filter(|contents| !contents.cells.is_empty()).count()
     }
 
     /// The change attribute of the file; 0: there is no file.
@@ -389,7 +442,7 @@ fn start(rules: Rules, now: Moment, disk: &mut HomeDisk) -> Home {
         IssueNumber(disk.issue),
         HandleKey::new(KeyNumber(1), [9; 32]),
     );
-    Home::new(HOME, issue, key, settings, now, disk.recovered())
+    Home::new(HOME, issue, key, settings, now, disk.start())
 }
 
 fn present(disk: &ServerDisk) -> Present {

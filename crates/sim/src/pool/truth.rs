@@ -264,15 +264,18 @@ impl World {
                 self.broken("P6", sight);
             }
         }
+        if let Some(mover) = self.home.movers.front() {
+            let sight = format!("a move waits: {mover:?}");
+            self.broken("P6", sight);
+        }
         for (place, node) in self.servers.clone().iter().enumerate() {
             for (contents, stored) in &node.disk.contents {
-                if !self.home.rows.rows.contains_key(&contents.object) && !stored.cells.is_empty() {
+                let row = self.home.rows.rows.get(&contents.object);
+                let is_its = row.is_some_and(|row| row.row.contents == *contents);
+                if !is_its && !stored.cells.is_empty() {
                     self.broken(
                         "P3",
-                        format!(
-                            "data server {place} keeps {} that was removed",
-                            contents.object
-                        ),
+                        format!("data server {place} keeps {contents:?} that belongs to nothing"),
                     );
                 }
             }

@@ -36,6 +36,7 @@ pub struct World {
     pub(super) servers: Vec<ServerNode>,
     pub(super) clients: Vec<Client>,
     drifts: Vec<i64>,
+    pub(super) copies_changes: bool,
     cut: BTreeSet<(Node, Node)>,
     last_arrival: BTreeMap<(Node, Node), Moment>,
     pub(super) truth: Truth,
@@ -68,6 +69,7 @@ impl World {
             servers,
             clients: clients.collect(),
             drifts: plan.drifts.clone(),
+            copies_changes: plan.copies_changes,
             cut: BTreeSet::new(),
             last_arrival: BTreeMap::new(),
             truth: Truth::default(),
@@ -82,6 +84,9 @@ impl World {
                 Duration::from_millis(500),
                 Event::Tick(Node::Client(client), 0),
             );
+        }
+        for (at, (file, count, first)) in &plan.moves {
+            world.after(*at, Event::Move(*file, *count, *first));
         }
         for (at, fault) in &plan.faults {
             world.after(*at, Event::Fault(*fault));
@@ -125,7 +130,8 @@ impl World {
     /// All clients are done, and no data server owes anything.
     fn is_at_rest(&self) -> bool {
         let idle = |client: &Client| client.run.is_none() && client.sessions.is_empty();
-        self.clients.iter().all(idle) && self.home.disk.intents.is_empty()
+        let moved = self.home.movers.is_empty() && self.home.disk.moves.is_empty();
+        self.clients.iter().all(idle) && self.home.disk.intents.is_empty() && moved
     }
 
     pub(super) fn after(&mut self, delay: Duration, event: Event) {
@@ -147,10 +153,6 @@ impl World {
     pub(super) fn tick(&mut self) -> u64 {
         self.truth.time += 1;
         self.truth.time
-    }
-
-    pub(super) fn server_of(&self, cell: u64) -> usize {
-        (cell % self.servers.len() as u64) as usize
     }
 
     /// The clock of a node, which runs as it likes.
@@ -254,6 +256,7 @@ impl World {
             Event::Drive(client) => self.drive(client),
             Event::Replay(client) => self.replay(client),
             Event::Fault(fault) => self.fault(fault),
+            Event::Move(file, count, first) => self.will_move(file, count, first),
             Event::Restart(Node::Home) => self.start_home(),
             Event::Restart(Node::Server(place)) => self.start_server(place),
             Event::Resume(place) => self.resume(place),
@@ -288,6 +291,9 @@ impl World {
             (_, Node::Client(client), Cargo::Recall(holder)) => self.recall(client, holder),
             (Node::Server(place), Node::Client(client), Cargo::IoReply { id, reply }) => {
                 self.server_replied(client, place, id, reply);
+            }
+            (Node::Server(_), Node::Home, Cargo::IoReply { id, reply }) => {
+                self.copied(id, reply);
             }
             _ => {}
         }

@@ -1,0 +1,362 @@
+//! How the home of the simulation moves files: it copies cell by cell, and does what the core asks for before, between and behind. Whatever
+//! goes wrong, the move is given up and begun anew.
+
+use super::disk::{CELLS, number, server_of};
+use super::event::{Io, IoReply, IoRequest, Node, Value};
+use super::truth::cuts;
+use super::world::World;
+use crate::pool::event::Cargo;
+use pool::home::{FileRow, Request};
+use pool::{Act, ContentsId};
+use pool::{Generation, PlacementNumber};
+use std::collections::{BTreeMap, BTreeSet};
+use vfs::ObjectId;
+
+/// A data server is waited for so long.
+const SILENCE_US: u64 = 8_000_000;
+/// Between two attempts.
+const PAUSE_US: u64 = 500_000;
+
+/// A move that is to be made.
+#[derive(Clone, Debug)]
+pub(super) struct Mover {
+    file: ObjectId,
+    count: usize,
+    first: usize,
+    step: Step,
+    /// When the step began.
+    since: u64,
+    /// The request to a data server, or the work of the core, that is waited for.
+    waiting: Option<u64>,
+    to: Option<FileRow>,
+    /// In which run of each data server something was written.
+    runs: BTreeMap<usize, u64>,
+    /// Cells that were changed since they may have been copied.
+    changed: BTreeSet<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing was done yet, or the attempt before was given up.
+    Rest,
+    Noting,
+    EndingWriters,
+    Settling,
+    Reading(u64),
+    Writing(u64),
+    Sealing,
+    /// What was changed meanwhile is copied once more.
+    ReadingAgain(u64),
+    WritingAgain(u64),
+    /// At the data server of this place among those of the file.
+    MakingStable(usize),
+    Switching,
+    GivingUp,
+}
+
+impl Mover {
+    pub(super) fn begin_anew(&mut self) {
+        self.step = Step::Rest;
+        self.waiting = None;
+        self.to = None;
+        self.runs.clear();
+        self.changed.clear();
+    }
+
+    /// Nobody changes the file until it lies elsewhere.
+    fn holds(&self, file: ObjectId) -> bool {
+        let before = [
+            Step::Rest,
+            Step::Noting,
+            Step::EndingWriters,
+            Step::Settling,
+            Step::GivingUp,
+        ];
+        let copies = matches!(self.step, Step::Reading(_) | Step::Writing(_));
+        self.file == file && !copies && !before.contains(&self.step)
+    }
+}
+
+impl World {
+    pub(super) fn will_move(&mut self, file: ObjectId, count: usize, first: usize) {
+        self.home.movers.push_back(Mover {
+            file,
+            count,
+            first,
+            step: Step::Rest,
+            since: 0,
+            waiting: None,
+            to: None,
+            runs: BTreeMap::new(),
+            changed: BTreeSet::new(),
+        });
+    }
+
+    pub(super) fn move_tick(&mut self) {
+        let now = self.now.0;
+        let Some(mover) = self.home.movers.front() else {
+            return;
+        };
+        let passed = now.saturating_sub(mover.since);
+        match mover.step {
+            Step::Rest if passed >= PAUSE_US => self.begin_move(),
+            Step::Reading(_)
+            | Step::Writing(_)
+            | Step::ReadingAgain(_)
+            | Step::WritingAgain(_)
+            | Step::MakingStable(_)
+            | Step::Settling
+                if passed >= SILENCE_US =>
+            {
+                self.give_move_up();
+            }
+            _ => {}
+        }
+    }
+
+    fn move_step(&mut self, step: Step) {
+        let now = self.now.0;
+        if let Some(mover) = self.home.movers.front_mut() {
+            mover.step = step;
+            mover.since = now;
+            mover.waiting = None;
+        }
+    }
+
+    /// A step that the core carries out, by the number that comes back with it.
+    fn step_of_core(&mut self, step: Step) -> u64 {
+        self.move_step(step);
+        let number = self.fresh();
+        if let Some(mover) = self.home.movers.front_mut() {
+            mover.waiting = Some(number);
+        }
+        number
+    }
+
+    fn ask_core(&mut self, file: ObjectId, step: Step, request: Request) {
+        let number = self.step_of_core(step);
+        self.operate_move(file, number, request);
+    }
+
+    fn begin_move(&mut self) {
+        let Some(mover) = self.home.movers.front() else {
+            return;
+        };
+        let (file, count, first) = (mover.file, mover.count, mover.first);
+        let Some(row) = self.home.rows.rows.get(&file).map(|row| row.row.clone()) else {
+            self.home.movers.pop_front();
+            return;
+        };
+        let servers = self.servers.len();
+        let members = (first..first + count).map(|place| number(place % servers));
+        let placement = PlacementNumber(self.home.rows.next_placement);
+        let to = FileRow {
+            contents: ContentsId {
+                object: file,
+                placement,
+            },
+            generation: Generation::FIRST,
+            members: members.collect(),
+            size: 0,
+            unsettled: false,
+        };
+        let noting = self.step_of_core(Step::Noting);
+        if let Some(mover) = self.home.movers.front_mut() {
+            mover.to = Some(to.clone());
+            mover.runs.clear();
+        }
+        // Without the record nobody knows of the number.
+        self.home.rows.next_placement += 1;
+        self.move_file(&row, to, noting);
+    }
+
+    /// The core has done its part of a step.
+    pub(super) fn move_goes_on(&mut self, step: u64, done: bool) {
+        let mover = self.home.movers.front();
+        let Some(mover) = mover.filter(|mover| mover.waiting == Some(step)) else {
+            return;
+        };
+        let file = mover.file;
+        if !self.home.rows.rows.contains_key(&file) {
+            self.home.movers.pop_front();
+            return;
+        }
+        match mover.step {
+            Step::GivingUp => {
+                if let Some(mover) = self.home.movers.front_mut() {
+                    mover.begin_anew();
+                }
+                self.move_step(Step::Rest);
+            }
+            _ if !done => self.give_move_up(),
+            Step::Noting => {
+                self.ask_core(file, Step::EndingWriters, Request::Alone);
+            }
+            Step::EndingWriters => {
+                self.ask_core(file, Step::Settling, Request::Look);
+            }
+            Step::Settling => self.copy_next(0),
+            Step::Sealing => self.copy_next_change(),
+            Step::Switching => {
+                self.home.movers.pop_front();
+            }
+            // These wait for data servers.
+            _ => {}
+        }
+    }
+
+    fn give_move_up(&mut self) {
+        if let Some(file) = self.home.movers.front().map(|mover| mover.file) {
+            if !self.home.rows.rows.contains_key(&file) {
+                self.home.movers.pop_front();
+                return;
+            }
+            self.ask_core(file, Step::GivingUp, Request::GiveUp);
+        }
+    }
+
+    fn copy_next(&mut self, cell: u64) {
+        let Some(mover) = self.home.movers.front() else {
+            return;
+        };
+        let file = mover.file;
+        let Some(row) = self.home.rows.rows.get(&file).map(|row| row.row.clone()) else {
+            self.home.movers.pop_front();
+            return;
+        };
+        if cell >= CELLS {
+            return self.ask_core(file, Step::Sealing, Request::Seal);
+        }
+        self.move_step(Step::Reading(cell));
+        self.ask_for_copy(&row, server_of(&row, cell), Io::Read(cell));
+    }
+
+    fn make_copy_stable(&mut self, place: usize) {
+        let Some(mover) = self.home.movers.front() else {
+            return;
+        };
+        let (file, Some(to)) = (mover.file, mover.to.clone()) else {
+            return;
+        };
+        match to.members.get(place) {
+            Some(member) => {
+                self.move_step(Step::MakingStable(place));
+                self.ask_for_copy(&to, usize::from(member.0), Io::Commit);
+            }
+            None => {
+                let row = self.home.rows.rows.get(&file);
+                let size = row.map_or(0, |row| row.row.size);
+                self.ask_core(file, Step::Switching, Request::Switch(size));
+            }
+        }
+    }
+
+    fn ask_for_copy(&mut self, row: &FileRow, server: usize, io: Io) {
+        let (id, sent) = (self.fresh(), self.tick());
+        let Some(core) = &self.home.core else {
+            return;
+        };
+        let handle = core.own_handle(row, number(server));
+        if let Some(mover) = self.home.movers.front_mut() {
+            mover.waiting = Some(id);
+        }
+        let request = IoRequest {
+            id,
+            client: None,
+            session: 0,
+            file: row.contents.object,
+            handle: *handle.as_bytes(),
+            io,
+            sent,
+            connection: self.servers[server].connection,
+            forged: false,
+        };
+        self.send(Node::Home, Node::Server(server), Cargo::Io(request));
+    }
+
+    /// A data server has answered the home.
+    pub(super) fn copied(&mut self, id: u64, reply: IoReply) {
+        let Some(mover) = self.home.movers.front_mut() else {
+            return;
+        };
+        if mover.waiting != Some(id) {
+            return;
+        }
+        mover.waiting = None;
+        match (mover.step, reply) {
+            (Step::Reading(cell), IoReply::Read(None)) => self.copy_next(cell + 1),
+            (Step::Reading(cell), IoReply::Read(value)) => {
+                self.write_copy(Step::Writing(cell), cell, value);
+            }
+            (Step::ReadingAgain(cell), IoReply::Read(value)) => {
+                self.write_copy(Step::WritingAgain(cell), cell, value);
+            }
+            (Step::Writing(cell) | Step::WritingAgain(cell), IoReply::Written { run, .. }) => {
+                let Some(to) = mover.to.as_ref() else {
+                    return;
+                };
+                let server = server_of(to, cell);
+                let before = mover.runs.insert(server, run);
+                let is_first = matches!(mover.step, Step::Writing(_));
+                match before.is_none_or(|before| before == run) {
+                    true if is_first => self.copy_next(cell + 1),
+                    true => self.copy_next_change(),
+                    false => self.give_move_up(),
+                }
+            }
+            (Step::MakingStable(place), IoReply::Committed { run }) => {
+                let member = mover.to.as_ref().map(|to| usize::from(to.members[place].0));
+                let written = member.and_then(|member| mover.runs.get(&member));
+                match written.is_none_or(|written| *written == run) {
+                    true => self.make_copy_stable(place + 1),
+                    false => self.give_move_up(),
+                }
+            }
+            _ => self.give_move_up(),
+        }
+    }
+
+    /// Copies a cell once more that was changed, or goes on behind the last.
+    fn copy_next_change(&mut self) {
+        let Some(mover) = self.home.movers.front_mut() else {
+            return;
+        };
+        let (file, cell) = (mover.file, mover.changed.pop_first());
+        let row = self.home.rows.rows.get(&file).map(|row| row.row.clone());
+        match (row, cell) {
+            (None, _) => {
+                self.home.movers.pop_front();
+            }
+            (Some(_), None) => self.make_copy_stable(0),
+            (Some(row), Some(cell)) => {
+                self.move_step(Step::ReadingAgain(cell));
+                self.ask_for_copy(&row, server_of(&row, cell), Io::Read(cell));
+            }
+        }
+    }
+
+    /// Contents were changed by the home.
+    pub(super) fn note_changed(&mut self, file: ObjectId, act: Act) {
+        let mover = self.home.movers.front_mut();
+        let mover = mover.filter(|mover| mover.file == file && self.copies_changes);
+        if let Some(mover) = mover {
+            mover
+                .changed
+                .extend((0..CELLS).filter(|cell| cuts(act, *cell)));
+        }
+    }
+
+    /// Whether nobody may change a file now, since it is about to lie elsewhere.
+    pub(super) fn is_held(&self, file: ObjectId) -> bool {
+        let mover = self.home.movers.front();
+        mover.is_some_and(|mover| mover.holds(file))
+    }
+
+    fn write_copy(&mut self, step: Step, cell: u64, value: Option<Value>) {
+        let Some(to) = self.home.movers.front().and_then(|mover| mover.to.clone()) else {
+            return;
+        };
+        self.move_step(step);
+        self.ask_for_copy(&to, server_of(&to, cell), Io::Copy(cell, value));
+    }
+}

@@ -1,0 +1,200 @@
+//! How a home starts: with what it has kept, under a new issue number.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use control::Moment;
+use pool::home::{FileRow, Home, HomeSettings, Owed, Record, Recovered};
+use pool::{
+    DataServerNumber, Generation, HandleKey, HomeNumber, IntentNumber, IssueNumber, KeyNumber,
+    PlacementNumber,
+};
+use store::PlacedRows;
+use tokio::sync::Notify;
+use vfs::{Error, ObjectId, Result};
+
+use super::{Driver, State, run};
+use crate::control::Control;
+use crate::layouts::Recalls;
+use crate::records;
+
+/// What files have that were never moved.
+const FIRST_PLACEMENT: PlacementNumber = PlacementNumber(1);
+
+impl Driver {
+    /// Takes up what was kept, under a new issue number.
+    pub(crate) async fn start(
+        number: HomeNumber,
+        settings: HomeSettings,
+        servers: impl IntoIterator<Item = DataServerNumber>,
+        rows: PlacedRows,
+        (control, recalls): (Arc<dyn Control>, Arc<Recalls>),
+        file_row: impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
+    ) -> Result<Arc<Driver>> {
+        let issue = next_issue(&rows).await?;
+        let present: BTreeSet<DataServerNumber> = servers.into_iter().collect();
+        let (mut intents, mut settled) = (BTreeMap::new(), Vec::new());
+        for (key, row) in rows.facts(records::INTENTS)? {
+            let mut owed = records::parse_intent(&key, &row).ok_or_else(|| damaged("an intent"))?;
+            // Those that were removed owe nothing, though the home was stopped before that was noted.
+            owed.owed.retain(|server| present.contains(server));
+            match owed.in_row && owed.owed.is_empty() {
+                true => settled.push((key.to_vec(), None)),
+                false => {
+                    intents.insert(owed.intent.number, owed);
+                }
+            }
+        }
+        if !settled.is_empty() {
+            rows.keep(Vec::new(), settled).await?;
+        }
+        let mut known: BTreeMap<_, _> = present.iter().map(|server| (*server, None)).collect();
+        for (key, row) in rows.facts(records::SERVERS)? {
+            let standing = records::parse_standing(&key, &row);
+            let (server, standing) = standing.ok_or_else(|| damaged("what data servers have"))?;
+            if let Some(known) = known.get_mut(&server) {
+                *known = Some(standing);
+            }
+        }
+        let mut unsettled = BTreeSet::new();
+        for (key, row) in rows.facts(records::UNSETTLED)? {
+            let file = records::parse_unsettled(&key, &row);
+            unsettled.insert(file.ok_or_else(|| damaged("a mark of a file"))?);
+        }
+        let mut files = BTreeMap::new();
+        for owed in intents.values().filter(|owed| !owed.in_row) {
+            let object = owed.intent.contents.object;
+            let row = FileRow {
+                size: rows.size(object)?.unwrap_or_default(),
+                unsettled: unsettled.contains(&object),
+                ..row_of(&rows, owed, &file_row)?
+            };
+            files.insert(object, row);
+        }
+        let (moves, last_placement) = moves_of(&rows, &file_row)?;
+        let mut recovered = Recovered {
+            servers: known,
+            intents: intents.values().cloned().collect(),
+            files: files.into_values().collect(),
+            // Issue numbers grow with every start, and no run has so many intents.
+            next_intent: issue.0 << 32,
+            moves,
+        };
+        let given_up = recovered.give_moves_up();
+        keep_given_up(&rows, &given_up, &mut intents).await?;
+        let key = HandleKey::new(KeyNumber(issue.0 as u32), random()?);
+        let home = Home::new(number, issue, key, settings, Moment(0), recovered);
+        let driver = Arc::new(Driver {
+            state: Mutex::new(State {
+                home,
+                commands: Vec::new(),
+                waiting: HashMap::new(),
+                next_operation: 0,
+                runs: BTreeMap::new(),
+                intents,
+                unsettled,
+                moves: BTreeMap::new(),
+                last_placement,
+                unkept: HashMap::new(),
+                batch: 0,
+                switched: 0,
+                failed: false,
+            }),
+            woken: Notify::new(),
+            rows,
+            control,
+            recalls,
+            started: Instant::now(),
+        });
+        tokio::spawn(run(Arc::downgrade(&driver)));
+        Ok(driver)
+    }
+}
+
+/// Makes a new issue number stable.
+async fn next_issue(rows: &PlacedRows) -> Result<IssueNumber> {
+    let damaged = || Error::Io("the issue number that a home has kept is damaged".into());
+    let last = match rows.facts(records::ISSUE)?.pop() {
+        None => 0,
+        Some((_, row)) => u64::from_be_bytes(row[..].try_into().map_err(|_| damaged())?),
+    };
+    let issue = last + 1;
+    let fact = (records::ISSUE.to_vec(), Some(issue.to_be_bytes().to_vec()));
+    rows.keep(Vec::new(), vec![fact]).await?;
+    Ok(IssueNumber(issue))
+}
+
+fn damaged(what: &str) -> Error {
+    Error::Io(format!("{what} that a home has kept is damaged"))
+}
+
+/// What files were being moved to, and the largest number that a placement was given.
+fn moves_of(
+    rows: &PlacedRows,
+    file_row: &impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
+) -> Result<(Vec<FileRow>, PlacementNumber)> {
+    let mut moves = Vec::new();
+    for (key, row) in rows.facts(records::MOVES)? {
+        let (object, to) = records::parse_move(&key, &row).ok_or_else(|| damaged("a move"))?;
+        moves.push(file_row(object, &to.encode())?);
+    }
+    let last = match rows.facts(records::PLACEMENTS)?.pop() {
+        None => Some(FIRST_PLACEMENT),
+        Some((_, row)) => records::parse_placements(&row),
+    };
+    let last = last.ok_or_else(|| damaged("the number of the last placement"))?;
+    Ok((moves, last))
+}
+
+/// Makes it stable that the moves which were under way are not gone on with.
+async fn keep_given_up(
+    rows: &PlacedRows,
+    given_up: &[Record],
+    intents: &mut BTreeMap<IntentNumber, Owed>,
+) -> Result<()> {
+    let mut facts = Vec::new();
+    for record in given_up {
+        let Record::MoveGivenUp(owed) = record else {
+            continue;
+        };
+        facts.push(records::a_move(owed.intent.contents.object, None));
+        if !owed.owed.is_empty() {
+            intents.insert(owed.intent.number, owed.clone());
+            facts.push(records::intent(owed));
+        }
+    }
+    match facts.is_empty() {
+        true => Ok(()),
+        false => rows.keep(Vec::new(), facts).await,
+    }
+}
+
+/// The row of a file about which something was intended. Where it is gone, the intent says enough.
+fn row_of(
+    rows: &PlacedRows,
+    owed: &Owed,
+    file_row: &impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
+) -> Result<FileRow> {
+    let contents = owed.intent.contents;
+    if let Some(stored) = rows.placement(contents.object)? {
+        let row = file_row(contents.object, &stored)?;
+        if row.contents == contents {
+            return Ok(row);
+        }
+    }
+    Ok(FileRow {
+        contents,
+        generation: Generation(owed.intent.generation.0.saturating_sub(1)),
+        members: owed.owed.iter().copied().collect(),
+        size: 0,
+        unsettled: false,
+    })
+}
+
+fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    let drawn = getrandom::fill(&mut bytes);
+    drawn.map_err(|error| Error::Io(format!("the system gives no random numbers: {error}")))?;
+    Ok(bytes)
+}
