@@ -17,12 +17,13 @@ impl Inner {
         };
         let said = group.members().iter();
         let said = said.filter_map(|server| driver.control().holding(*server));
-        over(own, &said.collect::<Vec<_>>())
+        over(own, &said.collect::<Vec<_>>(), group.members().len() as u64)
     }
 }
 
-/// Stripes go round, so the smallest room ends all of them. Rows lie at the home, whose own disk has to have room for them.
-fn over(own: Space, servers: &[Holding]) -> Space {
+/// Stripes go round, so the smallest room ends all of them. Rows lie at the home, whose own disk has to have room for them. Of `width` data
+/// servers, those that have said nothing since the home began are taken to be as the others.
+fn over(own: Space, servers: &[Holding], width: u64) -> Space {
     let Some(least_bytes) = servers.iter().map(|said| said.available_bytes).min() else {
         // Nobody has said anything yet, and nothing can be written.
         return Space {
@@ -31,10 +32,14 @@ fn over(own: Space, servers: &[Holding]) -> Space {
             ..own
         };
     };
-    let sum = |bytes: fn(&Holding) -> u64| servers.iter().map(bytes).fold(0, u64::saturating_add);
+    let sum = |bytes: fn(&Holding) -> u64| {
+        let said = servers.iter().map(|said| u128::from(bytes(said)));
+        let all = said.sum::<u128>() * u128::from(width) / servers.len() as u128;
+        u64::try_from(all).unwrap_or(u64::MAX)
+    };
     let available_bytes = match own.available_bytes {
         0 => 0,
-        _ => least_bytes.saturating_mul(servers.len() as u64),
+        _ => least_bytes.saturating_mul(width),
     };
     Space {
         total_bytes: sum(|said| said.total_bytes),
@@ -66,10 +71,17 @@ mod tests {
 
     #[test]
     fn room_is_the_width_times_the_smallest() {
-        let room = over(OWN, &[server(100, 60), server(300, 20), server(50, 50)]);
+        let room = over(OWN, &[server(100, 60), server(300, 20), server(50, 50)], 3);
         let told = (room.total_bytes, room.free_bytes, room.available_bytes);
         assert_eq!(told, (450, 130, 60));
         assert_eq!((room.total_objects, room.free_objects), (90, 80));
+    }
+
+    #[test]
+    fn a_data_server_that_has_said_nothing_yet_counts_as_the_others_do() {
+        let room = over(OWN, &[server(100, 60), server(300, 20)], 3);
+        let told = (room.total_bytes, room.free_bytes, room.available_bytes);
+        assert_eq!(told, (600, 120, 60));
     }
 
     #[test]
@@ -78,8 +90,8 @@ mod tests {
             available_bytes: 0,
             ..OWN
         };
-        assert_eq!(over(full, &[server(100, 60)]).available_bytes, 0);
-        let unknown = over(OWN, &[]);
+        assert_eq!(over(full, &[server(100, 60)], 1).available_bytes, 0);
+        let unknown = over(OWN, &[], 2);
         assert_eq!((unknown.total_bytes, unknown.available_bytes), (1000, 0));
     }
 }
