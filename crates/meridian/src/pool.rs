@@ -12,7 +12,7 @@ use server::pools::{self, Pool, PoolMember};
 use server::set;
 use server::{
     Commands, DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion, HoldingStatus,
-    PoolServerStatus, ShownText,
+    PoolServerStatus, RebalanceAnswer, RebalanceQuestion, ShownText,
 };
 
 use crate::arguments::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
@@ -45,11 +45,30 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
         PoolCommand::DrainData {
             number,
             stop,
+            rate,
             json,
             data,
         } => {
-            let listed = drain_data(*number, *stop, &directory(data))?;
+            let question = DrainDataQuestion {
+                number: *number,
+                stop: *stop,
+                rate_bytes: *rate,
+            };
+            let listed = drain_data(question, &directory(data))?;
             return shown(&listed, *json);
+        }
+        PoolCommand::Rebalance {
+            stop,
+            rate,
+            json,
+            data,
+        } => {
+            let question = RebalanceQuestion {
+                stop: *stop,
+                rate_bytes: *rate,
+            };
+            let spread = rebalance(question, &directory(data))?;
+            return shown(&spread, *json);
         }
         PoolCommand::Forget {
             number,
@@ -238,9 +257,13 @@ fn remove(number: u16, data: &Path) -> Result<String, Failure> {
     ))
 }
 
-fn drain_data(number: u16, stop: bool, data: &Path) -> Result<DrainDataAnswer, Failure> {
+fn rebalance(question: RebalanceQuestion, data: &Path) -> Result<RebalanceAnswer, Failure> {
     pools::members(data)?;
-    let question = DrainDataQuestion { number, stop };
+    Ok(runtime()?.block_on(server::ask_rebalance(data, question))?)
+}
+
+fn drain_data(question: DrainDataQuestion, data: &Path) -> Result<DrainDataAnswer, Failure> {
+    pools::members(data)?;
     Ok(runtime()?.block_on(server::ask_drain_data(data, question))?)
 }
 

@@ -34,10 +34,10 @@ pub(crate) enum PoolCommand {
         #[command(subcommand)]
         command: TokenCommand,
     },
-    /// Have a data server get no new files, so that it can be emptied, on the metadata server, which has to run
+    /// Empty a data server, so that it can be removed, on the metadata server, which has to run
     ///
-    /// Names the files that are striped over it. They stay where they are until somebody copies them; the same command names those that
-    /// are left.
+    /// It gets no new files from now on, and the files that are striped over it move to the other data servers while they are used. Names
+    /// those files; `meridian status` shows how far it is. Goes on after a restart.
     DrainData {
         /// The data server's number, as `meridian pool members` shows it
         #[arg(value_name = "SERVER")]
@@ -45,12 +45,33 @@ pub(crate) enum PoolCommand {
         /// Have it get new files again
         #[arg(long)]
         stop: bool,
+        /// Copy at most so many bytes a second, such as `100 MiB`, from now on [default: as before; 64 MiB at first]
+        #[arg(long, value_name = "SIZE", value_parser = rate)]
+        rate: Option<u64>,
         /// Print JSON
         #[arg(long)]
         json: bool,
         /// Data directory of the metadata server [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
+    },
+    /// Spread files over data servers that were added, on the metadata server, which has to run
+    ///
+    /// Files that were there before a data server joined move to the data servers over which new files are striped, while they are used.
+    /// `meridian status` shows how far it is. Goes on after a restart.
+    Rebalance {
+        /// Leave the files where they are
+        #[arg(long)]
+        stop: bool,
+        /// Copy at most so many bytes a second, such as `100 MiB`, from now on [default: as before; 64 MiB at first]
+        #[arg(long, value_name = "SIZE", value_parser = rate)]
+        rate: Option<u64>,
+        /// Data directory of the metadata server [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Give up a data server that is lost with all that lay there, on the metadata server, which has to run
     ///
@@ -149,4 +170,12 @@ pub(crate) struct JoinPoolArguments {
 fn stripe_unit(text: &str) -> Result<StripeUnit, String> {
     let bytes = parse_size(text).ok_or_else(|| "write a size such as `1 MiB`".to_owned())?;
     StripeUnit::new(bytes).map_err(|error| error.to_string())
+}
+
+/// At least what one step of a copy has.
+fn rate(text: &str) -> Result<u64, String> {
+    match parse_size(text) {
+        Some(rate) if rate >= 1 << 20 => Ok(rate),
+        _ => Err("choose at least 1 MiB, such as `100 MiB`".to_owned()),
+    }
 }

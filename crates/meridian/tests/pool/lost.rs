@@ -25,20 +25,7 @@ async fn read_stripes(server: &Running, name: &str) -> Vec<Result<u8, NfsStat4>>
 
 #[test]
 fn what_lay_on_a_lost_data_server_is_named_and_gives_an_error_and_all_else_goes_on() {
-    let metadata = Site::new();
-    let at = address(&metadata);
-    succeed(&pool(
-        &metadata,
-        &["create", "--address", &at, "--stripe-unit", "64 KiB"],
-    ));
-    let names = metadata.place.start();
-    let machines = [2, 3, 4].map(|_| joined(&metadata));
-    let mut servers: Vec<Running> = machines.iter().map(start).collect();
-    for number in [2, 3, 4] {
-        until("new files lie there", || {
-            data_server(&metadata, number).new_files
-        });
-    }
+    let (metadata, names, machines, mut servers) = striping_over([2, 3, 4]);
     block_on(write(&names, "one", &striped_bytes(1)));
     block_on(write(&names, "other", &striped_bytes(100)));
     let forget = |more: &[&str]| pool(&metadata, &[&["forget", "4"], more].concat());

@@ -7,6 +7,7 @@ mod emptied;
 #[path = "../fixture/mod.rs"]
 mod fixture;
 mod lost;
+mod moved;
 mod room;
 
 use std::collections::BTreeSet;
@@ -46,6 +47,27 @@ fn founding() -> (Site, Running) {
     succeed(&pool(&site, &["create", "--address", &address(&site)]));
     let server = site.place.start();
     (site, server)
+}
+
+/// A new pool with so many running data servers, over all of which new files are striped, in units of [`UNIT`].
+fn striping_over<const COUNT: usize>(
+    numbers: [u16; COUNT],
+) -> (Site, Running, [Site; COUNT], Vec<Running>) {
+    let metadata = Site::new();
+    let at = address(&metadata);
+    succeed(&pool(
+        &metadata,
+        &["create", "--address", &at, "--stripe-unit", "64 KiB"],
+    ));
+    let names = metadata.place.start();
+    let machines = numbers.map(|_| joined(&metadata));
+    let servers = machines.iter().map(start).collect();
+    for number in numbers {
+        until("new files lie there", || {
+            data_server(&metadata, number).new_files
+        });
+    }
+    (metadata, names, machines, servers)
 }
 
 fn invite(metadata: &Site) -> String {

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::status::{HoldingStatus, PoolServerStatus, Status};
+use crate::status::{HoldingStatus, MovingStatus, PoolServerStatus, Status};
 
 /// A name, what it means, and where it is taken from.
 type Figure = (&'static str, &'static str, fn(&HoldingStatus) -> u64);
@@ -42,6 +42,32 @@ const OF_HOLDINGS: [Figure; 5] = [
     ),
 ];
 
+/// Of files that move to other data servers, while any are to.
+type OfMoves = (&'static str, &'static str, fn(&MovingStatus) -> Option<u64>);
+
+const OF_MOVES: [OfMoves; 4] = [
+    (
+        "pool_files_to_move",
+        "Files to be moved to other data servers when they were last counted",
+        |moving| moving.files_left,
+    ),
+    (
+        "pool_bytes_to_move",
+        "Bytes of files to be moved to other data servers when they were last counted",
+        |moving| moving.bytes_left,
+    ),
+    (
+        "pool_moved_files",
+        "Files that were moved to other data servers since the server started",
+        |moving| Some(moving.files_moved),
+    ),
+    (
+        "pool_moved_bytes",
+        "Bytes that were copied to move files since the server started",
+        |moving| Some(moving.bytes_copied),
+    ),
+];
+
 /// Writes nothing for a server that belongs to no pool.
 pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let Some(pool) = &status.pool else {
@@ -69,6 +95,13 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fm
     for (name, help, figure) in OF_HOLDINGS {
         let of = |server: &PoolServerStatus| server.holding.as_ref().map(figure);
         gauges(&pool.servers, (name, help), of, encoder)?;
+    }
+    for (name, help, figure) in OF_MOVES {
+        if let Some(value) = pool.moving.as_ref().and_then(figure) {
+            let one = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            // Exact below 2^53.
+            ConstGauge::new(value as f64).encode(one)?;
+        }
     }
     Ok(())
 }

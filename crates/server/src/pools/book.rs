@@ -18,15 +18,35 @@ const KIND: SealedKind = SealedKind {
 const GROUPS_MAX: usize = 400;
 
 /// The groups.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Book {
     pub(crate) groups: BTreeMap<DeviceGroupNumber, DeviceGroup>,
     /// Data servers that are to be emptied, and get no new files.
     pub(crate) draining: BTreeSet<DataServerNumber>,
+    /// Files are spread over the data servers of this group.
+    pub(crate) spreading: Option<DeviceGroupNumber>,
+    /// Files are moved at most so fast, in bytes a second.
+    pub(crate) move_rate: u64,
     /// Data servers that are gone for ever, though files may be striped over them.
     pub(crate) forgotten: BTreeSet<DataServerNumber>,
     /// That of new files; nothing while these lie at the metadata server.
     pub(crate) new_files: Option<DeviceGroupNumber>,
+}
+
+/// Files are moved so fast unless somebody says otherwise, in bytes a second.
+const MOVE_RATE: u64 = 64 << 20;
+
+impl Default for Book {
+    fn default() -> Book {
+        Book {
+            groups: BTreeMap::new(),
+            draining: BTreeSet::new(),
+            spreading: None,
+            move_rate: MOVE_RATE,
+            forgotten: BTreeSet::new(),
+            new_files: None,
+        }
+    }
 }
 
 impl Book {
@@ -68,6 +88,37 @@ impl Book {
         with.map(|(number, _)| *number).collect()
     }
 
+    /// The groups from which files are to be moved to other data servers: those with one that is to be emptied, and while files are
+    /// spread, those that lack one over which they are. Nothing of what was given up can be moved.
+    pub(crate) fn groups_to_leave(&self) -> BTreeSet<DeviceGroupNumber> {
+        let over = self
+            .spreading
+            .and_then(|_| self.groups.get(&self.move_to()?));
+        let over = over.map_or(&[][..], DeviceGroup::members);
+        let leaves = |group: &DeviceGroup| {
+            let members = group.members();
+            let drains = members.iter().any(|server| self.draining.contains(server));
+            let lacks = over.iter().any(|server| !members.contains(server));
+            let lost = members.iter().any(|server| self.forgotten.contains(server));
+            (drains || lacks) && !lost
+        };
+        let groups = self.groups.iter();
+        let left = groups.filter(|(_, group)| leaves(group));
+        left.map(|(number, _)| *number).collect()
+    }
+
+    /// Where files go that are moved.
+    pub(crate) fn move_to(&self) -> Option<DeviceGroupNumber> {
+        let goes = |server: &DataServerNumber| {
+            self.draining.contains(server) || self.forgotten.contains(server)
+        };
+        let over = self.spreading.and_then(|number| self.groups.get(&number));
+        match over.is_some_and(|group| !group.members().iter().any(goes)) {
+            true => self.spreading,
+            false => self.new_files,
+        }
+    }
+
     /// The same book with new files striped over these data servers: a group that is there already, or a new one. Nothing when the
     /// book has room for no more.
     pub(crate) fn with_new_files_over(&self, servers: &BTreeSet<DataServerNumber>) -> Option<Book> {
@@ -84,7 +135,8 @@ impl Book {
             None if self.groups.len() >= GROUPS_MAX => return None,
             None => {
                 let last = self.groups.keys().next_back();
-                let number = DeviceGroupNumber(last.map_or(1, |last| last.0 + 1));
+                let number = last.map_or(Some(1), |last| last.0.checked_add(1))?;
+                let number = DeviceGroupNumber(number);
                 book.groups.insert(number, DeviceGroup::new(wanted).ok()?);
                 number
             }
@@ -100,6 +152,12 @@ impl Book {
         }
         for server in &self.draining {
             text += &format!("draining {}\n", server.0);
+        }
+        if let Some(number) = self.spreading {
+            text += &format!("spreading {}\n", number.0);
+        }
+        if self.move_rate != MOVE_RATE {
+            text += &format!("move_rate {}\n", self.move_rate);
         }
         for server in &self.forgotten {
             text += &format!("forgotten {}\n", server.0);
@@ -121,6 +179,14 @@ impl Book {
                 book.draining.insert(DataServerNumber(number.parse().ok()?));
                 continue;
             }
+            if let Some(number) = line.strip_prefix("spreading ") {
+                book.spreading = Some(DeviceGroupNumber(number.parse().ok()?));
+                continue;
+            }
+            if let Some(rate) = line.strip_prefix("move_rate ") {
+                book.move_rate = rate.parse().ok()?;
+                continue;
+            }
             if let Some(number) = line.strip_prefix("forgotten ") {
                 book.forgotten
                     .insert(DataServerNumber(number.parse().ok()?));
@@ -131,9 +197,8 @@ impl Book {
             let number = DeviceGroupNumber(number.parse().ok()?);
             book.groups.insert(number, group);
         }
-        let known = book
-            .new_files
-            .is_none_or(|new| book.groups.contains_key(&new));
+        let mut named = book.new_files.iter().chain(&book.spreading);
+        let known = named.all(|number| book.groups.contains_key(number));
         (known && book.to_text() == text).then_some(book)
     }
 }
@@ -196,6 +261,8 @@ mod tests {
         assert!(book.to_text().contains("group 2 2-4,7\n"));
         book.draining = servers(&[2]);
         book.forgotten = servers(&[3, 7]);
+        book.spreading = Some(DeviceGroupNumber(2));
+        book.move_rate = 5;
         assert_eq!(Book::parse(&book.to_text()), Some(book));
     }
 
@@ -214,10 +281,43 @@ mod tests {
             "group 1 2-99999\n",
             "group 1 3,3\n",
             "new_files 1\n",
+            "spreading 1\n",
             "group x 1\n",
         ] {
             assert_eq!(Book::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn files_leave_data_servers_that_are_emptied_and_go_to_those_that_were_added() {
+        let mut book = Book::default();
+        for members in [&[2, 3][..], &[2, 3, 4], &[3, 4], &[5]] {
+            book = book.with_new_files_over(&servers(members)).unwrap();
+        }
+        let groups = |numbers: &[u32]| -> BTreeSet<DeviceGroupNumber> {
+            numbers.iter().copied().map(DeviceGroupNumber).collect()
+        };
+        assert_eq!(book.groups_to_leave(), groups(&[]));
+        book = book.with_new_files_over(&servers(&[3, 4])).unwrap();
+        book.draining = servers(&[2]);
+        assert_eq!(book.groups_to_leave(), groups(&[1, 2]));
+        assert_eq!(book.move_to(), Some(DeviceGroupNumber(3)));
+        book.draining.clear();
+        book.spreading = Some(DeviceGroupNumber(2));
+        assert_eq!(book.groups_to_leave(), groups(&[1, 3, 4]));
+        assert_eq!(book.move_to(), Some(DeviceGroupNumber(2)));
+        // What was lost cannot be moved, and nothing goes where something is to go away.
+        book.forgotten = servers(&[5]);
+        book.draining = servers(&[4]);
+        book = book.with_new_files_over(&servers(&[2, 3])).unwrap();
+        assert_eq!(book.groups_to_leave(), groups(&[2, 3]));
+        assert_eq!(book.move_to(), Some(DeviceGroupNumber(1)));
+    }
+
+    #[test]
+    fn group_numbers_have_an_end() {
+        let last = Book::parse("group 4294967295 2\n").unwrap();
+        assert_eq!(last.with_new_files_over(&servers(&[3])), None);
     }
 
     #[test]

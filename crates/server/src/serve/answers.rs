@@ -77,6 +77,10 @@ impl Overview {
                         let drained = overview.drain_data(question).await;
                         drained.map_or_else(Answer::Refused, Answer::DataDrained)
                     }
+                    Question::Rebalance(question) => {
+                        let rebalanced = overview.rebalance(question).await;
+                        rebalanced.map_or_else(Answer::Refused, Answer::Rebalanced)
+                    }
                     Question::ForgetDataServer(question) => {
                         let forgotten = overview.forget_data_server(question).await;
                         forgotten.map_or_else(Answer::Refused, Answer::DataServerForgotten)

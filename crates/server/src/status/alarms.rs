@@ -79,7 +79,18 @@ pub(crate) fn of_pool(pool: &PoolStatus) -> Vec<Alarm> {
             server.because(),
         ),
     };
-    wrong.map(alarm).chain(full_servers(pool)).collect()
+    let not_moved = pool.moving.as_ref();
+    let not_moved = not_moved.and_then(|moving| moving.trouble.as_deref());
+    let not_moved = not_moved.map(|trouble| Alarm {
+        name: "pool-files-not-moved".to_owned(),
+        tree: String::new(),
+        what: format!(
+            "files stay where they are instead of moving to other data servers; they are tried again: {}",
+            ShownText(trouble)
+        ),
+    });
+    let alarms = wrong.map(alarm).chain(full_servers(pool));
+    alarms.chain(not_moved).collect()
 }
 
 /// Data servers on which hardly anything can be written, this one included.

@@ -7,6 +7,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vfs::ShownText;
 
+use super::size;
+
 /// A wish that a data server is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgetQuestion {
@@ -65,6 +67,52 @@ pub struct DrainDataQuestion {
     pub number: u16,
     /// It is to get new files again.
     pub stop: bool,
+    /// Files are to be moved so fast from now on, in bytes a second.
+    #[serde(default)]
+    pub rate_bytes: Option<u64>,
+}
+
+/// A wish that files are spread over data servers that were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RebalanceQuestion {
+    /// No longer.
+    pub stop: bool,
+    /// Files are to be moved so fast from now on, in bytes a second.
+    pub rate_bytes: Option<u64>,
+}
+
+/// Over which data servers files are spread, and how many are to be moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RebalanceAnswer {
+    /// They are not any more, and nothing was looked for.
+    pub stopped: bool,
+    /// These data servers.
+    pub over: Vec<u16>,
+    /// Files that are to be moved.
+    pub files: u64,
+    /// What these have, in bytes.
+    pub bytes: u64,
+}
+
+impl fmt::Display for RebalanceAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.stopped {
+            return write!(
+                f,
+                "Files stay where they are, apart from those of data servers that are to be emptied."
+            );
+        }
+        let over: Vec<String> = self.over.iter().map(u16::to_string).collect();
+        let (over, files) = (over.join(", "), self.files);
+        if files == 0 {
+            return write!(f, "All files are spread over the data servers {over}.");
+        }
+        write!(
+            f,
+            "{files} files ({}) are being spread over the data servers {over}; `meridian status` shows how far that is.",
+            size(self.bytes)
+        )
+    }
 }
 
 /// What lies on a data server that is to be emptied.
@@ -95,7 +143,8 @@ impl fmt::Display for DrainDataAnswer {
             0 => write!(f, "\n`meridian pool remove {number}` removes it."),
             _ => write!(
                 f,
-                "\nCopy each of them through a client, and rename the copy over it; then `meridian pool remove {number}`."
+                "\nThey move to the other data servers, while they are used; `meridian status` shows how far that is. When none is left, \
+                 `meridian pool remove {number}`."
             ),
         }
     }
@@ -135,6 +184,19 @@ mod tests {
         );
         (answer.files, answer.paths) = (1, vec!["/a".to_owned()]);
         let told = answer.to_string();
-        assert!(told.contains("over it: 1\n  /a\nCopy each"), "{told}");
+        assert!(told.contains("over it: 1\n  /a\nThey move"), "{told}");
+        let mut answer = RebalanceAnswer {
+            stopped: false,
+            over: vec![2, 3],
+            files: 12,
+            bytes: 1 << 20,
+        };
+        let told = answer.to_string();
+        assert!(
+            told.starts_with("12 files (1.0 MiB) are being spread over the data servers 2, 3;"),
+            "{told}"
+        );
+        answer.files = 0;
+        assert!(answer.to_string().starts_with("All files are spread"));
     }
 }

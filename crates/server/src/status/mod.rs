@@ -30,11 +30,14 @@ pub use called::MemberNames;
 pub(crate) use called::replica as called;
 pub use clients::{ClientStatus, EvictQuestion};
 pub(crate) use clocks::ClockText;
-pub use departures::{DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion};
+pub use departures::{
+    DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion, RebalanceAnswer,
+    RebalanceQuestion,
+};
 pub use drain::{DrainAnswer, DrainQuestion};
 pub use frozen::{FrozenText, ThawAnswer, ThawQuestion};
 pub use junctions::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};
-pub use pool::{HoldingStatus, PoolServerStatus, PoolStatus};
+pub use pool::{HoldingStatus, MovingStatus, PoolServerStatus, PoolStatus};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
 pub use replica::{
@@ -49,7 +52,8 @@ pub(crate) use socket::{Answering, StatusSocket};
 pub use socket::{
     StatusError, ask, ask_clients, ask_drain, ask_drain_data, ask_durability, ask_evict,
     ask_forget_data_server, ask_frozen, ask_junction, ask_junctions, ask_move_authority,
-    ask_readmit_data_server, ask_reload, ask_remove_data_server, ask_scrub, ask_thaw, ask_view,
+    ask_readmit_data_server, ask_rebalance, ask_reload, ask_remove_data_server, ask_scrub,
+    ask_thaw, ask_view,
 };
 pub use text::moment;
 pub(crate) use text::{duration, size};

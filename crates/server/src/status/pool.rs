@@ -27,6 +27,49 @@ pub struct PoolStatus {
     /// What a data server keeps itself.
     #[serde(default)]
     pub holding: Option<HoldingStatus>,
+    /// At a metadata server, how far it is with files that move to other data servers; nothing when none are to.
+    #[serde(default)]
+    pub moving: Option<MovingStatus>,
+}
+
+/// Files that move to other data servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovingStatus {
+    /// Files are spread over data servers that were added.
+    pub spreading: bool,
+    /// Files that are still to be moved, when they were last counted; nothing before the first count.
+    pub files_left: Option<u64>,
+    /// What these have, in bytes.
+    pub bytes_left: Option<u64>,
+    /// Files that were moved since the server started.
+    pub files_moved: u64,
+    /// What was copied for that, in bytes.
+    pub bytes_copied: u64,
+    /// The bound on what is copied in a second, in bytes.
+    pub rate_bytes: u64,
+    /// The file that is being moved.
+    pub path: Option<String>,
+    /// Why a file could not be moved when it was last tried; it is tried again.
+    pub trouble: Option<String>,
+}
+
+impl fmt::Display for MovingStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.files_left, self.bytes_left) {
+            (Some(files), Some(bytes)) => write!(f, "{files} files left ({})", size(bytes))?,
+            _ => write!(f, "counting files")?,
+        }
+        let (moved, copied) = (self.files_moved, size(self.bytes_copied));
+        let rate = size(self.rate_bytes);
+        write!(f, ", {moved} moved ({copied}, at most {rate}/s)")?;
+        if let Some(path) = &self.path {
+            write!(f, ", now {path}")?;
+        }
+        match &self.trouble {
+            Some(trouble) => write!(f, "; {}", ShownText(trouble)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Another server of the pool.
@@ -141,6 +184,9 @@ impl fmt::Display for PoolStatus {
         if let Some(holding) = &self.holding {
             write!(f, "\n  keeps        {holding}")?;
         }
+        if let Some(moving) = &self.moving {
+            write!(f, "\n  moving       {moving}")?;
+        }
         self.servers
             .iter()
             .try_for_each(|server| write!(f, "\n{server}"))
@@ -219,6 +265,7 @@ mod tests {
             stripe_unit_bytes: 1 << 20,
             servers: vec![server(2, true), server(3, false)],
             holding: None,
+            moving: None,
         }
     }
 
@@ -262,6 +309,34 @@ mod tests {
         let told = "data server 2 has 1.0 MiB of 10.0 GiB left";
         let own = of_pool(&pool);
         assert!(own[0].what.starts_with(told), "{}", own[0].what);
+    }
+
+    #[test]
+    fn files_that_move_are_told_and_those_that_cannot_deserve_an_alarm() {
+        let mut pool = PoolStatus {
+            moving: Some(MovingStatus {
+                files_left: Some(7),
+                bytes_left: Some(3 << 20),
+                files_moved: 2,
+                bytes_copied: 1 << 20,
+                rate_bytes: 64 << 20,
+                path: Some("/a".to_owned()),
+                ..MovingStatus::default()
+            }),
+            ..example()
+        };
+        pool.servers.truncate(1);
+        let told = pool.to_string();
+        let line =
+            "moving       7 files left (3.0 MiB), 2 moved (1.0 MiB, at most 64.0 MiB/s), now /a";
+        assert!(told.contains(line), "{told}");
+        assert!(of_pool(&pool).is_empty());
+        if let Some(moving) = &mut pool.moving {
+            moving.trouble = Some("/b: no space left".to_owned());
+        }
+        let alarms = of_pool(&pool);
+        assert_eq!(alarms[0].name, "pool-files-not-moved");
+        assert!(alarms[0].what.contains("/b: no space left"));
     }
 
     #[test]

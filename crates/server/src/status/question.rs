@@ -11,7 +11,8 @@ use crate::configuration::ReloadAnswer;
 use super::{
     ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
     ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
-    ScrubQuestion, ScrubView, Status, ThawAnswer, ThawQuestion, ViewStatus,
+    RebalanceAnswer, RebalanceQuestion, ScrubQuestion, ScrubView, Status, ThawAnswer, ThawQuestion,
+    ViewStatus,
 };
 
 /// A question.
@@ -48,6 +49,8 @@ pub(crate) enum Question {
     RemoveDataServer(u16),
     /// Have a data server get no new files.
     DrainData(DrainDataQuestion),
+    /// Spread files over data servers that were added.
+    Rebalance(RebalanceQuestion),
     /// Give up a data server that is lost.
     ForgetDataServer(ForgetQuestion),
     /// Have a data server serve again, though an older copy of its contents was seen.
@@ -125,6 +128,8 @@ pub(crate) enum Answer {
     DataServerRemoved,
     /// What lies on the data server.
     DataDrained(DrainDataAnswer),
+    /// Over which data servers files are spread.
+    Rebalanced(RebalanceAnswer),
     /// The data server was given up, or what that would mean.
     DataServerForgotten(ForgetAnswer),
     /// The data server was readmitted, and whether it serves already.

@@ -25,7 +25,8 @@ use super::question::{Answer, DurabilityAnswer, DurabilityQuestion, Question};
 use super::{
     ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
     ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
-    ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion, ViewStatus,
+    RebalanceAnswer, RebalanceQuestion, ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion,
+    ViewStatus,
 };
 use crate::Commands;
 use crate::configuration::ReloadAnswer;
@@ -251,6 +252,20 @@ pub async fn ask_drain_data(
 ) -> Result<DrainDataAnswer, StatusError> {
     match put(data, &Question::DrainData(question), FAR_PATIENCE).await? {
         Answer::DataDrained(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has a metadata server spread files over data servers that were added, or no longer.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_rebalance(
+    data: &Path,
+    question: RebalanceQuestion,
+) -> Result<RebalanceAnswer, StatusError> {
+    match put(data, &Question::Rebalance(question), FAR_PATIENCE).await? {
+        Answer::Rebalanced(answer) => Ok(answer),
         other => Err(unexpected(data, &other)),
     }
 }

@@ -11,6 +11,9 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
         "pool-server-away" => {
             "Look at its machine, at whether the server runs there, and at the links to it. It comes back by itself."
         }
+        "pool-files-not-moved" => {
+            "See that all data servers are there and have room; the file is tried again. `meridian pool drain-data NUMBER --stop` or `rebalance --stop` leaves files where they are."
+        }
         "pool-server-full" => {
             "Make room there, or let another data server join: new files avoid one that is full as long as others have room."
         }

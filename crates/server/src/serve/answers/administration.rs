@@ -11,7 +11,8 @@ use crate::serve::overview::Overview;
 use crate::serve::pool::{MetadataServer, Role};
 use crate::status::{
     ClientStatus, DrainDataAnswer, DrainDataQuestion, EvictQuestion, ForgetAnswer, ForgetQuestion,
-    FrozenView, ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion, ViewStatus,
+    FrozenView, RebalanceAnswer, RebalanceQuestion, ScrubQuestion, ScrubView, ThawAnswer,
+    ThawQuestion, ViewStatus,
 };
 
 impl Overview {
@@ -114,6 +115,14 @@ impl Overview {
         question: DrainDataQuestion,
     ) -> Result<DrainDataAnswer, String> {
         self.metadata_server()?.drain_data(question).await
+    }
+
+    /// Spreads files over data servers that were added, or no longer.
+    pub(super) async fn rebalance(
+        &self,
+        question: RebalanceQuestion,
+    ) -> Result<RebalanceAnswer, String> {
+        self.metadata_server()?.rebalance(question).await
     }
 
     /// Gives up a data server that is lost, or says what that would mean.

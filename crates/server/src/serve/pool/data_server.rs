@@ -190,6 +190,7 @@ impl DataServer {
             stripe_unit_bytes: self.place.stripe_unit.bytes(),
             servers: vec![metadata_server],
             holding: self.kept.holding().await.map(Into::into),
+            moving: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! What must never enter: who gets handles, which the home decides, and where bytes go.
 
 mod leaving;
+mod moving;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ use throttle::Throttle;
 use tokio::time::{MissedTickBehavior, timeout};
 use vfs::ReplicaSlot;
 
+use self::moving::Moves;
 use super::connection::{self, FromDataServer};
 use crate::data_directory::SealedFileError;
 use crate::pools::{self, Book, PoolPlace};
@@ -53,6 +55,7 @@ pub(in crate::serve) struct MetadataServer {
     /// That of the tree whose files are striped.
     store: Arc<Store>,
     keeping: Mutex<Keeping>,
+    moves: Arc<Moves>,
     /// Held by whoever changes the book.
     changes: tokio::sync::Mutex<()>,
     book_path: PathBuf,
@@ -190,10 +193,12 @@ impl MetadataServer {
                 full: BTreeSet::new(),
                 looked_up: BTreeMap::new(),
             }),
+            moves: Arc::new(Moves::new()),
             changes: tokio::sync::Mutex::default(),
             book_path: beginning.book_path,
         });
         tokio::spawn(keep(Arc::downgrade(&server)));
+        tokio::spawn(moving::run(Arc::downgrade(&server)));
         Ok(server)
     }
 
@@ -337,6 +342,7 @@ impl MetadataServer {
             stripe_unit_bytes: self.place.stripe_unit.bytes(),
             servers: servers.collect(),
             holding: None,
+            moving: self.moving_status(),
         }
     }
 

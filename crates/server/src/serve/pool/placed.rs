@@ -2,7 +2,7 @@
 //!
 //! What must never enter: what becomes of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 
 use pool::{DataServerNumber, DeviceGroup, DeviceGroupNumber, Placement};
@@ -115,38 +115,81 @@ async fn walk(
     store: &Store,
     mut show: impl FnMut(String, &Attributes, Option<Placement>) -> ControlFlow<()>,
 ) -> vfs::Result<()> {
-    let (who, rows) = (Credentials::root(), store.placed_rows());
-    let mut directories = vec![(ObjectId::ROOT, String::new())];
-    while let Some((directory, path)) = directories.pop() {
-        let mut after = Cookie::START;
+    let mut walk = Walk::new();
+    while let Some(found) = walk.next(store).await? {
+        if show(found.path, &found.attributes, found.placement).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A file that lies at data servers.
+pub(super) struct Found {
+    pub(super) path: String,
+    pub(super) attributes: Attributes,
+    /// `None` where it cannot be read.
+    pub(super) placement: Option<Placement>,
+}
+
+/// A way through a tree, one file after the other.
+pub(super) struct Walk {
+    /// Where to go on: directories, and behind which of their entries.
+    directories: Vec<(ObjectId, String, Cookie)>,
+    found: VecDeque<Found>,
+}
+
+impl Walk {
+    /// From the root on.
+    pub(super) fn new() -> Walk {
+        Walk {
+            directories: vec![(ObjectId::ROOT, String::new(), Cookie::START)],
+            found: VecDeque::new(),
+        }
+    }
+
+    /// The next file that lies at data servers; nothing behind the last.
+    ///
+    /// # Errors
+    /// When the tree cannot be read.
+    pub(super) async fn next(&mut self, store: &Store) -> vfs::Result<Option<Found>> {
         loop {
+            if let Some(found) = self.found.pop_front() {
+                return Ok(Some(found));
+            }
+            let Some((directory, path, after)) = self.directories.pop() else {
+                return Ok(None);
+            };
+            let who = Credentials::root();
             let page = match store.read_directory(&who, directory, after, PAGE).await {
                 // Removed meanwhile.
-                Err(vfs::Error::Stale) => break,
+                Err(vfs::Error::Stale) => continue,
                 page => page?,
             };
-            for entry in &page.entries {
+            if let Some(last) = page.entries.last().filter(|_| !page.end) {
+                self.directories
+                    .push((directory, path.clone(), last.cookie));
+            }
+            let rows = store.placed_rows();
+            for entry in page.entries {
                 let path = format!("{path}/{}", ShownBytes(entry.name.as_bytes()));
-                let attributes = &entry.attributes;
+                let attributes = entry.attributes;
                 match attributes.kind {
-                    ObjectKind::Directory => directories.push((attributes.id, path)),
+                    ObjectKind::Directory => {
+                        (self.directories).push((attributes.id, path, Cookie::START));
+                    }
                     ObjectKind::File => {
-                        let Some(stored) = rows.placement(attributes.id)? else {
-                            continue;
-                        };
-                        let placement = Placement::decode(&stored).ok();
-                        if show(path, attributes, placement).is_break() {
-                            return Ok(());
+                        if let Some(stored) = rows.placement(attributes.id)? {
+                            self.found.push_back(Found {
+                                path,
+                                attributes,
+                                placement: Placement::decode(&stored).ok(),
+                            });
                         }
                     }
                     _ => {}
                 }
             }
-            match page.entries.last() {
-                Some(last) if !page.end => after = last.cookie,
-                _ => break,
-            }
         }
     }
-    Ok(())
 }

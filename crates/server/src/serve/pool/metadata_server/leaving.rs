@@ -15,8 +15,6 @@ use super::{LOOK, MetadataServer, told};
 use crate::pools::{self, Book, PoolError};
 use crate::status::{DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion};
 
-/// How long creations that have begun may take before files are looked for on a data server that is to go.
-const SETTLES: Duration = Duration::from_secs(2);
 /// How long is waited for a data server that was readmitted.
 const READMISSION: Duration = Duration::from_secs(10);
 
@@ -161,7 +159,7 @@ impl MetadataServer {
     }
 
     /// Keeps the book as a person wants it.
-    async fn keep_changed(&self, book: Book) -> Result<(), String> {
+    pub(super) async fn keep_changed(&self, book: Book) -> Result<(), String> {
         let members = self.place.directory.members();
         let members = members.map_err(|error| error.to_string())?;
         let kept = self.keep_book(&members, book).await;
@@ -174,7 +172,11 @@ impl MetadataServer {
     /// Why not, and what to do next.
     pub(in crate::serve) async fn drain_data(
         &self,
-        DrainDataQuestion { number, stop }: DrainDataQuestion,
+        DrainDataQuestion {
+            number,
+            stop,
+            rate_bytes,
+        }: DrainDataQuestion,
     ) -> Result<DrainDataAnswer, String> {
         let server = DataServerNumber(number);
         if self.data_server(number)?.revoked {
@@ -183,6 +185,7 @@ impl MetadataServer {
         {
             let _alone = self.changes.lock().await;
             let mut book = self.keeping().book.clone();
+            book.move_rate = rate_bytes.unwrap_or(book.move_rate);
             match stop {
                 true => book.draining.remove(&server),
                 false => book.draining.insert(server),
@@ -206,6 +209,7 @@ impl MetadataServer {
                     .map_err(unsearched)?
             }
         };
+        self.moves.wake();
         Ok(DrainDataAnswer {
             number,
             stopped: stop,
@@ -229,10 +233,25 @@ impl MetadataServer {
                 return Err(why);
             }
             tracing::warn!(number, "a data server was removed from the pool");
+            self.is_emptied(server).await;
         }
         self.striped.dismiss(server);
         self.endpoint.revoke(slot);
         Ok(())
+    }
+
+    /// A data server that is gone is not to be emptied any more.
+    async fn is_emptied(&self, server: DataServerNumber) {
+        let _alone = self.changes.lock().await;
+        let mut book = self.keeping().book.clone();
+        if book.draining.remove(&server)
+            && let Err(error) = self.keep_changed(book).await
+        {
+            tracing::warn!(
+                error,
+                "a data server that was removed stays in the book of those to be emptied"
+            );
+        }
     }
 
     fn revoke(&self, server: DataServerNumber) -> Result<(), String> {
@@ -246,7 +265,7 @@ impl MetadataServer {
         let found = placed::find(&self.store, &groups).await;
         if let Some(path) = found.map_err(unsearched)? {
             return Err(format!(
-                "{path} is striped over data server {}, and so may be other files: they would be lost; `meridian pool drain-data {}` lists them",
+                "{path} is striped over data server {}, and so may be other files: they would be lost; `meridian pool drain-data {}` moves them",
                 server.0, server.0
             ));
         }
@@ -276,12 +295,12 @@ impl MetadataServer {
             }
             keeping.book.groups_with(server)
         };
-        tokio::time::sleep(SETTLES).await;
+        self.striped.creations_ended().await;
         Ok(groups)
     }
 }
 
-fn unsearched(error: vfs::Error) -> String {
+pub(super) fn unsearched(error: vfs::Error) -> String {
     format!(
         "the tree cannot be searched for files on the data server: {error}; see the log, and try again"
     )
@@ -293,8 +312,8 @@ fn may_go(number: u16, holding: Option<Holding>) -> Result<(), String> {
     match holding {
         None | Some(Holding { contents: 0, .. }) => Ok(()),
         Some(Holding { contents, .. }) => Err(format!(
-            "parts of {contents} files lie on data server {number}, and would be lost; `meridian pool drain-data {number}` lists the files, so \
-             that they can be removed, or copied to new ones"
+            "parts of {contents} files lie on data server {number}, and would be lost; `meridian pool drain-data {number}` moves them to the \
+             other data servers"
         )),
     }
 }
