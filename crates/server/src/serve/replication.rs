@@ -49,10 +49,8 @@ impl Replication {
         }
         let membership = Membership::read(directory)?;
         let tree = configuration.replication.tree.clone();
-        // Who has just joined was told, and the third may be about to join.
-        if data.tree(&tree).exists() {
-            warn_of_two(&membership, &configuration.replication);
-        }
+        let has_served = data.tree(&tree).exists();
+        warn_of_two(&membership, &configuration.replication, has_served);
         let is_shown = |export: &ExportConfiguration| export.tree == tree;
         if !configuration.exports.iter().any(is_shown) {
             return Err(ServeError::ReplicatedTreeNotShown(tree));
@@ -90,12 +88,15 @@ impl Replication {
 }
 
 /// Says what a set of two cannot do. It is no reason not to start: whoever is to admit the third has to run.
-fn warn_of_two(membership: &Membership, chosen: &ReplicationConfiguration) {
+fn warn_of_two(membership: &Membership, chosen: &ReplicationConfiguration, has_served: bool) {
     let members = membership.directory.members().unwrap_or_default();
     let Some(warning) = set::warning(&members) else {
         return;
     };
-    tracing::warn!("{warning}");
+    // Who has just joined was told, and the third may be about to join.
+    if has_served {
+        tracing::warn!("{warning}");
+    }
     if chosen.durability == Durability::Majority {
         tracing::error!("`durability` in [replication] is \"majority\", and {MAJORITY_OF_TWO}");
     }
