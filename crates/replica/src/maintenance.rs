@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::Epoch;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use vfs::ObjectId;
@@ -102,8 +103,12 @@ async fn forget_marks(shared: &ReplicaState) -> vfs::Result<()> {
     shared.store.forget_unshipped(&files, still).await
 }
 
-/// Removes records that every member has applied, or that a replica out of the view has to do without.
+/// Removes records that every member has applied, or that a replica out of the view has to do without. Who that is nobody
+/// here knows before a view is in force: what the members lack must not go until then.
 async fn trim(shared: &ReplicaState, trimmed: &mut u64) -> vfs::Result<()> {
+    if shared.lease.view().epoch == Epoch(0) {
+        return Ok(());
+    }
     let connected = links::connected(shared);
     let overdrawn = accounts::overdrawn(shared);
     let kept = |slot| {

@@ -181,7 +181,7 @@ async fn catch_up(shared: &Arc<ReplicaState>, asked: &mut Asked) -> vfs::Result<
         base::want(shared, *slot)?;
     }
     let lately = asked.rows.is_some_and(|at| at.elapsed() < ROWS_ASKED);
-    if held == Held::Nothing && !lately {
+    if held == Held::Nothing && !lately && !keepers.is_empty() {
         asked.rows = Some(Instant::now());
         // They know which of them is to supply it.
         for (_, inbox) in &keepers {
