@@ -87,9 +87,12 @@ async fn greet(shared: Arc<ReplicaState>, slot: ReplicaSlot) {
     if shared.lineage.keep().await.is_err() {
         return;
     }
-    // The semaphore is never closed.
-    let quiet = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
-    drop(quiet);
+    // Nor is anything put in place that others had of its contents: that would take the place of what it sends.
+    let all: Vec<_> = shared.inboxes().values().cloned().collect();
+    for inbox in all {
+        // The semaphore is never closed.
+        drop(inbox.putting.acquire_many(PUTTING_AT_ONCE).await);
+    }
     let _between_records = inbox.applying.lock().await;
     conversing::say_hello(&shared, &inbox, true);
     removed::tell(&shared, slot);

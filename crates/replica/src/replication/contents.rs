@@ -516,7 +516,7 @@ fn is_unexpected(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> 
         lacks_other && shared.takes_part() && shared.engine.with_core(frozen)
     };
     let awaited = || store.is_incomplete(file) && withheld::is_supplied_by(shared, from, file);
-    (head.partial || frozen()) && !awaited()
+    head.partial && withheld::is_back(shared, file) || (head.partial || frozen()) && !awaited()
 }
 
 /// Whether a file was changed by somebody else since the sender had all of it here: a previous incarnation of the sender

@@ -2,6 +2,7 @@
 //!
 //! What must never enter: how it is found out who has the best of a file (`membership::losses`).
 
+use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::engine::Guard;
@@ -51,6 +52,13 @@ pub(crate) fn is_supplied_by(shared: &ReplicaState, from: ReplicaSlot, file: Obj
         let best = told.and_then(|told| best(&told, file));
         equalling.own.contains_key(&file) && best.is_some_and(|best| best.slot == from)
     })
+}
+
+/// Whether a replica whose data of a file is missing here is in contact: it sends all of that itself, and what others have of it
+/// would take the place of what has come.
+pub(crate) fn is_back(shared: &ReplicaState, file: ObjectId) -> bool {
+    let mut missing = shared.store.lacks_data_of(file).into_iter();
+    missing.any(|lost| shared.outbound.is_connected(lost, Lane::Control))
 }
 
 /// Takes the mark off a file whose contents are here.
