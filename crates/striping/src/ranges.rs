@@ -64,26 +64,26 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    fn of(ranges: &[Range<u64>]) -> Ranges {
+    fn of(ranges: &[(u64, u64)]) -> Ranges {
         let mut all = Ranges::default();
-        for range in ranges {
-            all.add(range.clone());
+        for (start, end) in ranges {
+            all.add(*start..*end);
         }
         all
     }
 
     #[test]
     fn ranges_that_touch_become_one() {
-        let all = of(&[10..20, 30..40, 20..25, 5..5, 50..60]);
+        let all = of(&[(10, 20), (30, 40), (20, 25), (5, 5), (50, 60)]);
         let told: Vec<_> = all.below(55).collect();
         assert_eq!(told, [10..25, 30..40, 50..55]);
         assert_eq!(all.bytes_below(55), 30);
-        assert_eq!(of(&[30..40, 10..20, 0..100]), of(&[0..100]));
-        assert_eq!(of(&[10..20, 15..18]), of(&[10..20]));
-        assert_eq!(of(&[10..20, 15..u64::MAX]), of(&[10..u64::MAX]));
-        let mut both = of(&[0..1]);
-        both.add_all(&of(&[1..2, 7..8]));
-        assert_eq!(both, of(&[0..2, 7..8]));
+        assert_eq!(of(&[(30, 40), (10, 20), (0, 100)]), of(&[(0, 100)]));
+        assert_eq!(of(&[(10, 20), (15, 18)]), of(&[(10, 20)]));
+        assert_eq!(of(&[(10, 20), (15, u64::MAX)]), of(&[(10, u64::MAX)]));
+        let mut both = of(&[(0, 1)]);
+        both.add_all(&of(&[(1, 2), (7, 8)]));
+        assert_eq!(both, of(&[(0, 2), (7, 8)]));
     }
 
     #[test]
