@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fixture::{ROOT, Set, WRITE, eventually, owner, patiently, root};
-use vfs::{AccessCheck, Credentials, Error, FileSystem, SetAttributes, Stability};
+use vfs::{AccessCheck, Credentials, Error, Extent, FileSystem, SetAttributes, Stability};
 
 /// Longer than any test takes.
 const KEPT: Duration = Duration::from_secs(600);
@@ -513,5 +513,31 @@ async fn set_id_bits_go_with_a_write_that_another_site_carries_out() {
         writer.close(file, "writer").await.unwrap();
         primary.close(file, "holder").await.unwrap();
     }
+    set.assert_equal().await;
+}
+
+/// A hole of a terabyte counted as a terabyte that the others need room for, and so did what was refused, however much that
+/// was: nobody could make anything any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holes_and_what_was_refused_take_no_room_at_the_others() {
+    const FAR: u64 = 1 << 40;
+    let set = Set::of(2).await;
+    let site = &set.sites[0];
+    let file = site.file(ROOT, "sparse").await.unwrap();
+    site.write(file, FAR, b"end").await.unwrap();
+    let who = root();
+    let extent = |length| Extent { offset: 0, length };
+    let punched = patiently(|| {
+        let by = AccessCheck::Open(&who);
+        site.files.deallocate(by, file, extent(FAR))
+    });
+    assert_eq!(punched.await, Ok(()));
+    let allocated = patiently(|| {
+        let by = AccessCheck::Open(&who);
+        site.files.allocate(by, file, extent(FAR << 20))
+    });
+    assert_eq!(allocated.await, Err(Error::NoSpace));
+    site.file(ROOT, "next").await.unwrap();
+    site.remove(ROOT, "sparse").await.unwrap();
     set.assert_equal().await;
 }

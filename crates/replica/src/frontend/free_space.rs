@@ -19,6 +19,8 @@ use crate::state::free_space::UNKNOWN;
 const ROW_BYTES: u64 = 4096;
 /// So many files of unknown length are looked at.
 const LOOKED_AT: usize = 4096;
+/// So many bytes that a peer lacks are looked at more closely.
+const MANY: u64 = 1 << 30;
 /// What is told of once, with sums later.
 const REFUSED: &str = "changes are refused for want of room on another replica's disk";
 
@@ -82,7 +84,7 @@ impl ReplicaState {
         })
     }
 
-    /// Bytes that a peer lacks; of files of which everything counts, what they take here. `None` when there are
+    /// Bytes that a peer lacks; of files of which everything counts, or that are few and large, what they take here. `None` when there are
     /// too many of those.
     fn bytes_for(&self, slot: ReplicaSlot) -> Option<u64> {
         let counted = self.engine.with_core(|guard| {
@@ -91,7 +93,10 @@ impl ReplicaState {
             };
             match (backlog.bytes(), backlog.files()) {
                 (u64::MAX, files) if files > LOOKED_AT => Counted::TooMany,
-                (u64::MAX, _) => Counted::Files(backlog.lacking().collect()),
+                // Holes count among the bytes, and take no room.
+                (bytes, files) if bytes > MANY && files <= LOOKED_AT => {
+                    Counted::Files(backlog.lacking().collect())
+                }
                 (bytes, _) => Counted::Bytes(bytes),
             }
         });

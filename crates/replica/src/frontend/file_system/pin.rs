@@ -61,8 +61,22 @@ impl DataHook {
             .take();
         if let Some(under) = under {
             let engine = &self.shared.engine;
-            engine.with_core(|guard| self.account(guard, &under, succeeded));
+            let changed = self.changed(succeeded);
+            engine.with_core(|guard| self.account(guard, &under, succeeded, changed));
             engine.ring_contents();
+        }
+    }
+
+    /// The range in which the content may differ now. Neither a hole nor what failed makes a file longer, however far it was to reach;
+    /// what does may not be in its row yet.
+    fn changed(&self, succeeded: bool) -> Range<u64> {
+        match &self.effect {
+            Effect::Range(range, bytes) if *bytes == 0 || !succeeded => {
+                let size = self.shared.store.file_size(self.file).unwrap_or(u64::MAX);
+                range.start.min(size)..range.end.min(size)
+            }
+            Effect::Range(range, _) => range.clone(),
+            Effect::Cut(_) => 0..u64::MAX,
         }
     }
 
@@ -83,7 +97,13 @@ impl DataHook {
         Ok(())
     }
 
-    fn account(&self, guard: &mut Guard<'_>, under: &[ControlName], succeeded: bool) {
+    fn account(
+        &self,
+        guard: &mut Guard<'_>,
+        under: &[ControlName],
+        succeeded: bool,
+        changed: Range<u64>,
+    ) {
         let file = self.file;
         let mut position = guard.ledger.last_position;
         if let Some(pin) = guard.ledger.pins.get_mut(&file) {
@@ -102,10 +122,10 @@ impl DataHook {
         guard.data_unshipped(file, under);
         let unshipped = &mut guard.ledger.unshipped;
         match &self.effect {
-            Effect::Range(range, _) => unshipped.changed(guard.now, file, range.clone(), follows),
             // Noted when it was committed; whoever has written since then must not be forgotten.
             Effect::Cut(_) if succeeded => {}
-            Effect::Cut(_) => unshipped.changed(guard.now, file, 0..u64::MAX, follows),
+            _ if changed.is_empty() => {}
+            _ => unshipped.changed(guard.now, file, changed, follows),
         }
         guard.settle_content(file);
         guard.let_go(under);
