@@ -265,6 +265,19 @@ impl Backlog {
             self.ages.remove(&(state.since, file));
             state.turn.map(|turn| self.queue.remove(&turn));
         }
+        // Nobody acknowledges what is not sent: there is room for others at once.
+        let mut gone = Vec::new();
+        self.refused.retain(|id| {
+            let is_gone = self
+                .in_flight
+                .get(id)
+                .is_some_and(|piece| piece.file == file);
+            gone.extend(is_gone.then_some(*id));
+            !is_gone
+        });
+        for id in gone {
+            self.land(id);
+        }
     }
 
     /// Somebody waits for `file`: it does not rest, now or later, until it is complete, and until then its pieces
