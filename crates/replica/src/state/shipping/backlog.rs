@@ -2,6 +2,7 @@
 //!
 //! See the front page for the contract with its caller. What is known of one file is in `shortfall`.
 
+use super::piece::{BLOCKS_MAX, Manner, Piece, PieceId, blocks_of};
 use super::shortfall::{Shortfall, Turn};
 use control::{Moment, Position};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,42 +42,6 @@ impl Default for Settings {
             in_flight_bytes: 64 << 20,
         }
     }
-}
-
-/// How many bytes of a piece one sum covers.
-pub const BLOCK_BYTES: u64 = 64 << 10;
-
-/// As many blocks as a peer can say of that it lacks them.
-pub const BLOCKS_MAX: u64 = u64::BITS as u64;
-
-/// What of a piece is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
-    /// Its bytes.
-    Bytes,
-    /// The sums of its blocks: the peer may have them already.
-    Sums,
-    /// The bytes of the blocks with these bits, which the peer has said that it lacks.
-    Blocks(u64),
-}
-
-/// Names a piece in flight to one peer. Never used twice by one [`Backlog`], in whatever session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PieceId(pub u64);
-
-/// A part of a file that is to be read and sent now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// By which it is acknowledged.
-    pub id: PieceId,
-    /// The file.
-    pub file: ObjectId,
-    /// Which bytes of it; may reach beyond the end of the file.
-    pub range: Range<u64>,
-    /// The peer must have applied the sender's stream up to here before it applies the piece.
-    pub follows: Position,
-    /// What of it is to be sent.
-    pub manner: Manner,
 }
 
 /// A piece that the peer has not acknowledged.
@@ -601,9 +566,4 @@ impl Backlog {
         }
         Some(result)
     }
-}
-
-/// How many blocks a range has.
-fn blocks_of(range: &Range<u64>) -> u64 {
-    (range.end - range.start).div_ceil(BLOCK_BYTES)
 }

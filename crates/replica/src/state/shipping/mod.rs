@@ -46,6 +46,7 @@
 mod arrivals;
 mod backlog;
 mod merging;
+mod piece;
 mod ranges;
 mod shortfall;
 mod unshipped;
@@ -54,6 +55,7 @@ mod unshipped;
 mod tests;
 
 pub use arrivals::Arrivals;
-pub use backlog::{BLOCK_BYTES, BLOCKS_MAX, Backlog, Manner, Piece, PieceId, Settings};
+pub use backlog::{Backlog, Settings};
 pub(crate) use merging::{bytes_of, merge};
+pub use piece::{BLOCK_BYTES, BLOCKS_MAX, Manner, Piece, PieceId};
 pub use unshipped::Unshipped;

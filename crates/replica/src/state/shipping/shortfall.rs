@@ -3,7 +3,7 @@
 //! This is where two pieces of one file are kept from overlapping. When something is sent, and to
 //! whom, is decided in `backlog`.
 
-use super::backlog::PieceId;
+use super::piece::PieceId;
 use super::ranges::Ranges;
 use control::{Moment, Position};
 use std::ops::Range;
