@@ -274,6 +274,7 @@ impl Replica {
         let by = SettledBy::Administrator {
             reason: reason.to_owned(),
         };
+        losses::close_everywhere(shared, slot).await?;
         losses::settle(shared, slot, by).await
     }
 }

@@ -9,6 +9,7 @@
 //! What must never enter: who is lost (`views`), and the rules of replication control.
 
 mod adopting;
+mod closing;
 mod contents;
 #[cfg(test)]
 mod counterexamples;
@@ -16,6 +17,7 @@ mod relay;
 mod takeover;
 mod witnessed;
 
+pub(crate) use closing::{close_everywhere, closed_here, heard};
 pub(crate) use contents::{at_stake, completed, incomplete};
 pub(crate) use relay::relayed;
 
@@ -85,6 +87,8 @@ fn end_controls(shared: &ReplicaState, state: &ViewState) {
 /// Others take part than before: whatever was found out counts no more.
 pub(crate) fn view_changed(shared: &Arc<ReplicaState>) {
     shared.losses.equalling().clear();
+    shared.losses.closing.end_all();
+    shared.engine.notify();
 }
 
 /// Members that are lost, and whose controls nobody has ended.
@@ -351,12 +355,16 @@ pub(crate) fn waits_for(shared: &ReplicaState, lost: ReplicaSlot) -> Option<Stri
     behind.map(|slot| format!("replica {} brings its copy level with the others'", slot.0))
 }
 
-/// Ends a lost replica's controls, once everybody has the same of it.
+/// Ends a lost replica's controls, once everybody has the same of it, and takes in nothing more.
 pub(crate) async fn settle(
     shared: &ReplicaState,
     lost: ReplicaSlot,
     by: SettledBy,
 ) -> Result<(), String> {
+    let missing = closing::open_at(shared, lost).or_else(|| waits_for(shared, lost));
+    if let Some(missing) = missing {
+        return Err(format!("not yet: {missing}; try again in a few seconds"));
+    }
     let through = applied_here(shared, lost);
     let below = shared.engine.with_core(|guard| {
         let theirs = guard.frozen().filter(|grant| grant.name.holder == lost);

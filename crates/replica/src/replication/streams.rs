@@ -20,6 +20,7 @@ use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::conversing;
 use crate::replication::degraded;
+use crate::replication::line::{Line, is_closed_to};
 use crate::replication::settled;
 use crate::state::arrivals::{Inbox, Parcel, Signed};
 use crate::state::lineage::Attested;
@@ -192,8 +193,8 @@ pub(crate) async fn apply(
     inbox: Arc<Inbox>,
     mut queue: mpsc::UnboundedReceiver<(u64, Parcel)>,
 ) {
-    while let Some((session, parcel)) = queue.recv().await {
-        inbox.note_taken(&parcel);
+    let mut line = Line::default();
+    while let Some((session, parcel)) = line.next(&shared, &inbox, &mut queue).await {
         if matches!(parcel, Parcel::End) {
             return;
         }
@@ -202,6 +203,7 @@ pub(crate) async fn apply(
             continue;
         }
         match take_in_patiently(&shared, &inbox, session, &parcel).await {
+            Ok(()) if is_closed_to(&shared, &inbox, &parcel) => line.put_off((session, parcel)),
             Ok(()) => {}
             Err(Unfit::Nonsense(what)) => refuse(&shared, &inbox, &parcel, &what),
             Err(Unfit::NotStored(error)) => {
@@ -318,6 +320,8 @@ async fn take_in(
 struct Known {
     settlements: u64,
     epoch: u64,
+    /// It told of them itself.
+    first_hand: bool,
 }
 
 /// Applies records that came in a session. First hand: from their maker itself, whose word of them is kept.
@@ -335,7 +339,11 @@ async fn apply_message(
         mac,
         ..
     } = records;
-    let known = Known { settlements, epoch };
+    let known = Known {
+        settlements,
+        epoch,
+        first_hand,
+    };
     let behind = inbox.applied();
     let mut last = None;
     for record in records {
@@ -344,8 +352,8 @@ async fn apply_message(
         }
         match apply_record(shared, inbox, (session, known), record).await? {
             Some(ticket) => last = Some(ticket),
-            // The rest comes again, cut into records from where this replica is.
-            None => return Ok(()),
+            // The rest comes again, cut into records from where this replica is, or waits until the stream is open.
+            None => return put_down(shared, inbox, last).await,
         }
     }
     let goes_on = inbox.session() == session;
@@ -373,6 +381,15 @@ async fn apply_message(
     Ok(())
 }
 
+/// A message is put down in the middle: what was applied of it is stable, and acknowledged.
+async fn put_down(shared: &ReplicaState, inbox: &Inbox, last: Option<Ticket>) -> Result<()> {
+    if let Some(ticket) = last {
+        shared.store.wait_stable(ticket).await?;
+        acknowledge(shared, inbox);
+    }
+    Ok(())
+}
+
 fn reached(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, position: u64) {
     for piece in inbox.reached(position) {
         contents::put_in_place(shared, inbox, piece);
@@ -392,8 +409,8 @@ pub(crate) fn acknowledge(shared: &ReplicaState, inbox: &Inbox) {
     shared.outbound.send(inbox.from, Lane::Control, message);
 }
 
-/// Applies a record once its controls have been granted here. `None`: the session that brought it is over, or it was
-/// decided to go on without the record while it waited.
+/// Applies a record once its controls have been granted here. `None`: the session that brought it is over, it was
+/// decided to go on without the record while it waited, or its maker's stream was closed.
 async fn apply_record(
     shared: &Arc<ReplicaState>,
     inbox: &Arc<Inbox>,
@@ -458,7 +475,9 @@ async fn apply_record(
     };
     let _stuck = inbox.note_stuck();
     loop {
-        let is_over = || inbox.session() != session || shared.is_given_up(inbox.from);
+        let is_closed = || known.first_hand && shared.losses.closing.has_begun(inbox.from);
+        let is_over =
+            || inbox.session() != session || shared.is_given_up(inbox.from) || is_closed();
         shared
             .engine
             .until(|guard| is_over().then_some(()).or_else(|| granted(guard)))

@@ -200,6 +200,8 @@ pub(crate) struct LeaseRequest {
     pub(crate) links: Vec<Link>,
     /// Members whose disks have too little room, so that the sender refuses changes, or soon will.
     pub(crate) short_of: Vec<u16>,
+    /// Lost replicas of which the sender, in this view, takes in nothing more but what others relay.
+    pub(crate) closed: Vec<u16>,
 }
 
 /// What a replica says of its link to another one.

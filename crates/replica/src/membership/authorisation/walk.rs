@@ -5,6 +5,7 @@
 #[path = "../../../tests/fixture/mod.rs"]
 mod fixture;
 
+mod closed;
 mod deaf;
 mod harmless;
 mod nonsense;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vfs::{ObjectId, ReplicaSlot};
 use view::SettledBy;
 
-use super::{applied_here, contents, is_first, settle, waits_for};
+use super::{applied_here, closing, contents, is_first, settle, waits_for};
 use crate::driver::replica_state::ReplicaState;
 use crate::state::settings::Durability;
 
@@ -37,6 +37,7 @@ pub(super) async fn take_over(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
             "what it answered is not all known to be here"
         );
     }
+    closing::close(shared, lost);
     match settle(shared, lost, SettledBy::Takeover).await {
         Ok(()) => tracing::warn!(replica = lost.0, "a lost replica's objects are taken over"),
         Err(why) => tracing::debug!(why, "a lost replica's objects are not taken over yet"),

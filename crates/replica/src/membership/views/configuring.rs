@@ -159,6 +159,9 @@ async fn settle(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     let by = SettledBy::Administrator {
         reason: REMOVED.to_owned(),
     };
+    if let Err(why) = losses::close_everywhere(shared, slot).await {
+        return tracing::debug!(why, "a loss is not settled");
+    }
     match losses::settle(shared, slot, by).await {
         Ok(()) => tracing::info!(
             replica = slot.0,

@@ -40,6 +40,7 @@ struct Tidings {
     /// How far the streams of those outside the view are applied.
     applied: Vec<(u16, u64)>,
     whole: Vec<(u16, u64)>,
+    closed: Vec<u16>,
     fit_without: Vec<u16>,
 }
 
@@ -57,6 +58,7 @@ impl Tidings {
             up_to_date: shared.lease.is_up_to_date(),
             applied,
             whole: losses::whole_here(shared),
+            closed: losses::closed_here(shared),
             fit_without: rejoin::fit_without(shared, epoch),
         }
     }
@@ -117,8 +119,10 @@ async fn news(shared: &ReplicaState, told: &Tidings) {
 fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
     let others = shared.others();
     let question = shared.lease.question();
-    let applied = applied_here(shared);
     let links = links::links(shared);
+    // Before the places that are told with it.
+    let closed = losses::closed_here(shared);
+    let applied = applied_here(shared);
     let whole = losses::whole_here(shared);
     let misses = exclude::silent(shared).into_iter().map(|slot| slot.0);
     let misses: Vec<u16> = misses.collect();
@@ -145,6 +149,7 @@ fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
             fit_without: rejoin::fit_without(shared, guard.epoch().0),
             links: links.clone(),
             short_of: short_of.clone(),
+            closed: closed.clone(),
         });
         let message = wire::body(wire::Kind::LeaseRequest, &ask);
         shared.outbound.send(slot, Lane::Control, message);
@@ -194,6 +199,7 @@ pub(crate) fn asked(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask: LeaseReq
     let by_default = shared.settings.durability == Durability::Majority;
     shared.losses.awareness().heard(from, &ask, by_default);
     let available = ask.available;
+    losses::heard(shared, &ask);
     shared.note_said(from, ask);
     shared.note_room(from, available);
     let message = wire::body(wire::Kind::LeaseGrant, &promise);

@@ -199,10 +199,14 @@ async fn is_spared(shared: &Arc<ReplicaState>) -> bool {
         let fresh = shared.settings.site_lease * NEWS_LEASES;
         return shared.is_witness || losses::present_have_all(shared, fresh);
     }
-    // One after the other: who has given its copy up counts for nobody.
-    let mut others = shared.holders_in_contact().into_iter();
-    let is_whole = |slot| shared.conversations.held(slot) == Some(Held::Everything);
-    let spared = others.all(is_whole) && losses::others_have_all(shared);
+    // One after the other: who has given its copy up counts for nobody. Nor does one whose own copy may be about to go: it
+    // is not up to date, and of two that start anew the later one hears so.
+    let others = shared.holders_in_contact();
+    let is_whole = |slot: &ReplicaSlot| shared.conversations.held(*slot) == Some(Held::Everything);
+    let stays = others
+        .iter()
+        .any(|slot| super::is_up_to_date(shared, *slot));
+    let spared = stays && others.iter().all(is_whole) && losses::others_have_all(shared);
     if spared {
         shared.exclude(shared.slot(), NEEDS_COPY).await;
     }

@@ -5,6 +5,7 @@
 //! What must never enter: what is done about it (`membership::losses`).
 
 mod awareness;
+mod closing;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,7 @@ pub(crate) struct Losses {
     settled: Mutex<BTreeSet<u64>>,
     equalling: Mutex<BTreeMap<ReplicaSlot, Equalling>>,
     awareness: Mutex<Awareness>,
+    pub(crate) closing: closing::Closing,
 }
 
 impl Losses {

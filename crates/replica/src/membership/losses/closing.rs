@@ -1,0 +1,96 @@
+//! Before it is decided to go on without a lost replica, nobody takes in any more of what it sends itself.
+//!
+//! It may be back in contact: what it hands over between the survivors' last words and the decision would be in their
+//! copies though it was decided to go on without it. Where all have taken more, no copy is left that counts. So each
+//! survivor closes the stream and says so, with a position that is final but for what other survivors relay. All of this
+//! is of one view, and so is the decision: a later view takes everything in again.
+//!
+//! What must never enter: when it is time to go on without one (`takeover`, and administrators).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use vfs::ReplicaSlot;
+
+use super::applied_here;
+use crate::driver::replica_state::ReplicaState;
+use crate::state::wire::LeaseRequest;
+
+/// An administrator waits so long for the survivors' words at most.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often to look for them.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Takes in nothing more of a lost replica at first hand while this view is in force.
+pub(super) fn close(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
+    let Some(inbox) = shared.inbox(lost) else {
+        return;
+    };
+    if !shared.losses.closing.begin(lost) {
+        return;
+    }
+    // Whoever waits to apply something looks again.
+    shared.engine.notify();
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        drop(inbox.applying.lock().await);
+        shared.losses.closing.complete(lost);
+    });
+}
+
+/// Lost replicas whose stream is closed here, and of which nothing is applied that the others have not been told of.
+pub(crate) fn closed_here(shared: &ReplicaState) -> Vec<u16> {
+    let inboxes = shared.inboxes();
+    let closed = inboxes.iter().filter(|(slot, inbox)| {
+        shared.losses.closing.is_closed(**slot) && inbox.acknowledged() == inbox.applied()
+    });
+    closed.map(|(slot, _)| slot.0).collect()
+}
+
+/// A member has said of which lost replicas it takes in nothing more: this one follows it.
+pub(crate) fn heard(shared: &Arc<ReplicaState>, ask: &LeaseRequest) {
+    if ask.closed.is_empty() || ask.epoch != shared.lease.view().epoch.0 {
+        return;
+    }
+    let lost = super::lost(shared).into_iter();
+    let lost = lost.filter(|slot| ask.closed.contains(&slot.0));
+    lost.for_each(|slot| close(shared, slot));
+}
+
+/// Who of those who take part has not said in this view that the stream of a lost replica is closed at the place where it is
+/// here, for people. What came with all contents may be less than what is applied.
+pub(super) fn open_at(shared: &ReplicaState, lost: ReplicaSlot) -> Option<String> {
+    if !closed_here(shared).contains(&lost.0) {
+        return Some("this server still takes in what the lost one sends".to_owned());
+    }
+    let (epoch, place) = (shared.lease.view().epoch.0, applied_here(shared, lost));
+    let news = shared.news();
+    let open = shared.holders().into_iter().find(|slot| {
+        let said = news.get(slot).and_then(|news| news.said.as_ref());
+        let is_closed = |ask: &LeaseRequest| {
+            ask.closed.contains(&lost.0) && ask.applied.contains(&(lost.0, place))
+        };
+        !said.is_some_and(|(ask, _)| ask.epoch == epoch && is_closed(ask))
+    });
+    open.map(|slot| format!("replica {} still takes in what the lost one sends", slot.0))
+}
+
+/// Has all who take part close the stream of a lost replica, and waits until they have said so.
+///
+/// # Errors
+/// Who has not in time, for people.
+pub(crate) async fn close_everywhere(
+    shared: &Arc<ReplicaState>,
+    lost: ReplicaSlot,
+) -> Result<(), String> {
+    close(shared, lost);
+    let until = Instant::now() + PATIENCE;
+    while let Some(why) = open_at(shared, lost) {
+        if Instant::now() > until {
+            return Err(format!("not yet: {why}; try again in a few seconds"));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Messages of one stream on their way to be applied, in their order.
+//!
+//! What must never enter: how they are applied (`streams`).
+
+use std::collections::VecDeque;
+
+use tokio::sync::mpsc;
+
+use crate::driver::replica_state::ReplicaState;
+use crate::state::arrivals::{Inbox, Parcel};
+
+/// Whether a message comes from a lost replica itself, of which nothing more is taken in for now.
+pub(super) fn is_closed_to(shared: &ReplicaState, inbox: &Inbox, parcel: &Parcel) -> bool {
+    matches!(parcel, Parcel::Own(_)) && shared.losses.closing.has_begun(inbox.from)
+}
+
+/// Messages of a stream in their order, but for those of a lost replica itself while its stream is closed: they keep their
+/// credit, and those that others relay go before.
+#[derive(Default)]
+pub(super) struct Line(VecDeque<(u64, Parcel)>);
+
+impl Line {
+    /// What is to be taken in next.
+    pub(super) async fn next(
+        &mut self,
+        shared: &ReplicaState,
+        inbox: &Inbox,
+        queue: &mut mpsc::UnboundedReceiver<(u64, Parcel)>,
+    ) -> Option<(u64, Parcel)> {
+        loop {
+            let put_off = !self.0.is_empty();
+            // What it was decided to go on without is taken off the line, too.
+            let open =
+                || !shared.losses.closing.has_begun(inbox.from) || shared.is_given_up(inbox.from);
+            let opened = shared.engine.until(|_| open().then_some(()));
+            tokio::select! {
+                biased;
+                () = opened, if put_off => return self.0.pop_front(),
+                next = queue.recv() => {
+                    let (session, parcel) = next?;
+                    inbox.note_taken(&parcel);
+                    if !is_closed_to(shared, inbox, &parcel) {
+                        return Some((session, parcel));
+                    }
+                    self.0.push_back((session, parcel));
+                }
+            }
+        }
+    }
+
+    /// The stream was closed while this was being taken in.
+    pub(super) fn put_off(&mut self, next: (u64, Parcel)) {
+        self.0.push_front(next);
+    }
+}

@@ -1,0 +1,57 @@
+//! Lost replicas of which this one takes in nothing more at first hand, in the view in force.
+//!
+//! What must never enter: when that begins (`membership::losses::closing`).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vfs::ReplicaSlot;
+
+/// How far the closing of a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// An update that was begun before may still be applied.
+    Begun,
+    /// What is applied here at first hand is all of it.
+    Closed,
+}
+
+/// The streams that are closed.
+#[derive(Debug, Default)]
+pub(crate) struct Closing(Mutex<BTreeMap<ReplicaSlot, Stage>>);
+
+impl Closing {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Stage>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on no update of this one begins to be applied. Says whether that is new.
+    pub(crate) fn begin(&self, lost: ReplicaSlot) -> bool {
+        let mut all = self.all();
+        let new = !all.contains_key(&lost);
+        all.entry(lost).or_insert(Stage::Begun);
+        new
+    }
+
+    /// The update that was begun before has been applied, if there was one.
+    pub(crate) fn complete(&self, lost: ReplicaSlot) {
+        if let Some(stage) = self.all().get_mut(&lost) {
+            *stage = Stage::Closed;
+        }
+    }
+
+    /// Whether nothing more of this one is to be taken in at first hand.
+    pub(crate) fn has_begun(&self, lost: ReplicaSlot) -> bool {
+        self.all().contains_key(&lost)
+    }
+
+    /// Whether nothing more of this one can be applied at first hand.
+    pub(crate) fn is_closed(&self, lost: ReplicaSlot) -> bool {
+        self.all().get(&lost) == Some(&Stage::Closed)
+    }
+
+    /// Another view is in force: all streams are taken in again.
+    pub(crate) fn end_all(&self) {
+        self.all().clear();
+    }
+}
