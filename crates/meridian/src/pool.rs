@@ -40,6 +40,12 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
             }
             members(&pool, &servers)
         }
+        PoolCommand::Where { path, json, data } => {
+            let data = directory(data);
+            pools::members(&data)?;
+            let found = runtime()?.block_on(server::ask_where(&data, path.clone()))?;
+            return shown(&found, *json);
+        }
         PoolCommand::Token { command } => return token::run(token::Of::Pool, command),
         PoolCommand::Remove { number, data } => remove(*number, &directory(data))?,
         PoolCommand::DrainData {

@@ -104,6 +104,20 @@ impl Stripes {
         }
     }
 
+    /// How many bytes of a file of `size` bytes lie on one data server, holes included.
+    #[must_use]
+    pub fn bytes_at(&self, index: usize, size: u64) -> u64 {
+        let (unit, width) = (self.unit.bytes(), u64::from(self.width));
+        let whole = size / unit;
+        // The place in a round at which its turn is.
+        let turn = (index as u64 + width - u64::from(self.first_index)) % width;
+        let units = (whole + width - 1 - turn) / width;
+        match whole % width == turn {
+            true => units * unit + size % unit,
+            false => units * unit,
+        }
+    }
+
     /// The first byte at or behind `offset` that lies on the data server; `None` when no file can have one.
     fn next_at(&self, index: usize, offset: u64) -> Option<u64> {
         let width = u64::from(self.width);
@@ -247,6 +261,16 @@ mod tests {
                 prop_assert_eq!(segment.index, stripes.index_of(next - 1));
             }
             prop_assert_eq!(next, offset.saturating_add(length));
+        }
+
+        #[test]
+        fn the_bytes_of_each_data_server_are_those_of_its_segments(
+            stripes in any_stripes(), size in 0..1_u64 << 27,
+        ) {
+            for index in 0..usize::from(stripes.width) {
+                let bytes: u64 = stripes.segments_at(index, 0, size).map(|segment| segment.length).sum();
+                prop_assert_eq!(stripes.bytes_at(index, size), bytes);
+            }
         }
 
         #[test]

@@ -45,12 +45,12 @@ pub use status::{
     DrainDataQuestion, DrainQuestion, DurabilityAnswer, DurabilityQuestion, DurabilitySetting,
     EvictQuestion, ExportStatus, FindingView, ForgetAnswer, ForgetQuestion, FrozenText, FrozenView,
     HoldingStatus, JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus, LinkView,
-    LossView, MemberView, MovingStatus, PoolServerStatus, PoolStatus, RebalanceAnswer,
+    LossView, MemberView, MovingStatus, PartStatus, PoolServerStatus, PoolStatus, RebalanceAnswer,
     RebalanceQuestion, ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubQuestion,
     ScrubText, ScrubView, ShortView, Status, StatusError, ThawAnswer, ThawQuestion, ViewStatus,
-    ask as ask_status, ask_clients, ask_drain, ask_drain_data, ask_durability, ask_evict,
-    ask_forget_data_server, ask_frozen, ask_junction, ask_junctions, ask_move_authority,
+    Whereabouts, ask as ask_status, ask_clients, ask_drain, ask_drain_data, ask_durability,
+    ask_evict, ask_forget_data_server, ask_frozen, ask_junction, ask_junctions, ask_move_authority,
     ask_readmit_data_server, ask_rebalance, ask_reload, ask_remove_data_server, ask_scrub,
-    ask_thaw, ask_view, moment,
+    ask_thaw, ask_view, ask_where, moment,
 };
 pub use vfs::{ShownBytes, ShownText, is_visible};

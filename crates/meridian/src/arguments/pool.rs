@@ -29,6 +29,17 @@ pub(crate) enum PoolCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show on which data servers a file lies, on the metadata server, which has to run
+    Where {
+        /// The file's path from the root of the tree, without that of the export, such as `/projects/film`
+        path: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Data directory of the metadata server [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
     /// Work on tokens that were printed and not used, on the metadata server
     Token {
         #[command(subcommand)]

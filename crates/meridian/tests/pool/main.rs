@@ -9,6 +9,7 @@ mod fixture;
 mod lost;
 mod moved;
 mod room;
+mod whereabouts;
 
 use std::collections::BTreeSet;
 use std::fs;

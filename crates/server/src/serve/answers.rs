@@ -69,6 +69,10 @@ impl Overview {
                         let answer = overview.junction(wish).await;
                         answer.map_or_else(Answer::Refused, Answer::Junction)
                     }
+                    Question::Where(path) => {
+                        let answer = overview.whereabouts(&path).await;
+                        answer.map_or_else(Answer::Refused, Answer::Whereabouts)
+                    }
                     Question::RemoveDataServer(number) => {
                         let removed = overview.remove_data_server(number).await;
                         removed.map_or_else(Answer::Refused, |()| Answer::DataServerRemoved)
@@ -181,7 +185,7 @@ fn refusal(path: &str, error: &vfs::Error) -> String {
     use vfs::Error;
     match error {
         Error::NotFound | Error::NotDirectory => format!(
-            "there is no {path} in the replicated tree; write the path from the root of the tree, without that of the export"
+            "there is no {path} in the tree; write the path from the root of the tree, without that of the export"
         ),
         Error::Delay => format!(
             "another replica has to do with {path} and does not answer at present; `meridian status` shows which, ask again later"

@@ -18,6 +18,7 @@ mod scrub;
 mod socket;
 mod text;
 mod views;
+mod whereabouts;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -53,11 +54,12 @@ pub use socket::{
     StatusError, ask, ask_clients, ask_drain, ask_drain_data, ask_durability, ask_evict,
     ask_forget_data_server, ask_frozen, ask_junction, ask_junctions, ask_move_authority,
     ask_readmit_data_server, ask_rebalance, ask_reload, ask_remove_data_server, ask_scrub,
-    ask_thaw, ask_view,
+    ask_thaw, ask_view, ask_where,
 };
 pub use text::moment;
 pub(crate) use text::{duration, size};
 pub use views::ViewStatus;
+pub use whereabouts::{PartStatus, Whereabouts};
 
 /// What [`crate::decode_as_anything`] says, of questions over the control socket and their answers.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {

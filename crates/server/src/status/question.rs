@@ -12,7 +12,7 @@ use super::{
     ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
     ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
     RebalanceAnswer, RebalanceQuestion, ScrubQuestion, ScrubView, Status, ThawAnswer, ThawQuestion,
-    ViewStatus,
+    ViewStatus, Whereabouts,
 };
 
 /// A question.
@@ -45,6 +45,8 @@ pub(crate) enum Question {
     Junctions,
     /// Have a name lead to other servers.
     Junction(JunctionStatus),
+    /// Where does the file at this path from the root of the tree lie?
+    Where(String),
     /// Remove a data server from the pool.
     RemoveDataServer(u16),
     /// Have a data server get no new files.
@@ -124,6 +126,8 @@ pub(crate) enum Answer {
     Junction(JunctionAnswer),
     /// The authority was moved, and whether its new keeper has said that it keeps it.
     AuthorityMoved(bool),
+    /// Where a file lies.
+    Whereabouts(Whereabouts),
     /// The data server was removed from the pool.
     DataServerRemoved,
     /// What lies on the data server.

@@ -26,7 +26,7 @@ use super::{
     ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
     ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
     RebalanceAnswer, RebalanceQuestion, ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion,
-    ViewStatus,
+    ViewStatus, Whereabouts,
 };
 use crate::Commands;
 use crate::configuration::ReloadAnswer;
@@ -238,6 +238,17 @@ pub async fn ask_junction(
 pub async fn ask_remove_data_server(data: &Path, number: u16) -> Result<(), StatusError> {
     match put(data, &Question::RemoveDataServer(number), FAR_PATIENCE).await? {
         Answer::DataServerRemoved => Ok(()),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks a metadata server where a file lies, by its path from the root of the tree.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it cannot tell; it says what to do next.
+pub async fn ask_where(data: &Path, path: String) -> Result<Whereabouts, StatusError> {
+    match put(data, &Question::Where(path), FAR_PATIENCE).await? {
+        Answer::Whereabouts(answer) => Ok(answer),
         other => Err(unexpected(data, &other)),
     }
 }

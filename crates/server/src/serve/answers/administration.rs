@@ -5,14 +5,15 @@
 use std::sync::Arc;
 
 use replica::Replica;
+use vfs::ObjectKind;
 
-use super::NO_CONTENTS;
+use super::{NO_CONTENTS, find};
 use crate::serve::overview::Overview;
 use crate::serve::pool::{MetadataServer, Role};
 use crate::status::{
     ClientStatus, DrainDataAnswer, DrainDataQuestion, EvictQuestion, ForgetAnswer, ForgetQuestion,
     FrozenView, RebalanceAnswer, RebalanceQuestion, ScrubQuestion, ScrubView, ThawAnswer,
-    ThawQuestion, ViewStatus,
+    ThawQuestion, ViewStatus, Whereabouts,
 };
 
 impl Overview {
@@ -102,6 +103,21 @@ impl Overview {
         let confirmed = self.replica()?.move_authority(to).await?;
         tracing::warn!(to, confirmed, "the set's authority was moved");
         Ok(confirmed)
+    }
+
+    /// Where a file of the striped tree lies.
+    pub(super) async fn whereabouts(&self, path: &str) -> Result<Whereabouts, String> {
+        let server = self.metadata_server()?;
+        let mut trees = self.trees.iter();
+        let tree = trees.find(|tree| tree.name == server.tree());
+        let tree = tree.ok_or("the tree whose files are striped is not served; see the log")?;
+        let file = find(&*tree.file_system, path).await?;
+        match file.kind {
+            ObjectKind::File => server.whereabouts(path, &file),
+            _ => Err(format!(
+                "{path} is no file, and has nothing on data servers; name a file"
+            )),
+        }
     }
 
     /// Removes a data server from the pool, if it holds no files.

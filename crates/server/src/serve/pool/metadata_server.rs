@@ -4,6 +4,7 @@
 
 mod leaving;
 mod moving;
+mod whereabouts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
