@@ -93,6 +93,21 @@ fn server(domain: &str) -> (Site, fixture::Running) {
 }
 
 #[test]
+fn a_dns_server_that_is_silent_is_named() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap().to_string();
+    for arguments in [
+        &["domain", "check", "example.org"][..],
+        &["automount-map", "example.org"],
+    ] {
+        let told = complaint(&run(&[arguments, &["--dns", &at]].concat()));
+        let named =
+            format!("(request timed out); look at the network and at the DNS server at {at}");
+        assert!(told.contains(&named), "{told}");
+    }
+}
+
+#[test]
 fn what_a_set_publishes_is_what_clients_find() {
     let (site, running) = server("example.org");
     let port = running.address.port();

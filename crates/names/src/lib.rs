@@ -20,7 +20,7 @@ mod zone;
 
 pub use choice::{Answering, MapEntry, SERVERS_MAX, choose};
 pub use domain::{Domain, DomainError};
-pub use lookup::{Lookup, LookupError, NamedServer};
+pub use lookup::{Asked, Lookup, LookupError, NamedServer};
 pub use map::{MapError, map};
 pub use zone::{Published, zone_lines};
 

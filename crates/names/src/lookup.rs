@@ -2,6 +2,7 @@
 //!
 //! What must never enter: which of them is to be used.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -20,7 +21,10 @@ const SERVERS_MAX: usize = 32;
 
 /// Looks names up in DNS.
 #[derive(Debug)]
-pub struct Lookup(TokioResolver);
+pub struct Lookup {
+    resolver: TokioResolver,
+    asked: Asked,
+}
 
 /// A server that DNS names (RFC 2782).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +57,33 @@ pub enum LookupError {
     Declined(Domain),
     /// Nobody knows now.
     #[error(
-        "DNS does not say which servers {0} has: {1}; look at the network and /etc/resolv.conf, and try again"
+        "DNS does not say which servers {0} has ({1}); look at the network and at {2}, and try again"
     )]
-    Failed(Domain, ResolveError),
+    Failed(Domain, String, Asked),
+}
+
+/// The DNS servers that were asked.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked {
+    /// Those of this machine.
+    OfThisMachine,
+    /// One that was named.
+    Named(SocketAddr),
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Asked::OfThisMachine => f.write_str("/etc/resolv.conf"),
+            Asked::Named(server) => write!(f, "the DNS server at {server}"),
+        }
+    }
+}
+
+/// What went wrong, without the layers of the resolver through which it came.
+fn reason(error: &ResolveError) -> String {
+    let within = error.proto().map(ToString::to_string);
+    within.unwrap_or_else(|| error.to_string())
 }
 
 impl Lookup {
@@ -66,7 +94,10 @@ impl Lookup {
     pub fn of_this_machine() -> Result<Lookup, LookupError> {
         let mut builder = TokioResolver::builder_tokio().map_err(LookupError::Configuration)?;
         set(builder.options_mut());
-        Ok(Lookup(builder.build()))
+        Ok(Lookup {
+            resolver: builder.build(),
+            asked: Asked::OfThisMachine,
+        })
     }
 
     /// Asks this DNS server alone.
@@ -77,7 +108,10 @@ impl Lookup {
         let provider = TokioConnectionProvider::default();
         let mut builder = TokioResolver::builder_with_config(configuration, provider);
         set(builder.options_mut());
-        Lookup(builder.build())
+        Lookup {
+            resolver: builder.build(),
+            asked: Asked::Named(server),
+        }
     }
 
     /// The servers of a domain, in the order of their priorities.
@@ -86,10 +120,10 @@ impl Lookup {
     /// [`LookupError`] when DNS names none.
     pub async fn servers(&self, domain: &Domain) -> Result<Vec<NamedServer>, LookupError> {
         let name = domain.service_name();
-        let found = self.0.srv_lookup(name.clone()).await;
+        let found = self.resolver.srv_lookup(name.clone()).await;
         let found = found.map_err(|error| match error.is_no_records_found() {
             true => LookupError::None(domain.clone(), name),
-            false => LookupError::Failed(domain.clone(), error),
+            false => LookupError::Failed(domain.clone(), reason(&error), self.asked),
         })?;
         let mut records: Vec<_> = found.iter().cloned().collect();
         if records.iter().all(|record| record.target().is_root()) {
@@ -99,7 +133,7 @@ impl Lookup {
         records.sort_by_key(|record| record.priority());
         records.truncate(SERVERS_MAX);
         let lookups = records.into_iter().map(|record| {
-            let resolver = self.0.clone();
+            let resolver = self.resolver.clone();
             tokio::spawn(async move {
                 let addresses = resolver.lookup_ip(record.target().clone()).await;
                 let mut addresses: Vec<IpAddr> =

@@ -520,13 +520,6 @@ async fn replicate(
     if let Some(tree) = trees.iter_mut().find(meant) {
         let begun = replication.begin(tree.store.clone(), configuration, this_start);
         tree.serve_by(begun.await?);
-        let replica = tree.replica.as_ref();
-        if replica.is_some_and(|replica| replica.is_witness()) {
-            tracing::warn!(
-                path = %tree.path,
-                "this server is a witness of its set: it votes and keeps no contents, so clients find nothing at this path; they mount it from a server that keeps the tree"
-            );
-        }
     }
     Ok(())
 }
