@@ -2,13 +2,16 @@
 # read, and run alone. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages deny test-image test-packages test-upgrade test-monitoring demo demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
+.PHONY: help packages deny test-image test-packages test-upgrade test-monitoring demo demo-pool demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Three sites far apart: unpack and build at one with the real Linux client, open the result at all
 	@scripts/demo
+
+demo-pool: ## A site grows: one data server, then three; a real Linux client has the speed of all, and loses nothing when one is killed
+	@scripts/demo-pool
 
 demo-single: ## One server: mount it with the real Linux client, do visible work, and kill it meanwhile
 	@scripts/demo-single

@@ -3,6 +3,9 @@
 # `testbed`, `meridian`, `sites`, `round_trip` and `as_root` of the script that sources it.
 # shellcheck disable=SC2154
 
+# shellcheck source=scripts/networks.sh
+. scripts/networks.sh
+
 # Ports of a server: its clients', those of a server without replicas, the other replicas'.
 nfs_port=2049 alone_port=2050 peer_port=7643
 # What DNS calls them all.
@@ -11,34 +14,9 @@ domain=demo.example
 # Makes the sites and their WAN, which live as long as file descriptor 9 is open.
 start_sites() {
   say "three sites, $round_trip ms between each two (network namespaces, joined by a program that delays packets)"
-  mkfifo "$work/hold"
-  "${as_root[@]}" "$testbed" wan up --sites alpha,beta,gamma --delay $((round_trip / 2))ms --until-eof \
-    <"$work/hold" >"$work/wan" 2>&1 &
-  wan=$!
-  exec 9>"$work/hold"
-  until grep -q '^ready$' "$work/wan"; do
-    if ! kill -0 "$wan" 2>/dev/null; then
-      cat "$work/wan" >&2
-      fail "the sites could not be set up"
-    fi
-    sleep 0.1
-  done
-  control=$(sed -n 's/^control //p' "$work/wan")
+  start_networks alpha,beta,gamma --delay $((round_trip / 2))ms
   "${as_root[@]}" "$testbed" wan --control "$control" sites | sed 's/^/   /'
   "${as_root[@]}" "$testbed" wan --control "$control" ping alpha beta | sed 's/^/   /'
-}
-
-# Everything in the sites ends with them.
-stop_sites() {
-  exec 9>&-
-  if [ -z "${wan:-}" ]; then return; fi
-  "${as_root[@]}" kill "$wan" 2>/dev/null || true
-  wait "$wan" 2>/dev/null || true
-}
-
-# usage: at SITE COMMAND...
-at() {
-  "${as_root[@]}" "$testbed" wan --control "$control" exec "$@" 9>&-
 }
 
 # usage: address_of SITE | alone | set | far: where clients at alpha find it
@@ -120,30 +98,6 @@ publish_domain() {
 # usage: serve SITE NAME ADDRESS:PORT
 serve() {
   at "$1" "$meridian" serve --config "$work/meridian.toml" --data "$work/$2" --listen "$3" >"$work/$2.log" 2>&1 9>&- &
-}
-
-# usage: status_of NAME [OPTION]
-status_of() {
-  "${as_root[@]}" "$meridian" status --data "$work/$1" "${@:2}" 2>/dev/null
-}
-
-# usage: await NAME WHAT COMMAND...: until the command succeeds, half a minute at most
-await() {
-  local attempt
-  for ((attempt = 0; attempt < 300; attempt++)); do
-    if "${@:3}"; then return; fi
-    sleep 0.1
-  done
-  tail -n 20 "$work/$1.log" >&2
-  fail "the server $1 $2; above is what it said last"
-}
-
-await_answer() {
-  await "$1" "did not start" answers "$1"
-}
-
-answers() {
-  status_of "$1" >/dev/null
 }
 
 await_set() {
