@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use nfs4::{NfsFh4, NfsStat4};
 use vfs::{Credentials, FsId, ObjectId};
+use xdr::Writer;
 
 use crate::namespace::Export;
 use crate::places::Absent;
@@ -17,6 +18,9 @@ use crate::state::FileKey;
 const VERSION: u8 = 1;
 const PSEUDO: u8 = 0;
 const OBJECT: u8 = 1;
+
+const PSEUDO_BYTES: usize = 2 + 8;
+const OBJECT_BYTES: usize = 2 + 3 * 8;
 
 /// A filehandle's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,20 +35,30 @@ impl FileHandle {
     /// Encodes: version, kind, then the numbers in network order.
     #[must_use]
     pub fn encode(&self) -> NfsFh4 {
-        let mut bytes = Vec::with_capacity(26);
+        self.with_bytes(|bytes| NfsFh4(Bytes::copy_from_slice(bytes)))
+    }
+
+    /// Appends it as an [`NfsFh4`].
+    pub(crate) fn write(&self, w: &mut Writer) {
+        self.with_bytes(|bytes| w.opaque(bytes));
+    }
+
+    fn with_bytes<T>(&self, use_them: impl FnOnce(&[u8]) -> T) -> T {
+        let mut bytes = [VERSION; OBJECT_BYTES];
         match self {
             FileHandle::Pseudo(node) => {
-                bytes.extend_from_slice(&[VERSION, PSEUDO]);
-                bytes.extend_from_slice(&node.to_be_bytes());
+                bytes[1] = PSEUDO;
+                bytes[2..PSEUDO_BYTES].copy_from_slice(&node.to_be_bytes());
+                use_them(&bytes[..PSEUDO_BYTES])
             }
             FileHandle::Object(fs_id, id) => {
-                bytes.extend_from_slice(&[VERSION, OBJECT]);
-                bytes.extend_from_slice(&fs_id.major.to_be_bytes());
-                bytes.extend_from_slice(&fs_id.minor.to_be_bytes());
-                bytes.extend_from_slice(&id.as_u64().to_be_bytes());
+                bytes[1] = OBJECT;
+                bytes[2..10].copy_from_slice(&fs_id.major.to_be_bytes());
+                bytes[10..18].copy_from_slice(&fs_id.minor.to_be_bytes());
+                bytes[18..].copy_from_slice(&id.as_u64().to_be_bytes());
+                use_them(&bytes)
             }
         }
-        NfsFh4(Bytes::from(bytes))
     }
 
     /// Decodes what a client sent. Returns `None` for bytes this server never handed out.

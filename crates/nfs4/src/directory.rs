@@ -1,7 +1,7 @@
 //! Names: LOOKUP, CREATE, LINK, REMOVE, RENAME, READDIR, READLINK (RFC 8881,
 //! section 18) as they travel.
 
-use xdr::{Bytes, Decode, DecodeError, Encode, Reader, Writer, opaque_size, xdr_struct, xdr_union};
+use xdr::{Bytes, Decode, DecodeError, Encode, Reader, Rope, Writer, xdr_struct, xdr_union};
 
 use crate::{Bitmap4, ChangeInfo4, Component4, Cookie4, Count4, Fattr4, Specdata4, Verifier4};
 
@@ -175,6 +175,8 @@ impl ReaddirResOk {
 pub struct DirList4 {
     /// Entries, in the order of the server.
     pub entries: Vec<Entry4>,
+    /// Entries behind these that a server has encoded already, see [`EntryWriter`]. None in a list that was decoded.
+    pub encoded: Rope,
     /// True when no entries follow the last one here.
     pub eof: bool,
 }
@@ -195,15 +197,50 @@ xdr_struct! {
     }
 }
 
-impl Entry4 {
-    /// Bytes that the entry takes on the wire within a list. Counts against
-    /// `maxcount`.
-    pub fn wire_size(&self) -> usize {
-        let follows = 4;
-        let cookie = 8;
-        let attrmask = 4 + 4 * self.attrs.attrmask.words().len();
-        let name = opaque_size(self.name.0.len());
-        follows + cookie + name + attrmask + opaque_size(self.attrs.attr_vals.len())
+/// Encodes the entries of a list one after the other, for a server that has many of them and needs
+/// none as an [`Entry4`].
+#[derive(Debug, Default)]
+pub struct EntryWriter {
+    writer: Writer,
+}
+
+impl EntryWriter {
+    /// An empty list with room for `capacity` bytes, which grows as needed.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self {
+            writer: Writer::with_capacity(capacity),
+        }
+    }
+
+    /// Adds an entry if it takes at most `room` bytes within a list. `attributes` writes the attributes, a [`Fattr4`].
+    /// Returns how many bytes it takes.
+    pub fn push(
+        &mut self,
+        room: usize,
+        (cookie, name): (Cookie4, &[u8]),
+        attributes: impl FnOnce(&mut Writer),
+    ) -> Option<usize> {
+        let before = self.writer.mark();
+        self.writer.bool(true);
+        self.writer.u64(cookie);
+        self.writer.opaque(name);
+        attributes(&mut self.writer);
+        let size = self.writer.written_since(before);
+        if size > room {
+            self.writer.truncate_to(before);
+            return None;
+        }
+        Some(size)
+    }
+
+    /// True when there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.writer.position() == 0
+    }
+
+    /// The entries, for [`DirList4::encoded`].
+    pub fn finish(self) -> Rope {
+        self.writer.finish()
     }
 }
 
@@ -214,6 +251,7 @@ impl Encode for DirList4 {
             w.bool(true);
             w.write(entry);
         }
+        w.rope(&self.encoded);
         w.bool(false);
         w.bool(self.eof);
     }
@@ -233,6 +271,7 @@ impl Decode for DirList4 {
         }
         Ok(Self {
             entries,
+            encoded: Rope::default(),
             eof: r.bool()?,
         })
     }

@@ -153,15 +153,24 @@ proptest! {
         }
     }
 
+    /// Entries that were encoded one by one travel like a list of them, and each takes as much room as was said.
     #[test]
-    fn an_entry_knows_its_size(name in basics::name(), attrs in basics::fattr()) {
-        let entry = Entry4 { cookie: 3, name, attrs };
-        let list = |entries| DirList4 { entries, eof: true };
-        let reply = |entries| ReaddirResOk { cookieverf: Verifier4::default(), reply: list(entries) };
-        let empty = encoded(&reply(vec![])).len();
-        prop_assert_eq!(empty, ReaddirResOk::EMPTY_SIZE);
-        let size = entry.wire_size();
-        prop_assert_eq!(encoded(&reply(vec![entry.clone(), entry])).len(), empty + 2 * size);
+    fn entries_encoded_one_by_one(names in vec(basics::name(), 0..4), attrs in basics::fattr(), short in 1usize..9) {
+        let entry = |name: &Component4| Entry4 { cookie: 3, name: name.clone(), attrs: attrs.clone() };
+        let reply = |reply| ReaddirResOk { cookieverf: Verifier4::default(), reply };
+        let listed = reply(DirList4 { entries: names.iter().map(entry).collect(), ..DirList4::default() });
+        let mut writer = EntryWriter::default();
+        let mut size = ReaddirResOk::EMPTY_SIZE;
+        for name in &names {
+            let attributes = |w: &mut Writer| w.write(&attrs);
+            let took = writer.push(usize::MAX, (3, &name.0), attributes).unwrap();
+            prop_assert_eq!(writer.push(took - short, (3, &name.0), attributes), None);
+            size += took;
+        }
+        prop_assert_eq!(writer.is_empty(), names.is_empty());
+        let whole = encoded(&reply(DirList4 { encoded: writer.finish(), ..DirList4::default() }));
+        prop_assert_eq!(whole.len(), size);
+        prop_assert_eq!(whole, encoded(&listed));
     }
 }
 

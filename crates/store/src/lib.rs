@@ -46,6 +46,7 @@ mod replication;
 mod requests;
 mod row_cache;
 mod rows;
+mod run_cache;
 mod scrub;
 mod shares;
 mod space;

@@ -8,11 +8,17 @@
 //! stand still, odd while a batch is being committed, and never the same after one.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::run_cache::RunCache;
+
 /// Table and key of a row, padded with zeros.
 pub(crate) type CachedKey = [u8; 16];
+
+/// The first byte of the keys of names.
+const ENTRIES: u8 = crate::metadata::Table::Entries as u8;
 
 /// So many threads can look up rows without meeting.
 const SHARDS: usize = 16;
@@ -21,7 +27,7 @@ const OVERHEAD_BYTES: usize = 96;
 
 #[derive(Debug, Default)]
 struct Generation {
-    rows: HashMap<CachedKey, Arc<[u8]>>,
+    rows: HashMap<CachedKey, Arc<[u8]>, BuildHasherDefault<KeyHasher>>,
     bytes: usize,
 }
 
@@ -36,7 +42,29 @@ struct Shard {
 pub(crate) struct RowCache {
     shards: Vec<Mutex<Shard>>,
     generation_bytes: usize,
+    /// Of names, whose rows change with [`RowCache::end_change`] as well.
+    pub(crate) runs: RunCache,
     epoch: AtomicU64,
+}
+
+/// Spreads keys over tables. Nobody outside chooses keys: identifiers are counted, and names are hashed with a key.
+#[derive(Debug, Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            let product = u128::from(self.0 ^ u64::from_le_bytes(word)) * u128::from(ODD);
+            self.0 = (product >> 64) as u64 ^ product as u64;
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// A moment at which no batch was being committed.
@@ -44,10 +72,12 @@ pub(crate) struct RowCache {
 pub(crate) struct Epoch(u64);
 
 impl RowCache {
-    /// A cache for about so many bytes.
+    /// A cache for about so many bytes, a quarter of them for runs.
     pub(crate) fn new(bytes: u64) -> RowCache {
-        let generation_bytes = usize::try_from(bytes).unwrap_or(usize::MAX) / SHARDS / 2;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let generation_bytes = bytes / 4 * 3 / SHARDS / 2;
         RowCache {
+            runs: RunCache::new(bytes / 4),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             generation_bytes,
             epoch: AtomicU64::new(0),
@@ -93,6 +123,11 @@ impl RowCache {
     /// Rows have changed as the arguments say; `None` stands for a removed row.
     pub(crate) fn end_change(&self, changes: Vec<(CachedKey, Option<Arc<[u8]>>)>) {
         for (key, row) in changes {
+            if let [ENTRIES, rest @ ..] = &key
+                && let (Some(group), Some(place)) = (rest.first_chunk(), rest.last_chunk())
+            {
+                self.runs.forget(group, *place);
+            }
             let mut shard = self.shard(&key);
             shard.young.take(&key);
             shard.old.take(&key);
@@ -104,11 +139,10 @@ impl RowCache {
     }
 
     fn shard(&self, key: &CachedKey) -> MutexGuard<'_, Shard> {
-        // Identifiers count up and hashes are random at the end, so the last bytes spread well.
-        let spread = key.iter().fold(0_usize, |sum, byte| {
-            sum.wrapping_mul(31) + usize::from(*byte)
-        });
-        let shard = &self.shards[spread % SHARDS];
+        let mut hasher = KeyHasher::default();
+        hasher.write(key);
+        // Other bits than those by which the table of a shard is ordered.
+        let shard = &self.shards[(hasher.finish() >> 32) as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

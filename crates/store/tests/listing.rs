@@ -6,6 +6,7 @@ mod fixture;
 
 use std::collections::BTreeSet;
 
+use fixture::random::Random;
 use fixture::{Fixture, root, user, with_mode};
 use vfs::{Cookie, DirectoryEntry, Error, FileSystem, ObjectId};
 
@@ -98,6 +99,55 @@ async fn what_stays_is_listed_once_while_others_come_and_go() {
         );
     }
     assert_eq!(names(&seen).len(), seen.len(), "a name came twice");
+}
+
+/// Names of a directory are kept in memory run by run. It has more of them than a run holds, is listed after each change,
+/// and always shows just what is there, in each size of a page.
+#[tokio::test]
+async fn every_listing_shows_every_change_before_it() {
+    let store = Fixture::new();
+    let home = store.directory(ROOT, "home").await;
+    let mut there: Vec<String> = (0..1000).map(|number| format!("name{number}")).collect();
+    for text in &there {
+        store.file(home, text).await;
+    }
+    let mut random = Random(7);
+    for step in 0..150 {
+        let at = random.place(there.len());
+        let new = format!("new{step}");
+        match random.below(4) {
+            0 => {
+                store.file(home, &new).await;
+                there.push(new);
+            }
+            1 => {
+                let gone = there.swap_remove(at);
+                store.remove(home, &gone).await.unwrap();
+            }
+            2 => {
+                store
+                    .rename((home, &there[at]), (home, &new))
+                    .await
+                    .unwrap();
+                there[at] = new;
+            }
+            _ => {
+                let id = store.find(home, &there[at]).await.unwrap();
+                store.write(id, 0, new.as_bytes()).await.unwrap();
+            }
+        }
+        let page = [3000, 70, 300][random.place(3)];
+        let entries = store.list(home, page).await;
+        assert!(entries.is_sorted_by(|a, b| a.cookie < b.cookie));
+        assert_eq!(
+            names(&entries),
+            there.iter().cloned().collect(),
+            "after step {step}"
+        );
+        let shown = &entries[random.place(entries.len())];
+        let id = store.find(home, &shown.name.to_string()).await.unwrap();
+        assert_eq!(shown.attributes, store.attributes(id).await);
+    }
 }
 
 #[tokio::test]

@@ -211,16 +211,6 @@ impl Writer {
         self.finish().into_contiguous()
     }
 
-    /// Hands out what has been written as one buffer and starts anew with the
-    /// capacity that is left, so that many small messages share allocations.
-    /// Copies only if payloads were appended.
-    pub fn take(&mut self) -> Bytes {
-        if self.sealed.is_empty() {
-            return self.tail.split().freeze();
-        }
-        std::mem::take(self).into_bytes()
-    }
-
     fn append_shared(&mut self, bytes: Bytes) {
         if !self.tail.is_empty() {
             let small = self.tail.split();
@@ -337,25 +327,6 @@ mod tests {
             expected.extend_from_slice(&[0, 0, 0, 99]);
             assert_eq!(w.finish().into_contiguous(), expected);
         }
-    }
-
-    #[test]
-    fn taken_messages_share_an_allocation() {
-        let mut w = Writer::with_capacity(64);
-        w.u32(1);
-        let first = w.take();
-        w.u32(2);
-        let second = w.take();
-        assert_eq!(
-            (&first[..], &second[..]),
-            (&[0, 0, 0, 1][..], &[0, 0, 0, 2][..])
-        );
-        assert_eq!(second.as_ptr(), first.as_ptr().wrapping_add(4));
-        assert_eq!(w.position(), 0);
-
-        w.payload(&large(3));
-        assert_eq!(w.take().len(), crate::opaque_size(PAYLOAD_MIN + 1));
-        assert_eq!(w.position(), 0);
     }
 
     #[test]

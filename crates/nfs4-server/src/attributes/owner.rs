@@ -3,15 +3,29 @@
 
 use nfs4::{NfsStat4, Utf8str};
 use vfs::ROOT_ID;
+use xdr::Writer;
 
 use crate::namespace::NOBODY_ID;
 
 /// The id that POSIX keeps for "no such id", as in `chown(2)`.
 const NO_ID: u32 = u32::MAX;
 
-/// The text for an id.
-pub(super) fn text_of(id: u32) -> Utf8str {
-    Utf8str::from(id.to_string().as_str())
+/// The most digits of an id.
+const DIGITS: usize = 10;
+
+/// Appends the text for an id.
+pub(super) fn write_text_of(mut id: u32, w: &mut Writer) {
+    let mut digits = [b'0'; DIGITS];
+    let mut first = DIGITS;
+    loop {
+        first -= 1;
+        digits[first] += (id % 10) as u8;
+        id /= 10;
+        if id == 0 {
+            break;
+        }
+    }
+    w.opaque(&digits[first..]);
 }
 
 /// The id that a text stands for: decimal digits without leading zeros, or `root` or `nobody`. Nobody tells the server
@@ -40,11 +54,16 @@ pub(super) fn id_of(text: &Utf8str) -> Result<u32, NfsStat4> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xdr::Reader;
 
     #[test]
     fn numbers_go_both_ways() {
-        for id in [0, 7, 1000, u32::MAX - 1] {
-            assert_eq!(id_of(&text_of(id)), Ok(id));
+        for id in [0, 7, 10, 1000, u32::MAX - 1] {
+            let mut w = Writer::new();
+            write_text_of(id, &mut w);
+            let text: Utf8str = Reader::new(w.into_bytes()).read().unwrap();
+            assert_eq!(text.as_str(), Some(id.to_string().as_str()));
+            assert_eq!(id_of(&text), Ok(id));
         }
     }
 

@@ -1,5 +1,7 @@
 //! What objects are shown to have, encoded for GETATTR, READDIR and VERIFY.
 
+use std::ops::Range;
+
 use nfs4::attributes::{ChangeAttrType4, LayoutTypes4, fh_expire};
 use nfs4::{
     Attr, Attributes4, Bitmap4, Fattr4, Fsid4, Mdsthreshold4, NfsFtype4, NfsStat4, Nfstime4,
@@ -89,13 +91,16 @@ pub(crate) fn of_absent(junction: &Absent, request: &Bitmap4) -> Fattr4 {
     values.encode(request)
 }
 
-/// Encodes the attributes that one request asks for, for any number of objects of one tree.
+/// Encodes the attributes that one request asks for, for any number of objects of one tree. What is asked for is
+/// looked at once; for each object only what differs between objects is encoded.
 pub(crate) struct AttributeEncoder {
-    wanted: Bitmap4,
-    /// What all objects of the tree share is filled in, the rest is overwritten for each.
-    values: Attributes4,
+    /// What is wanted and supported.
+    mask: Bitmap4,
+    /// How to encode the values, in the order of their numbers.
+    pieces: Vec<Piece>,
+    /// Encoded values that all objects of the tree share.
+    shared: Bytes,
     tree: Tree,
-    scratch: Writer,
 }
 
 /// How objects of a tree are named.
@@ -107,6 +112,56 @@ enum Tree {
     },
     Pseudo,
 }
+
+/// Consecutive values.
+enum Piece {
+    /// Bytes of [`AttributeEncoder::shared`].
+    Shared(Range<usize>),
+    /// The value that each object has for itself.
+    Own(WriteOwn),
+}
+
+/// Appends the value of one attribute of an object.
+type WriteOwn = fn(&Tree, &Attributes, &mut Writer);
+
+/// What each object has for itself.
+const OWN: &[(Attr, WriteOwn)] = &[
+    (Attr::Type, |_, object, w| w.write(&type_of(object.kind))),
+    (Attr::Change, |_, object, w| w.u64(object.change.0)),
+    (Attr::Size, |_, object, w| w.u64(object.size)),
+    (Attr::Filehandle, |tree, object, w| match tree {
+        Tree::Export { fs_id, .. } => FileHandle::Object(*fs_id, object.id).write(w),
+        Tree::Pseudo => FileHandle::Pseudo(object.id.as_u64()).write(w),
+    }),
+    (Attr::Fileid, |_, object, w| w.u64(object.id.as_u64())),
+    (Attr::Mode, |_, object, w| w.u32(object.mode)),
+    (Attr::Numlinks, |_, object, w| w.u32(object.links)),
+    (Attr::Owner, |_, object, w| {
+        owner::write_text_of(object.owner, w)
+    }),
+    (Attr::OwnerGroup, |_, object, w| {
+        owner::write_text_of(object.group, w)
+    }),
+    (Attr::Rawdev, |_, object, w| {
+        w.write(&device_of(object.kind))
+    }),
+    (Attr::SpaceUsed, |_, object, w| w.u64(object.space_used)),
+    (Attr::TimeAccess, |_, object, w| {
+        w.write(&time_of(object.accessed))
+    }),
+    (Attr::TimeCreate, |_, object, w| {
+        w.write(&time_of(object.created))
+    }),
+    (Attr::TimeMetadata, |_, object, w| {
+        w.write(&time_of(object.changed))
+    }),
+    (Attr::TimeModify, |_, object, w| {
+        w.write(&time_of(object.modified))
+    }),
+    (Attr::MountedOnFileid, |tree, object, w| {
+        w.u64(mounted_on(tree, object.id))
+    }),
+];
 
 impl AttributeEncoder {
     /// For objects of an export.
@@ -158,7 +213,7 @@ impl AttributeEncoder {
             covered,
         };
         let wanted = *request & of_minor_version(readable, minor_version);
-        Ok(AttributeEncoder::new(wanted, values, tree))
+        Ok(AttributeEncoder::new(wanted, &values, tree))
     }
 
     /// For a directory of the pseudo file system.
@@ -188,68 +243,84 @@ impl AttributeEncoder {
             ..of_any_tree(fs_id, &NO_SPACE, lease_seconds(compound))
         };
         let wanted = *request & of_minor_version(READABLE, minor_version);
-        AttributeEncoder::new(wanted, values, Tree::Pseudo)
+        AttributeEncoder::new(wanted, &values, Tree::Pseudo)
     }
 
-    fn new(wanted: Bitmap4, values: Attributes4, tree: Tree) -> AttributeEncoder {
-        AttributeEncoder {
-            wanted,
-            values,
+    /// `shared` is what all objects of the tree have in common.
+    fn new(wanted: Bitmap4, shared: &Attributes4, tree: Tree) -> AttributeEncoder {
+        let mut encoder = AttributeEncoder {
+            mask: Bitmap4::EMPTY,
+            pieces: Vec::with_capacity(wanted.len()),
+            shared: Bytes::new(),
             tree,
-            scratch: Writer::new(),
+        };
+        let mut w = Writer::new();
+        for number in wanted.iter() {
+            let own = OWN.iter().find(|(attr, _)| *attr as u32 == number);
+            if let Some((_, write)) = own {
+                encoder.mask.insert(number);
+                encoder.pieces.push(Piece::Own(*write));
+                continue;
+            }
+            let before = w.position();
+            let mut alone = Bitmap4::EMPTY;
+            alone.insert(number);
+            encoder.mask = encoder.mask | shared.write_values(&alone, &mut w);
+            match encoder.pieces.last_mut() {
+                Some(Piece::Shared(bytes)) => bytes.end = w.position(),
+                _ => encoder.pieces.push(Piece::Shared(before..w.position())),
+            }
         }
+        encoder.shared = w.into_bytes();
+        encoder
     }
 
     /// Roughly the bytes that the attributes of one object take.
     pub(crate) fn estimated_bytes(&self) -> usize {
         const MASK_BYTES: usize = 16;
         const BYTES_AN_ATTRIBUTE: usize = 10;
-        MASK_BYTES + BYTES_AN_ATTRIBUTE * self.wanted.len()
+        MASK_BYTES + BYTES_AN_ATTRIBUTE * self.mask.len()
     }
 
     /// The attributes asked for, as far as they are supported.
-    pub(crate) fn encode(&mut self, object: &Attributes) -> Fattr4 {
-        self.describe(object);
-        self.values.encode_in(&self.wanted, &mut self.scratch)
+    pub(crate) fn encode(&self, object: &Attributes) -> Fattr4 {
+        let mut w = Writer::with_capacity(self.estimated_bytes());
+        self.write_values(object, &mut w);
+        Fattr4 {
+            attrmask: self.mask,
+            attr_vals: w.into_bytes(),
+        }
     }
 
-    /// Fills in what differs between objects.
-    fn describe(&mut self, object: &Attributes) {
-        let (wanted, values) = (&self.wanted, &mut self.values);
-        let id = object.id.as_u64();
-        values.type_ = Some(type_of(object.kind));
-        values.rawdev = Some(device_of(object.kind));
-        values.change = Some(object.change.0);
-        values.size = Some(object.size);
-        values.fileid = Some(id);
-        values.mode = Some(object.mode);
-        values.numlinks = Some(object.links);
-        values.space_used = Some(object.space_used);
-        values.time_access = Some(time_of(object.accessed));
-        values.time_create = Some(time_of(object.created));
-        values.time_metadata = Some(time_of(object.changed));
-        values.time_modify = Some(time_of(object.modified));
-        values.mounted_on_fileid = Some(match self.tree {
-            Tree::Export {
-                covered: Some(covered),
-                ..
-            } if object.id == ObjectId::ROOT => covered,
-            _ => id,
-        });
-        // These take memory, so they are made only when they are wanted.
-        values.owner = wanted
-            .contains(Attr::Owner)
-            .then(|| owner::text_of(object.owner));
-        values.owner_group = wanted
-            .contains(Attr::OwnerGroup)
-            .then(|| owner::text_of(object.group));
-        values.filehandle = wanted.contains(Attr::Filehandle).then(|| {
-            match self.tree {
-                Tree::Export { fs_id, .. } => FileHandle::Object(fs_id, object.id),
-                Tree::Pseudo => FileHandle::Pseudo(id),
+    /// Appends what [`encode`](Self::encode) returns.
+    pub(crate) fn write(&self, object: &Attributes, w: &mut Writer) {
+        w.write(&self.mask);
+        let length = w.mark();
+        w.length(0);
+        let values = w.mark();
+        self.write_values(object, w);
+        // Every value has a multiple of four bytes, so nothing is padded.
+        w.patch_u32(length, w.written_since(values) as u32);
+    }
+
+    fn write_values(&self, object: &Attributes, w: &mut Writer) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Shared(bytes) => w.opaque_fixed(&self.shared[bytes.clone()]),
+                Piece::Own(write) => write(&self.tree, object, w),
             }
-            .encode()
-        });
+        }
+    }
+}
+
+/// The number of the directory that a root covers, and of every other object itself.
+fn mounted_on(tree: &Tree, id: ObjectId) -> u64 {
+    match tree {
+        Tree::Export {
+            covered: Some(covered),
+            ..
+        } if id == ObjectId::ROOT => *covered,
+        _ => id.as_u64(),
     }
 }
 
@@ -388,7 +459,7 @@ mod tests {
         };
         AttributeEncoder::new(
             *request & of_minor_version(READABLE, minor_version),
-            of_any_tree(FS_ID, &NO_SPACE, 90),
+            &of_any_tree(FS_ID, &NO_SPACE, 90),
             tree,
         )
     }
@@ -483,22 +554,28 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_one_object_is_left_for_the_next() {
-        let request = READABLE;
-        let device = object(
-            5,
-            ObjectKind::CharacterDevice {
-                major: 4,
-                minor: 64,
-            },
-        );
+    fn every_attribute_has_one_value_and_all_are_in_order() {
         let file = object(6, ObjectKind::File);
-        let mut used = encoder(&request, Some(55), 2);
-        used.encode(&device);
-        assert_eq!(
-            used.encode(&file),
-            encoder(&request, Some(55), 2).encode(&file)
-        );
+        let encoder = encoder(&READABLE, Some(55), 2);
+        let encoded = encoder.encode(&file);
+        let values = Attributes4::decode(&encoded).unwrap();
+        assert_eq!(values.present(), encoded.attrmask);
+        assert_eq!(values.encode(&READABLE), encoded);
+        let own: Bitmap4 = OWN.iter().map(|(attr, _)| *attr as u32).collect();
+        assert!(own.is_subset_of(&encoded.attrmask));
+        assert!(!of_any_tree(FS_ID, &NO_SPACE, 90).present().intersects(&own));
+    }
+
+    #[test]
+    fn attributes_are_written_as_they_are_encoded() {
+        for request in [READABLE, Bitmap4::EMPTY, Bitmap4::of(&[Attr::Owner])] {
+            let encoder = encoder(&request, None, 2);
+            let object = object(6, ObjectKind::File);
+            let (mut written, mut encoded) = (Writer::new(), Writer::new());
+            encoder.write(&object, &mut written);
+            encoded.write(&encoder.encode(&object));
+            assert_eq!(written.into_bytes(), encoded.into_bytes());
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! READDIR: lists the current directory page by page (RFC 8881, section 18.23).
 
 use nfs4::{
-    Attr, Bitmap4, Component4, DirList4, Entry4, Fattr4, NfsStat4, ReaddirArgs, ReaddirResOk,
-    Verifier4,
+    Attr, Bitmap4, DirList4, EntryWriter, Fattr4, NfsStat4, ReaddirArgs, ReaddirResOk, Verifier4,
 };
 use vfs::{Cookie, Name};
+use xdr::{Rope, Writer};
 
 use super::directory::status_in_directory;
 use crate::attributes::{
@@ -22,6 +22,9 @@ const VERIFIER: Verifier4 = Verifier4([0; 8]);
 
 /// Bytes of an entry besides its attributes, with a name of common length.
 const ENTRY_BYTES: usize = 40;
+
+/// Room for entries that is made at once; it grows when there are more.
+const BUFFER_BYTES: usize = 32 << 10;
 
 /// Entries that are read from a file system at once, so that memory stays bounded.
 const PAGE_ENTRIES_MAX: usize = 1024;
@@ -41,8 +44,9 @@ pub(crate) async fn readdir(
         Handle::Absent(_) => return Err(NfsStat4::Moved),
     };
     let reply = DirList4 {
-        entries: listing.into_entries(eof)?,
+        encoded: listing.into_entries(eof)?,
         eof,
+        ..DirList4::default()
     };
     Ok(ReaddirResOk {
         cookieverf: VERIFIER,
@@ -69,7 +73,7 @@ async fn list(
     listing: &mut Listing,
 ) -> Result<bool, NfsStat4> {
     let file_system = &directory.export.file_system;
-    let mut encoder =
+    let encoder =
         AttributeEncoder::for_export(compound, &directory.export, &args.attr_request).await?;
     let entry_bytes = ENTRY_BYTES + encoder.estimated_bytes();
     let mut after = Cookie(args.cookie);
@@ -79,7 +83,7 @@ async fn list(
             .await
             .map_err(status_in_directory)?;
         for entry in &page.entries {
-            let attributes = encoder.encode(&entry.attributes);
+            let attributes = |w: &mut Writer| encoder.write(&entry.attributes, w);
             if !listing.push(entry.cookie, &entry.name, attributes) {
                 return Ok(false);
             }
@@ -105,7 +109,7 @@ async fn list_pseudo(
             LeadsTo::Directory(node) => pseudo_entry(compound, node, &args.attr_request).await?,
             LeadsTo::Elsewhere(junction) => junction_entry(&junction, &args.attr_request)?,
         };
-        if !listing.push(entry.cookie, &entry.name, attributes) {
+        if !listing.push(entry.cookie, &entry.name, |w| w.write(&attributes)) {
             return Ok(false);
         }
     }
@@ -160,14 +164,14 @@ async fn root_of_export(
         .attributes(root.id)
         .await
         .or_status()?;
-    let mut encoder = AttributeEncoder::for_export(compound, &root.export, request).await?;
+    let encoder = AttributeEncoder::for_export(compound, &root.export, request).await?;
     Ok(encoder.encode(&attributes))
 }
 
 /// Entries that fit into what client and session allow.
 #[derive(Debug)]
 struct Listing {
-    entries: Vec<Entry4>,
+    entries: EntryWriter,
     /// Bytes left of the reply.
     room: usize,
     /// Bytes left of names and cookies, a hint of the client.
@@ -201,7 +205,7 @@ impl Listing {
             args.dircount as usize
         };
         Ok(Listing {
-            entries: Vec::new(),
+            entries: EntryWriter::with_capacity(payload_room.min(allowed).min(BUFFER_BYTES)),
             room: room.ok_or(too_small)?,
             names_room,
             too_small,
@@ -220,32 +224,28 @@ impl Listing {
         }
     }
 
-    /// Adds an entry if it fits.
-    fn push(&mut self, cookie: Cookie, name: &Name, attrs: Fattr4) -> bool {
-        let entry = Entry4 {
-            cookie: cookie.0,
-            name: Component4(name.to_bytes()),
-            attrs,
-        };
-        let size = entry.wire_size();
-        let name_size = 8 + xdr::opaque_size(entry.name.0.len());
+    /// Adds an entry if it fits; `attributes` writes a [`nfs4::Fattr4`].
+    fn push(&mut self, cookie: Cookie, name: &Name, attributes: impl FnOnce(&mut Writer)) -> bool {
+        let name = name.as_bytes();
+        let name_size = 8 + xdr::opaque_size(name.len());
         // The hint may be passed by the first entry, or a listing could not go on.
-        let hint_allows = self.entries.is_empty() || name_size <= self.names_room;
-        if size > self.room || !hint_allows {
+        if name_size > self.names_room && !self.entries.is_empty() {
             return false;
         }
+        let Some(size) = (self.entries).push(self.room, (cookie.0, name), attributes) else {
+            return false;
+        };
         self.room -= size;
         self.names_room = self.names_room.saturating_sub(name_size);
-        self.entries.push(entry);
         true
     }
 
     /// The entries. None at all are fine only at the end of the directory.
-    fn into_entries(self, eof: bool) -> Result<Vec<Entry4>, NfsStat4> {
+    fn into_entries(self, eof: bool) -> Result<Rope, NfsStat4> {
         if self.entries.is_empty() && !eof {
             Err(self.too_small)
         } else {
-            Ok(self.entries)
+            Ok(self.entries.finish())
         }
     }
 }
@@ -270,7 +270,7 @@ mod tests {
 
     fn push(listing: &mut Listing, name: &str) -> bool {
         let name = Name::new(name.as_bytes().to_vec()).unwrap();
-        listing.push(Cookie(7), &name, Fattr4::default())
+        listing.push(Cookie(7), &name, |w| w.write(&Fattr4::default()))
     }
 
     /// On the wire: one word before the entry, 8 bytes cookie, 8 bytes name, two empty counts.
@@ -283,8 +283,9 @@ mod tests {
         assert!(push(&mut listing, "abcde"));
         let used = 100 - listing.room;
         let reply = DirList4 {
-            entries: listing.into_entries(true).unwrap(),
+            encoded: listing.into_entries(true).unwrap(),
             eof: true,
+            ..DirList4::default()
         };
         let mut w = xdr::Writer::new();
         w.write(&ReaddirResOk {
@@ -310,7 +311,7 @@ mod tests {
     fn an_empty_listing_needs_sixteen_bytes() {
         assert_eq!(begin(&args(15, 0), 1000).unwrap_err(), NfsStat4::TooSmall);
         let listing = begin(&args(16, 0), 1000).unwrap();
-        assert_eq!(listing.into_entries(true), Ok(Vec::new()));
+        assert_eq!(listing.into_entries(true), Ok(Rope::default()));
     }
 
     #[test]

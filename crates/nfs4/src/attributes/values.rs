@@ -73,8 +73,8 @@ macro_rules! attributes {
                 present
             }
 
-            /// Appends the values of `mask` that are present, and returns which.
-            fn write_values(&self, mask: &Bitmap4, w: &mut Writer) -> Bitmap4 {
+            /// Appends the values of `mask` that are present, without mask and length, and returns which these are.
+            pub fn write_values(&self, mask: &Bitmap4, w: &mut Writer) -> Bitmap4 {
                 let mut written = Bitmap4::EMPTY;
                 $( if let Some(value) = &self.$field
                     && mask.contains(Attr::$attr)
@@ -234,16 +234,6 @@ impl Attributes4 {
         }
     }
 
-    /// Like [`encode`](Self::encode), in memory that `scratch` has left over: for
-    /// many objects in a row. `scratch` must be empty and is empty afterwards.
-    pub fn encode_in(&self, mask: &Bitmap4, scratch: &mut Writer) -> Fattr4 {
-        let attrmask = self.write_values(mask, scratch);
-        Fattr4 {
-            attrmask,
-            attr_vals: scratch.take(),
-        }
-    }
-
     /// Decodes attributes, all of which must have a field here.
     pub fn decode(attributes: &Fattr4) -> Result<Self, AttributeError> {
         if let Some(unknown) = (attributes.attrmask - Self::KNOWN).iter().next() {
@@ -340,15 +330,5 @@ mod tests {
         .unwrap_err();
         assert_eq!(error, AttributeError::Trailing(4));
         assert_eq!(error.status(), NfsStat4::BadXdr);
-    }
-
-    #[test]
-    fn many_encodings_share_memory() {
-        let mut scratch = Writer::with_capacity(1024);
-        let first = some().encode_in(&Attributes4::KNOWN, &mut scratch);
-        let second = some().encode_in(&Attributes4::KNOWN, &mut scratch);
-        assert_eq!(first, second);
-        let after_first = first.attr_vals.as_ptr().wrapping_add(first.attr_vals.len());
-        assert_eq!(second.attr_vals.as_ptr(), after_first);
     }
 }

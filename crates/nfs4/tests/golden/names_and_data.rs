@@ -35,6 +35,7 @@ fn readdir_and_its_result() {
         reply: DirList4 {
             entries: vec![entry(4, "a", 0x11), entry(5, "bcde", 0x12)],
             eof: true,
+            ..DirList4::default()
         },
     };
     check_result(

@@ -125,6 +125,7 @@ fn names() -> BoxedStrategy<ResOp4> {
     });
     let list = fields!(DirList4 {
         entries: vec(entry, 0..4),
+        encoded: Just(xdr::Rope::default()),
         eof: any::<bool>()
     });
     prop_oneof![

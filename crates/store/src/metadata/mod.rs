@@ -10,6 +10,7 @@ mod journal;
 mod mark;
 mod opening;
 mod pieces;
+mod runs;
 
 use std::io;
 use std::ops::Bound;

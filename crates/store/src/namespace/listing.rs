@@ -4,17 +4,21 @@
 //! behind a cookie misses nothing that stays and sees nothing twice, whatever comes and goes
 //! meanwhile.
 
+use bytes::BytesMut;
 use vfs::permission::{READ, allows};
 use vfs::{Cookie, Credentials, DirectoryEntry, DirectoryPage, Error, ObjectId, Result};
 
 use super::dangling;
 use super::lookup::object_in;
 use crate::inner::Inner;
-use crate::metadata::{Table, View};
-use crate::rows::{EntryRow, NameHash, key};
+use crate::metadata::View;
+use crate::rows::{EntriesOf, NameHash, key, name_of};
 
 /// The most entries in one page, which bounds the memory of a request whatever it asks for.
 const MAX_PAGE_ENTRIES: usize = 4096;
+
+/// The size of the buffers that names share, in bytes.
+const NAMES_BYTES: usize = 4 << 10;
 
 impl Inner {
     /// [`vfs::FileSystem::read_directory`].
@@ -37,17 +41,16 @@ impl Inner {
             }
             // Rows of removed names cost time until the embedded store has merged them away, so an
             // empty directory is not searched.
-            let page = match row.directory()?.entries {
-                0 => DirectoryPage {
+            let page = match usize::try_from(row.directory()?.entries) {
+                Ok(0) => DirectoryPage {
                     entries: Vec::new(),
                     end: true,
                 },
-                _ => page(
-                    view,
-                    directory,
-                    after,
-                    max_entries.clamp(1, MAX_PAGE_ENTRIES),
-                )?,
+                count => {
+                    let max = max_entries.clamp(1, MAX_PAGE_ENTRIES);
+                    let entries = Vec::with_capacity(count.unwrap_or(max).min(max));
+                    page(view, (directory, after), entries, max)?
+                }
             };
             Ok((row, page))
         })?;
@@ -56,32 +59,44 @@ impl Inner {
     }
 }
 
-fn page(view: &View<'_>, directory: ObjectId, after: Cookie, max: usize) -> Result<DirectoryPage> {
+/// Nothing is allocated for an entry: names share buffers, and the rows of most objects are read where the cache has them.
+fn page(
+    view: &View<'_>,
+    (directory, after): (ObjectId, Cookie),
+    mut entries: Vec<DirectoryEntry>,
+    max: usize,
+) -> Result<DirectoryPage> {
     let (first, _) = NameHash::from_cookie(after);
-    let from = key::entry(directory, first);
-    let mut entries = Vec::with_capacity(max.min(64));
-    for found in view.scan(Table::Entries, &key::object(directory), &from) {
-        let found = found?;
-        let (_, hash) = key::parse_entry(found.key())?;
-        for entry in EntryRow::decode(found.value())?.entries() {
-            let cookie = hash.cookie(entry.index);
-            if cookie <= after {
-                continue;
-            }
-            if entries.len() == max {
-                return Ok(DirectoryPage {
-                    entries,
-                    end: false,
+    let mut from = first.to_key();
+    let mut names = BytesMut::with_capacity(NAMES_BYTES);
+    loop {
+        let run = view.run(key::object(directory), from, max - entries.len() + 1)?;
+        for (place, row) in run.rows_from(from) {
+            let hash = NameHash::from_key(place);
+            for entry in EntriesOf::row(row)? {
+                let entry = entry?;
+                let cookie = hash.cookie(entry.index);
+                if cookie <= after {
+                    continue;
+                }
+                if entries.len() == max {
+                    return Ok(DirectoryPage {
+                        entries,
+                        end: false,
+                    });
+                }
+                names.extend_from_slice(entry.name);
+                let object = object_in(view, entry.object)?.ok_or_else(dangling)?;
+                entries.push(DirectoryEntry {
+                    cookie,
+                    name: name_of(names.split().freeze())?,
+                    attributes: object.attributes(entry.object),
                 });
             }
-            let object = object_in(view, entry.object)?.ok_or_else(dangling)?;
-            let attributes = object.attributes(entry.object);
-            entries.push(DirectoryEntry {
-                cookie,
-                name: entry.name.clone(),
-                attributes,
-            });
+        }
+        match run.until() {
+            None => return Ok(DirectoryPage { entries, end: true }),
+            Some(until) => from = until,
         }
     }
-    Ok(DirectoryPage { entries, end: true })
 }

@@ -130,30 +130,75 @@ impl EntryRow {
     }
 
     pub(crate) fn decode(row: &[u8]) -> Result<EntryRow, Malformed> {
+        let mut entries: Vec<Entry> = Vec::with_capacity(1);
+        for entry in EntriesOf::row(row)? {
+            let EntryOf {
+                index,
+                name,
+                object,
+            } = entry?;
+            entries.push(Entry {
+                index,
+                name: name_of(Bytes::copy_from_slice(name))?,
+                object,
+            });
+        }
+        Ok(EntryRow(entries))
+    }
+}
+
+/// A stored name.
+pub(crate) fn name_of(bytes: Bytes) -> Result<Name, Malformed> {
+    Name::new(bytes).map_err(|_| Malformed("an entry has an impossible name"))
+}
+
+/// The names of a row where they lie, for whoever looks at many rows. Their bytes are not looked at, see [`name_of`].
+pub(crate) struct EntriesOf<'a> {
+    fields: Fields<'a>,
+    last: Option<u8>,
+}
+
+/// One name where it lies.
+pub(crate) struct EntryOf<'a> {
+    pub(crate) index: u8,
+    pub(crate) name: &'a [u8],
+    pub(crate) object: ObjectId,
+}
+
+impl<'a> EntriesOf<'a> {
+    pub(crate) fn row(row: &'a [u8]) -> Result<EntriesOf<'a>, Malformed> {
         let mut fields = Fields::new(row);
         if fields.u8()? != VERSION {
             return Err(Malformed("the version of an entry row is unknown"));
         }
-        let mut entries: Vec<Entry> = Vec::with_capacity(1);
-        while !fields.is_empty() {
-            let index = fields.u8()?;
-            let object = ObjectId::from_u64(fields.u64()?);
-            let length = usize::from(fields.u8()?);
-            let name = Name::new(Bytes::copy_from_slice(fields.bytes(length)?))
-                .map_err(|_| Malformed("an entry has an impossible name"))?;
-            if entries.last().is_some_and(|last| last.index >= index) {
-                return Err(Malformed("the entries of a row are out of order"));
-            }
-            entries.push(Entry {
-                index,
-                name,
-                object,
-            });
-        }
-        if entries.is_empty() {
+        if fields.is_empty() {
             return Err(Malformed("an entry row holds no entry"));
         }
-        Ok(EntryRow(entries))
+        Ok(EntriesOf { fields, last: None })
+    }
+
+    fn entry(&mut self) -> Result<EntryOf<'a>, Malformed> {
+        let index = self.fields.u8()?;
+        let object = ObjectId::from_u64(self.fields.u64()?);
+        let length = usize::from(self.fields.u8()?);
+        let name = self.fields.bytes(length)?;
+        if self.last.is_some_and(|last| last >= index) {
+            return Err(Malformed("the entries of a row are out of order"));
+        }
+        self.last = Some(index);
+        Ok(EntryOf {
+            index,
+            name,
+            object,
+        })
+    }
+}
+
+impl<'a> Iterator for EntriesOf<'a> {
+    type Item = Result<EntryOf<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        (!self.fields.is_empty()).then(|| self.entry())
     }
 }
 

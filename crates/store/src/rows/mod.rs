@@ -25,7 +25,7 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = key::parse_xattr(bytes);
 }
 
-pub(crate) use entry::{EntryRow, NameHash};
+pub(crate) use entry::{EntriesOf, EntryRow, NameHash, name_of};
 pub(crate) use held::{decode_denials, decode_locks, encode_denials, encode_locks};
 pub(crate) use object::{
     Content, DirectoryContent, FileContent, MAX_PLACEMENT_BYTES, ObjectRow, decode_time,
