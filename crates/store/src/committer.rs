@@ -4,13 +4,16 @@
 //! out so far stable with a single call and then wakes everyone whose ticket is covered; what
 //! arrives meanwhile is the next group. The same thread keeps the embedded store's memory bounded.
 //!
+//! An operation that is alone makes its ticket stable itself ([`Commits::lead`]): there is nobody to share a trip with, and
+//! two changes of thread would cost as much time as a quick disk. While others wait, the thread serves all of them.
+//!
 //! Also here: what happens when stable storage fails. The store then fails every later operation
 //! ([`Health`]), because nobody can tell any more what the disk holds.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -20,6 +23,10 @@ pub struct Ticket(pub(crate) u64);
 
 /// How long a batch stays without stable storage when nobody asks for it.
 pub(crate) const LAZY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A trip to the disk that an operation makes itself must not take longer, as far as the last one tells: what else came
+/// over its connection waits as long.
+const QUICK: Duration = Duration::from_millis(1);
 
 /// Whether the storage below still does what it should.
 #[derive(Debug, Default)]
@@ -83,6 +90,49 @@ pub(crate) enum Wake {
     Stop,
 }
 
+/// What is known of trips to the disk.
+#[derive(Debug)]
+struct Trips {
+    under_way: usize,
+    /// How long the last one took.
+    took: Duration,
+    /// How many operations it served.
+    served: usize,
+}
+
+/// A trip to the disk that is under way until this is dropped, which is to be before it is announced.
+#[derive(Debug)]
+pub(crate) struct Trip<'c> {
+    commits: &'c Commits,
+    began: Instant,
+}
+
+impl Drop for Trip<'_> {
+    fn drop(&mut self) {
+        let mut trips = self.commits.trips();
+        trips.under_way -= 1;
+        trips.took = self.began.elapsed();
+        trips.served = self.commits.waiting.load(Ordering::Relaxed);
+    }
+}
+
+/// One who waits, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting<'c>(&'c AtomicUsize);
+
+impl<'c> Waiting<'c> {
+    fn among(waiting: &'c AtomicUsize) -> Waiting<'c> {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Where operations and the committing thread meet.
 #[derive(Debug)]
 pub(crate) struct Commits {
@@ -90,6 +140,9 @@ pub(crate) struct Commits {
     requested: Condvar,
     committed: AtomicU64,
     stable: watch::Sender<Ticket>,
+    /// Operations that wait for a trip to the disk.
+    waiting: AtomicUsize,
+    trips: Mutex<Trips>,
     /// Batches with an update record that are not stable yet, and the positions of the records.
     recorded: Mutex<VecDeque<(Ticket, u64)>>,
     stable_position: watch::Sender<u64>,
@@ -103,6 +156,13 @@ impl Commits {
             requested: Condvar::new(),
             committed: AtomicU64::new(0),
             stable: watch::Sender::new(Ticket::default()),
+            waiting: AtomicUsize::new(0),
+            trips: Mutex::new(Trips {
+                under_way: 0,
+                // Nothing is known of the disk yet.
+                took: Duration::MAX,
+                served: 0,
+            }),
             recorded: Mutex::default(),
             stable_position: watch::Sender::new(position),
         }
@@ -136,7 +196,8 @@ impl Commits {
 
     /// Has a ticket made stable, and waits until it is or the store has failed.
     pub(crate) async fn wait(&self, ticket: Ticket, health: &Health) -> vfs::Result<()> {
-        if self.stable() < ticket {
+        let waiting = (self.stable() < ticket).then(|| Waiting::among(&self.waiting));
+        if waiting.is_some() {
             self.ask_for(ticket);
         }
         self.wait_lazily(ticket, health).await
@@ -153,6 +214,28 @@ impl Commits {
             reached.map_err(|_| vfs::Error::Io("the store was closed".into()))?;
         }
         health.check()
+    }
+
+    /// Lets an operation make a trip to the disk itself, if it would be the only one to wait for it, and the last trip was
+    /// quick and served nobody else. `None` when the ticket is stable, or others are to be served with it.
+    pub(crate) fn lead(&self, ticket: Ticket) -> Option<Waiting<'_>> {
+        if self.stable() >= ticket {
+            return None;
+        }
+        // Under the lock, so that no two lead.
+        let trips = self.trips();
+        let nobody_waits = self.waiting.load(Ordering::Relaxed) == 0 && trips.under_way == 0;
+        let alone = nobody_waits && trips.served <= 1 && trips.took < QUICK;
+        alone.then(|| Waiting::among(&self.waiting))
+    }
+
+    /// Begins a trip to the disk.
+    pub(crate) fn trip(&self) -> Trip<'_> {
+        self.trips().under_way += 1;
+        Trip {
+            commits: self,
+            began: Instant::now(),
+        }
     }
 
     /// Has a ticket made stable without waiting for it, by one who has other things to do meanwhile.
@@ -214,6 +297,10 @@ impl Commits {
         }
     }
 
+    fn trips(&self) -> MutexGuard<'_, Trips> {
+        self.trips.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn recorded(&self) -> MutexGuard<'_, VecDeque<(Ticket, u64)>> {
         // A panic in between leaves a record that is announced with the next one.
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
@@ -262,6 +349,48 @@ mod tests {
         let (waited, ()) = tokio::join!(commits.wait(Ticket(1), &health), failing);
         assert!(matches!(waited, Err(vfs::Error::Io(_))));
         assert!(health.check().is_err());
+    }
+
+    #[tokio::test]
+    async fn only_one_who_is_alone_goes_to_a_quick_disk_itself() {
+        let commits = Commits::new(0);
+        assert!(commits.lead(Ticket(1)).is_none(), "nobody knows the disk");
+        drop(commits.trip());
+        let leader = commits.lead(Ticket(1)).unwrap();
+        assert!(commits.lead(Ticket(2)).is_none(), "somebody leads");
+        drop(commits.trip());
+        drop(leader);
+        let trip = commits.trip();
+        assert!(commits.lead(Ticket(2)).is_none(), "a trip is under way");
+        drop(trip);
+        assert!(commits.lead(Ticket(2)).is_some());
+        commits.announce(Ticket(2));
+        assert!(commits.lead(Ticket(2)).is_none(), "it is stable");
+
+        let health = Health::default();
+        let mut both = Box::pin(async {
+            tokio::join!(
+                commits.wait(Ticket(3), &health),
+                commits.wait(Ticket(4), &health)
+            )
+        });
+        tokio::select! {
+            biased;
+            _ = &mut both => panic!("nothing was made stable"),
+            () = std::future::ready(()) => {}
+        }
+        assert!(commits.lead(Ticket(5)).is_none(), "two wait already");
+        drop(commits.trip());
+        commits.announce(Ticket(4));
+        let (first, second) = both.await;
+        assert!(first.is_ok() && second.is_ok());
+        assert!(
+            commits.lead(Ticket(5)).is_none(),
+            "the last trip served two"
+        );
+        drop(commits.trip());
+        commits.trips().took = QUICK;
+        assert!(commits.lead(Ticket(5)).is_none(), "the disk is slow");
     }
 
     #[test]

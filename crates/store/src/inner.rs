@@ -1,10 +1,12 @@
 //! The parts of an open store, and what holds them together.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
+use tokio::runtime::RuntimeFlavor;
 use tokio::sync::broadcast;
 use vfs::{Error, ObjectId, Properties, ReplicaSlot, Timestamp, WriteVerifier};
 
@@ -234,9 +236,19 @@ impl Inner {
     /// Waits for stable storage if operations do so before they are answered.
     pub(crate) async fn settle(&self, ticket: Ticket) -> vfs::Result<()> {
         match self.commit {
-            CommitMode::Sync => self.commits.wait(ticket, &self.health).await,
+            CommitMode::Sync => self.reach(ticket).await,
             CommitMode::Async => self.health.check(),
         }
+    }
+
+    /// Waits until a ticket is stable, for an operation whose whole answer waits for it.
+    pub(crate) async fn reach(&self, ticket: Ticket) -> vfs::Result<()> {
+        if can_block_in_place()
+            && let Some(_leading) = self.commits.lead(ticket)
+        {
+            return tokio::task::block_in_place(|| self.persist_all());
+        }
+        self.commits.wait(ticket, &self.health).await
     }
 
     /// Whether the store's own threads have to come to an end.
@@ -289,6 +301,12 @@ impl Inner {
     }
 }
 
+/// Whether the runtime has other threads, which go on with everything else while this one waits for the disk.
+fn can_block_in_place() -> bool {
+    let runtime = tokio::runtime::Handle::try_current();
+    runtime.is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
 /// Runs work that may wait for the disk where it keeps nobody else waiting.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> vfs::Result<T> + Send + 'static,
@@ -297,10 +315,15 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.map_err(|error| Error::Io(format!("the runtime ended: {error}")))?
 }
 
-/// Runs work to its end even if whoever waits for it goes away.
+/// Runs work to its end even if whoever waits for it goes away. Begins it right here: much of it never has to wait.
 pub(crate) async fn detached<T: Send + 'static>(
     work: impl Future<Output = vfs::Result<T>> + Send + 'static,
 ) -> vfs::Result<T> {
+    let mut work = Box::pin(work);
+    let begun = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+    if let Poll::Ready(done) = begun {
+        return done;
+    }
     let done = tokio::spawn(work).await;
     done.map_err(|error| Error::Io(format!("the runtime ended: {error}")))?
 }

@@ -89,6 +89,8 @@ struct Free {
 #[derive(Debug)]
 pub(crate) struct Headroom {
     data: File,
+    /// Whether this process may fill what the file system keeps back.
+    is_superuser: bool,
     reserve_bytes: u64,
     ballast: Ballast,
     state: Mutex<State>,
@@ -123,6 +125,7 @@ impl Headroom {
         };
         let headroom = Headroom {
             data: directory,
+            is_superuser: rustix::process::geteuid().is_root(),
             reserve_bytes,
             ballast: Ballast::find(root, reserve_bytes / BALLAST_PART),
             state: Mutex::default(),
@@ -300,7 +303,7 @@ impl Headroom {
         let below = rustix::fs::fstatvfs(self.data.as_fd())
             .map_err(|errno| from_os("statvfs", &errno.into()))?;
         let all = below.f_bavail.saturating_mul(below.f_frsize);
-        let own = match rustix::process::geteuid().is_root() {
+        let own = match self.is_superuser {
             true => below.f_bfree.saturating_mul(below.f_frsize),
             false => all,
         };

@@ -33,8 +33,8 @@ const WRITE_BYTES: usize = 16 << 10;
 const FILE_BYTES: u64 = 256 << 10;
 /// Of all files together.
 const ALL_BYTES: u64 = 64 << 20;
-/// With its place a piece stays below the length at which rows are cut up.
-const PIECE_BYTES: usize = 384;
+/// A write is one row.
+const PIECE_BYTES: usize = WRITE_BYTES;
 /// More pieces than one write can have.
 const PIECES: u64 = 256;
 /// From so many files on, the whole file system is made stable instead of one after the other.
@@ -105,7 +105,7 @@ impl Operation {
         });
         let ticket = recorded.inspect_err(|_| self.dirty.set_tail_clean(id, false))?;
         drop(alone);
-        self.commits.wait(ticket, &self.health).await
+        self.reach(ticket).await
     }
 }
 

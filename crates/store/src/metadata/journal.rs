@@ -10,7 +10,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::FallocateFlags;
 use std::thread;
@@ -43,6 +44,8 @@ struct Allocated {
 struct Journal {
     number: u64,
     file: Arc<File>,
+    /// Whether anything was seen in it; once there is, there always is.
+    begun: Arc<AtomicBool>,
 }
 
 impl Journals {
@@ -61,7 +64,8 @@ impl Journals {
         if ahead_bytes == 0 {
             return Ok(());
         }
-        let newest = self.catch_up()?;
+        // The newest that a flush has found; the next one is allocated after the first flush that finds it.
+        let newest = self.newest().clone();
         let mut allocated = self
             .allocated
             .lock()
@@ -94,12 +98,12 @@ impl Journals {
 
     /// Returns when everything the operating system has been given of any journal is stable; with the number of the
     /// newest in which anything may have been. One that was made a moment ago counts only once something is in it: until
-    /// then a crash may tear all that it has.
-    pub(super) fn sync(&self) -> io::Result<u64> {
+    /// then a crash may tear all that it has. `is_only` says that a moment ago there was one journal and no more.
+    pub(super) fn sync(&self, is_only: bool) -> io::Result<u64> {
         // What was given before this call lies in the newest journal, or in one that was made stable
         // before the newest appeared.
         let newest = loop {
-            match self.catch_up() {
+            match self.catch_up(is_only) {
                 // No disk has failed, and nothing is answered before it is stable.
                 Err(error) if lacks_descriptors(&error) => thread::sleep(WITHOUT_DESCRIPTORS),
                 newest => break newest?,
@@ -113,18 +117,21 @@ impl Journals {
         })
     }
 
-    fn catch_up(&self) -> io::Result<Journal> {
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+    fn newest(&self) -> MutexGuard<'_, Journal> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn catch_up(&self, is_only: bool) -> io::Result<Journal> {
+        let mut newest = self.newest();
+        // One that still has its name was there a moment ago; if there was one only, it was that.
+        if is_only && newest.has_name()? {
+            return Ok(newest.clone());
+        }
         loop {
             match open_if_there(&self.folder, newest.number + 1) {
-                Ok(file) => {
-                    *newest = Journal {
-                        number: newest.number + 1,
-                        file: Arc::new(file),
-                    };
-                }
+                Ok(file) => *newest = Journal::new(newest.number + 1, file),
                 // Journals go oldest first: while ours has its name, none behind it can be gone.
-                Err(error) if is_missing(&error) && newest.file.metadata()?.nlink() > 0 => {
+                Err(error) if is_missing(&error) && newest.has_name()? => {
                     return Ok(newest.clone());
                 }
                 Err(error) if is_missing(&error) => *newest = search(&self.folder)?,
@@ -135,11 +142,29 @@ impl Journals {
 }
 
 impl Journal {
+    fn new(number: u64, file: File) -> Journal {
+        Journal {
+            number,
+            file: Arc::new(file),
+            begun: Arc::default(),
+        }
+    }
+
+    /// Whether it was not removed.
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
+    }
+
     /// Whether any batch was written to it. A batch never begins with zeros.
     fn is_begun(&self) -> io::Result<bool> {
+        if self.begun.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
         let mut first = [0];
         let count = self.file.read_at(&mut first, 0)?;
-        Ok(count > 0 && first[0] != 0)
+        let begun = count > 0 && first[0] != 0;
+        self.begun.store(begun, Ordering::Relaxed);
+        Ok(begun)
     }
 }
 
@@ -153,10 +178,7 @@ fn search(folder: &Path) -> io::Result<Journal> {
     }
     let newest = numbers.into_iter().max();
     let number = newest.ok_or_else(|| io::Error::other("there is no journal"))?;
-    Ok(Journal {
-        number,
-        file: Arc::new(open(folder, number)?),
-    })
+    Ok(Journal::new(number, open(folder, number)?))
 }
 
 fn is_missing(error: &io::Error) -> bool {
@@ -188,13 +210,13 @@ mod tests {
             File::create(folder.path().join(name)).unwrap();
         }
         let journals = Journals::find(folder.path()).unwrap();
-        assert_eq!(journals.catch_up().unwrap().number, 4);
+        assert_eq!(journals.catch_up(false).unwrap().number, 4);
         // Old ones go once they are no longer needed.
         fs::remove_file(folder.path().join("4.jnl")).unwrap();
         File::create(folder.path().join("5.jnl")).unwrap();
         File::create(folder.path().join("6.jnl")).unwrap();
-        assert_eq!(journals.catch_up().unwrap().number, 6);
-        journals.sync().unwrap();
+        assert_eq!(journals.catch_up(false).unwrap().number, 6);
+        journals.sync(false).unwrap();
     }
 
     /// Journals can come and go between two looks: flushing one that is gone would promise in vain.
@@ -206,8 +228,26 @@ mod tests {
         let journals = Journals::find(folder.path()).unwrap();
         fs::write(journal(2), b"").unwrap();
         fs::remove_file(journal(0)).unwrap();
-        assert_eq!(journals.catch_up().unwrap().number, 2);
-        journals.sync().unwrap();
+        assert_eq!(journals.catch_up(false).unwrap().number, 2);
+        journals.sync(false).unwrap();
+    }
+
+    /// Where there is only one journal, it is not looked for again while it has its name.
+    #[test]
+    fn the_only_journal_is_known_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = |number: u64| folder.path().join(format!("{number}.jnl"));
+        fs::write(journal(0), b"x").unwrap();
+        let journals = Journals::find(folder.path()).unwrap();
+        assert_eq!(journals.sync(true).unwrap(), 0);
+        fs::write(journal(1), b"").unwrap();
+        fs::write(journal(2), b"").unwrap();
+        fs::remove_file(journal(0)).unwrap();
+        fs::remove_file(journal(1)).unwrap();
+        assert_eq!(journals.catch_up(true).unwrap().number, 2);
+        assert_eq!(journals.sync(true).unwrap(), 1, "nothing is in it yet");
+        fs::write(journal(2), b"x").unwrap();
+        assert_eq!(journals.sync(true).unwrap(), 2);
     }
 
     #[test]

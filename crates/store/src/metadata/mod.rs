@@ -250,7 +250,9 @@ impl Metadata {
         let batch = self.number.load(Ordering::Acquire);
         self.database.persist(PersistMode::Buffer)?;
         let failed = |error| MetadataError(format!("cannot make the journal stable: {error}"));
-        let journal = self.journals.sync().map_err(failed)?;
+        // The next journal is made while this one counts still.
+        let is_only = self.database.journal_count() == 1;
+        let journal = self.journals.sync(is_only).map_err(failed)?;
         let noted = self.mark.note(Reached { journal, batch });
         noted.map_err(|error| MetadataError(format!("cannot note what is stable: {error}")))
     }
@@ -464,7 +466,10 @@ impl Batch<'_> {
         if let Some(cached) = cached_key(table, key) {
             self.cached.push((cached, Some(Arc::from(value))));
         }
-        let count = pieces::count(value.len());
+        let count = match table {
+            Table::Kept => 0,
+            _ => pieces::count(value.len()),
+        };
         if matches!(
             table,
             Table::Xattrs | Table::Updates | Table::Facts | Table::Requests

@@ -104,7 +104,7 @@ impl Metadata {
         match open_tables(path, REPAIRING).map(|(_, number)| number)? {
             number if number < sound.reached.batch => {
                 lost.push(format!("{}: {}", path.display(), ending(number, &sound)));
-                let newest = Journals::find(path).and_then(|journals| journals.sync());
+                let newest = Journals::find(path).and_then(|journals| journals.sync(false));
                 let noted = newest.and_then(|journal| {
                     let batch = number;
                     Mark::open(path, Reached { journal, batch })
@@ -165,7 +165,7 @@ fn open_examined(
     let failed = |error: io::Error| MetadataError(format!("cannot find the journal: {error}"));
     let journals = Journals::find(path).map_err(failed)?;
     // What was replayed may only have been given to the operating system so far.
-    let journal = journals.sync().map_err(failed)?;
+    let journal = journals.sync(false).map_err(failed)?;
     let reached = Reached {
         journal,
         batch: number,

@@ -4,7 +4,8 @@
 //! be read, which is right. But it refuses to open at all when it can read everything and only a
 //! checksum is wrong. That happens when a lost sector lies wholly inside one value. No value is
 //! therefore as long as a sector: a longer one is written as several rows, and a short row in its
-//! place says how long they are together.
+//! place says how long they are together. Only kept writes are not cut ([`Table::Kept`]): there are many, they go after a few
+//! seconds, and our own reader, which compares checksums, has cut a torn journal before fjall sees it ([`super::examination`]).
 
 use super::Table;
 use crate::codec::{Fields, Malformed};

@@ -70,9 +70,10 @@ impl Inner {
     /// Makes every batch up to this one stable, which has been committed. Others go on committing.
     pub(crate) fn persist_through(&self, ticket: Ticket) -> Result<()> {
         self.health.check()?;
-        self.metadata
-            .persist()
-            .map_err(|error| self.fail(&error.to_string()))?;
+        let trip = self.commits.trip();
+        let persisted = self.metadata.persist();
+        drop(trip);
+        persisted.map_err(|error| self.fail(&error.to_string()))?;
         self.statistics.group_commits.add(1);
         self.commits.announce(ticket);
         Ok(())

@@ -28,7 +28,8 @@ use store::{NewStore, Store, StoreOptions};
 use vfs::{FileSystem, ObjectId, SetAttributes};
 
 const ROOT: ObjectId = ObjectId::ROOT;
-const WORKERS: u64 = 4;
+/// Some work at once, and share their trips to the disk; one who is alone makes them himself.
+const MANY_WORKERS: u64 = 4;
 /// Of the disk.
 const MEBIBYTES: u64 = 400;
 
@@ -81,7 +82,12 @@ fn mount_copy(copy: &Path, maker: &[&str]) -> SmallDisk {
 }
 
 /// One loss of power after the other of a disk of some kind.
-async fn cut_power(outer: &Path, maker: &[&str], is_member: bool, losses: u64, seed: u64) {
+async fn cut_power(
+    outer: &Path,
+    (maker, is_member, count): (&[&str], bool, u64),
+    losses: u64,
+    seed: u64,
+) {
     let Some(recorder) = Recorder::begin(outer, MEBIBYTES << 20) else {
         return;
     };
@@ -95,7 +101,7 @@ async fn cut_power(outer: &Path, maker: &[&str], is_member: bool, losses: u64, s
     store.end_reclaim().await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let (mut workers, mut tasks) = (Vec::new(), tokio::task::JoinSet::new());
-    for number in 0..WORKERS {
+    for number in 0..count {
         let (who, text) = (root(), name(&format!("d{number}")));
         let set = SetAttributes::default();
         let made = store.create(&who, ROOT, &text, directory(), &set).await;
@@ -105,7 +111,7 @@ async fn cut_power(outer: &Path, maker: &[&str], is_member: bool, losses: u64, s
         });
         workers.push(Arc::clone(&worker));
         let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
-        let random = Random(seed * WORKERS + number);
+        let random = Random(seed * MANY_WORKERS + number);
         tasks.spawn(async move { work(&store, &worker, random, &stop).await });
     }
     let (mut random, mut unflushed) = (Random(seed), 0);
@@ -147,7 +153,7 @@ async fn cut_power(outer: &Path, maker: &[&str], is_member: bool, losses: u64, s
         .map(|worker| worker.progress.lock().unwrap().answered)
         .sum();
     println!(
-        "{}, member {is_member}: {losses} losses of power during {steps} steps and {} flushes, with {unflushed} bytes not flushed",
+        "{}, member {is_member}, {count} at work: {losses} losses of power during {steps} steps and {} flushes, with {unflushed} bytes not flushed",
         maker[0],
         recorder.flushes()
     );
@@ -165,11 +171,18 @@ async fn whenever_the_power_fails_what_was_answered_is_there() {
     );
     println!("STORE_POWER_LOSSES={losses} STORE_POWER_SEED={seed}");
     let (ext4, xfs) = (&["mkfs.ext4", "-q"][..], &["mkfs.xfs", "-q"][..]);
-    let kinds = [(ext4, false), (xfs, true), (ext4, true), (xfs, false)];
-    let kinds = if losses < 4 { &kinds[..2] } else { &kinds };
-    for (maker, is_member) in kinds {
+    let kinds = [
+        (ext4, false, MANY_WORKERS),
+        (xfs, true, MANY_WORKERS),
+        (ext4, false, 1),
+        (ext4, true, MANY_WORKERS),
+        (xfs, true, 1),
+        (xfs, false, MANY_WORKERS),
+    ];
+    let kinds = if losses < 4 { &kinds[..3] } else { &kinds };
+    for kind in kinds {
         let outer = tempfile::tempdir().unwrap();
-        cut_power(outer.path(), maker, *is_member, losses, seed).await;
+        cut_power(outer.path(), *kind, losses, seed).await;
     }
     let kinds = if losses < 4 {
         &[ext4][..]
