@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
+use testbed::Meridian;
 
 use crate::clients::Common;
 use crate::history::Time;
-use crate::world::server::ServerHandle;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ impl Samples {
     pub fn begin(
         self: &Arc<Self>,
         common: &Arc<Common>,
-        handles: Vec<ServerHandle>,
+        handles: Vec<Meridian>,
     ) -> Vec<JoinHandle<()>> {
         let askers = handles.into_iter().enumerate().map(|(site, handle)| {
             let (samples, common) = (Arc::clone(self), Arc::clone(common));
@@ -57,7 +57,7 @@ impl Samples {
         askers.collect()
     }
 
-    fn ask(&self, site: usize, handle: &ServerHandle, common: &Common) {
+    fn ask(&self, site: usize, handle: &Meridian, common: &Common) {
         while !common.done.load(std::sync::atomic::Ordering::Relaxed) {
             if let Ok(status) = handle.replication() {
                 let sample = sample(site, common.recorder.now(), &status);

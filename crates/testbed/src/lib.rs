@@ -4,6 +4,7 @@
 //! - A [`Service`] is any server program started inside a site, which may be killed and restarted.
 //! - A [`Guest`] is a User Mode Linux kernel, an ordinary process, that mounts what a service
 //!   exports and runs shell scripts ([`Script`]) or native programs against it.
+//! - [`Meridian`] is the server under test on a data directory: started, asked, made a member of a set.
 //! - [`Ganesha`] is NFS-Ganesha as a [`Service`]: the peer to compare with. [`GridFtp`], [`Gluster`] and [`Rsync`]
 //!   are what people use today between sites.
 //! - A [`Wan`] joins sites by a network with delay, jitter, loss, bandwidth and cuts of its own in each
@@ -16,8 +17,8 @@
 //! The guest's root is the host's file system seen read-only through hostfs, so it finds the same
 //! programs under the same paths, freshly built test binaries included.
 //!
-//! What must never enter: knowledge of the server under test. It is started by its command line
-//! and judged by what the Linux client sees of it.
+//! What must never enter: what the server under test is made of. One module (`meridian`) knows its command
+//! line; it is judged by what clients see of it.
 //!
 //! ```no_run
 //! use testbed::{Guest, Mount, Requirements, Service, Site};
@@ -88,6 +89,7 @@ mod gluster;
 mod gridftp;
 mod guest;
 pub mod measure;
+mod meridian;
 mod mount;
 mod packages;
 mod private;
@@ -107,6 +109,7 @@ pub use ganesha::Ganesha;
 pub use gluster::{Gluster, GlusterMount};
 pub use gridftp::{GridFtp, GridFtpOptions};
 pub use guest::{Guest, GuestConfig, Job};
+pub use meridian::Meridian;
 pub use mount::Mount;
 pub use requirements::{Lack, Remedy, Requirements, host_mounts_nfs4};
 pub use rsync::Rsync;

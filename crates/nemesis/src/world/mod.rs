@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use testbed::{LinkSettings, Place, Signal, World};
+use testbed::{LinkSettings, Meridian, Place, Signal, World};
 
 use crate::schedule::{Blow, FIRST, Fault, name};
 use clock::Clock;
 use disk::Disk;
-use server::{Server, ServerHandle};
+use server::Server;
 
 /// How long a set may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -103,7 +103,7 @@ impl Sites {
     }
 
     /// How each server is asked something.
-    pub fn handles(&self) -> Vec<ServerHandle> {
+    pub fn handles(&self) -> Vec<Meridian> {
         (0..self.servers.len())
             .map(|site| self.server(site).handle())
             .collect()

@@ -9,8 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-use testbed::{Place, Service, Signal};
+use testbed::{Meridian, Place, Service, Signal};
 
 use super::Plan;
 use super::clock::{Clock, Jumps};
@@ -29,9 +28,6 @@ lease_seconds = 10
 listen = \"off\"
 ";
 
-/// Where servers call each other.
-const PEER_PORT: u16 = 7643;
-
 /// How many lines of a log explain why a server has ended.
 const LOG_LINES: usize = 12;
 
@@ -45,7 +41,9 @@ const HANDS_OVER_AFTER: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Server {
     place: Place,
-    program: PathBuf,
+    meridian: Meridian,
+    /// What its configuration says.
+    configuration: String,
     disk: Disk,
     service: Service,
     /// It keeps no contents.
@@ -76,19 +74,20 @@ impl Server {
         witness: bool,
         inviter: Option<&Server>,
     ) -> Result<Self> {
-        let (program, data) = (plan.program, disk.data());
+        let meridian = Meridian::new(place.site(), plan.program, disk.data());
         let inviter = inviter.map(|inviter| (inviter, "join"));
-        become_member(place, program, &data, inviter, witness)?;
+        become_member(place, &meridian, inviter, witness)?;
         let folder = place.site().folder();
-        let configuration = folder.join("meridian.toml");
-        fs::write(&configuration, format!("{CONFIGURATION}{}", plan.settings))?;
+        let configuration = format!("{CONFIGURATION}{}", plan.settings);
         let jumps = plan.jumps.then(|| Jumps::in_folder(folder)).transpose()?;
-        let mut command = command(place, program, &data, &configuration);
+        let listen = place.nfs_address().to_string();
+        let mut command = meridian.serve_command("meridian", &listen, &configuration)?;
         command.envs(Clock::True.environment(folder, jumps.as_ref())?);
         let service = Service::start(place.site(), "meridian", command)?;
         let mut server = Self {
             place: place.clone(),
-            program: program.to_owned(),
+            meridian,
+            configuration,
             disk,
             service,
             witness,
@@ -202,9 +201,12 @@ impl Server {
     /// A new one joins the set in its place.
     pub fn replace(&mut self, inviter: &Server) -> Result<()> {
         let how = if self.was_put_back { "rejoin" } else { "join" };
-        let data = self.disk.data();
-        let inviter = Some((inviter, how));
-        become_member(&self.place, &self.program, &data, inviter, self.witness)?;
+        become_member(
+            &self.place,
+            &self.meridian,
+            Some((inviter, how)),
+            self.witness,
+        )?;
         (self.is_lost, self.was_put_back) = (false, false);
         self.wait_for("the tree, and all others in the view".to_owned());
         self.start(Clock::True)
@@ -220,12 +222,9 @@ impl Server {
         &self.disk
     }
 
-    /// The program and the data directory, for those who ask it something.
-    pub fn handle(&self) -> ServerHandle {
-        ServerHandle {
-            program: self.program.clone(),
-            data: self.disk.data(),
-        }
+    /// For those who ask it something. A server that is stopped answers nobody, so that an end is set to waiting.
+    pub fn handle(&self) -> Meridian {
+        self.meridian.clone().through(["timeout", "5"])
     }
 
     /// Kills it as `kill -9` does.
@@ -248,13 +247,11 @@ impl Server {
 
     /// Starts it with this clock.
     pub fn start(&mut self, clock: Clock) -> Result<()> {
-        let configuration = self.place.site().folder().join("meridian.toml");
-        let mut command = command(
-            &self.place,
-            &self.program,
-            &self.disk.data(),
-            &configuration,
-        );
+        let listen = self.place.nfs_address().to_string();
+        let serve = self
+            .meridian
+            .serve_command("meridian", &listen, &self.configuration);
+        let mut command = serve?;
         if let Some(jumps) = &self.jumps {
             jumps.set(0)?;
         }
@@ -299,9 +296,8 @@ impl Server {
     /// Kills it and says what `meridian check` finds wrong with its data, if anything.
     pub fn check(&mut self) -> Result<Option<String>> {
         self.kill()?;
-        let mut command = Command::new(&self.program);
-        command.arg("check").arg("--data").arg(self.disk.data());
-        let output = command.output().context("could not start the check")?;
+        let output = self.meridian.command(&["check"]).output();
+        let output = output.context("could not start the check")?;
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said).trim().to_owned();
         Ok((!output.status.success()).then(|| format!("{}: {said}", output.status)))
@@ -324,30 +320,6 @@ impl Server {
     }
 }
 
-/// How a running server is asked something.
-#[derive(Debug, Clone)]
-pub struct ServerHandle {
-    program: PathBuf,
-    data: PathBuf,
-}
-
-impl ServerHandle {
-    /// What it says of the replicated tree; fails where it does not answer within seconds.
-    pub fn replication(&self) -> Result<Value> {
-        let text = self.ask(&["status", "--json"])?;
-        let status: Value = serde_json::from_str(&text)?;
-        let found = status.pointer("/exports/0/replication").cloned();
-        found
-            .filter(|found| !found.is_null())
-            .context("it serves no replicated tree")
-    }
-
-    /// Runs a command of the server's program on its data directory.
-    pub fn ask(&self, words: &[&str]) -> Result<String> {
-        ask(&self.program, &self.data, words)
-    }
-}
-
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let mut command = Command::new("cp");
     command.args(["-a", "--sparse=always"]);
@@ -357,39 +329,19 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 /// Begins a set, or joins that of the inviter, by this command.
 fn become_member(
     place: &Place,
-    program: &Path,
-    data: &Path,
+    meridian: &Meridian,
     inviter: Option<(&Server, &str)>,
     witness: bool,
 ) -> Result<()> {
-    let kind = witness.then_some("--witness");
-    let words = match inviter {
-        None => vec!["set".to_owned(), "create".to_owned()],
-        Some((inviter, how)) => {
-            let invite: Vec<&str> = ["set", "invite"].into_iter().chain(kind).collect();
-            let token = ask(program, &inviter.disk.data(), &invite)?;
-            vec!["set".to_owned(), how.to_owned(), token.trim().to_owned()]
-        }
+    let address = place.at(Meridian::PEER_PORT);
+    let Some((inviter, how)) = inviter else {
+        return meridian.create(&["set", "create"], address);
     };
-    let mut join = place.command(program);
-    let address = place.at(PEER_PORT).to_string();
-    join.args(words).args(["--address", &address]);
-    succeed(join.arg("--data").arg(data)).map(drop)
-}
-
-fn command(place: &Place, program: &Path, data: &Path, configuration: &Path) -> Command {
-    let mut command = place.command(program);
-    command.arg("serve").arg("--data").arg(data);
-    command.arg("--config").arg(configuration);
-    command.args(["--listen", &place.nfs_address().to_string()]);
-    command
-}
-
-/// A server that is stopped answers nobody, so that an end is set to waiting.
-fn ask(program: &Path, data: &Path, words: &[&str]) -> Result<String> {
-    let mut command = Command::new("timeout");
-    command.arg("5").arg(program).args(words);
-    succeed(command.arg("--data").arg(data))
+    let invite: &[&str] = match witness {
+        true => &["set", "invite", "--witness"],
+        false => &["set", "invite"],
+    };
+    meridian.join(&inviter.handle(), invite, &["set", how], address)
 }
 
 fn succeed(command: &mut Command) -> Result<String> {

@@ -1,0 +1,154 @@
+//! Meridian in a site: its program on a data directory, started, asked, and made a member of a set or pool.
+//!
+//! The only module here that knows the command line of the server under test.
+//!
+//! What must never enter: what a configuration says, and judgements of answers.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::service::Service;
+use crate::site::Site;
+
+/// The server's program on one data directory of one site, whether it serves or not.
+#[derive(Debug, Clone)]
+pub struct Meridian {
+    site: Site,
+    program: PathBuf,
+    data: PathBuf,
+    /// Words before the program's, see [`Meridian::through`].
+    through: Vec<OsString>,
+}
+
+impl Meridian {
+    /// The path that clients mount where a configuration says nothing else.
+    pub const EXPORT: &str = "/export";
+
+    /// Where servers of a set or pool call each other, unless they are told otherwise.
+    pub const PEER_PORT: u16 = 7643;
+
+    /// The program on a data directory, which need not be there yet.
+    pub fn new(site: &Site, program: impl Into<PathBuf>, data: impl Into<PathBuf>) -> Self {
+        Self {
+            site: site.clone(),
+            program: program.into(),
+            data: data.into(),
+            through: Vec::new(),
+        }
+    }
+
+    /// The same, started by another program: its words come before those of Meridian, such as `timeout 5`.
+    #[must_use]
+    pub fn through<W: Into<OsString>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        self.through = words.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// A command of the program on the data directory, to run in the site.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = match self.through.split_first() {
+            None => self.site.command(&self.program),
+            Some((first, rest)) => {
+                let mut command = self.site.command(first);
+                command.args(rest).arg(&self.program);
+                command
+            }
+        };
+        command.args(words).arg("--data").arg(&self.data);
+        command.env_remove("MERIDIAN_LOG");
+        command
+    }
+
+    /// The command that serves clients at `listen`, with a configuration that is written to `NAME.toml` in the
+    /// site's folder.
+    ///
+    /// # Errors
+    /// Fails when the configuration cannot be written.
+    pub fn serve_command(&self, name: &str, listen: &str, configuration: &str) -> Result<Command> {
+        let file = self.site.folder().join(format!("{name}.toml"));
+        fs::write(&file, configuration)
+            .with_context(|| format!("could not write {}", file.display()))?;
+        let mut command = self.command(&["serve", "--listen", listen]);
+        command.arg("--config").arg(file);
+        Ok(command)
+    }
+
+    /// Starts the server, which logs to `NAME.log` in the site's folder, and waits until it answers at `listen`.
+    ///
+    /// # Errors
+    /// As [`Meridian::serve_command`], [`Service::start`] and [`Service::wait_for_nfs`].
+    pub fn serve(&self, name: &str, listen: SocketAddr, configuration: &str) -> Result<Service> {
+        let command = self.serve_command(name, &listen.to_string(), configuration)?;
+        let mut service = Service::start(&self.site, name, command)?;
+        service.wait_for_nfs(listen)?;
+        Ok(service)
+    }
+
+    /// Runs a command to its good end, and returns what it printed.
+    ///
+    /// # Errors
+    /// Fails with everything it printed when it ends otherwise.
+    pub fn ask(&self, words: &[&str]) -> Result<String> {
+        let output = self.command(words).output();
+        let output =
+            output.with_context(|| format!("could not start {}", self.program.display()))?;
+        ensure!(
+            output.status.success(),
+            "meridian {} on {} ended with {}: {}{}",
+            words.join(" "),
+            self.data.display(),
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// What the running server says of the replicated tree that it exports.
+    ///
+    /// # Errors
+    /// Fails when it does not answer, and when it exports no such tree.
+    pub fn replication(&self) -> Result<Value> {
+        let status: Value = serde_json::from_str(&self.ask(&["status", "--json"])?)?;
+        let found = status.pointer("/exports/0/replication").cloned();
+        let found = found.filter(|found| !found.is_null());
+        found.with_context(|| format!("{} is no replicated tree", self.data.display()))
+    }
+
+    /// Begins a set or pool, by words such as `set create`; others will reach it at this address.
+    ///
+    /// # Errors
+    /// As [`Meridian::ask`].
+    pub fn create(&self, words: &[&str], address: SocketAddr) -> Result<()> {
+        let address = address.to_string();
+        self.ask(&[words, &["--address", &address]].concat())
+            .map(drop)
+    }
+
+    /// Takes part in the set or pool of another server: that one is asked for an invitation by words such as
+    /// `set invite`, and this one follows it by words such as `set join`.
+    ///
+    /// # Errors
+    /// As [`Meridian::ask`].
+    pub fn join(
+        &self,
+        inviter: &Self,
+        invite: &[&str],
+        join: &[&str],
+        address: SocketAddr,
+    ) -> Result<()> {
+        let token = inviter.ask(invite)?;
+        self.create(&[join, &[token.trim()]].concat(), address)
+    }
+}
