@@ -58,14 +58,14 @@ soak: ## Look for faults for SOAK_MINUTES minutes (default 10): simulated runs, 
 nemesis: ## Let real servers at three sites fail for two minutes while clients work, and again with a witness; judge the answers
 	@scripts/nemesis
 
-bench-replication: ## Measure replication over an emulated wide area network
-	@scripts/bench-replication
+bench-replication: ## Measure single operations and a large file at sets of replicas far apart
+	@scripts/evaluate --only latency,bulk $(ARGS)
 
 bench-failover: ## Measure how long a lost server is missed, and what it costs to be prepared
-	@scripts/bench-failover
+	@scripts/evaluate --only takeover,absence,leases $(ARGS)
 
-bench-paper: ## Repeat the experiments of the papers; ARGS=--quick for a first impression
-	@scripts/bench-paper $(ARGS)
+bench-paper: ## Measure all of docs/evaluation.md, the papers' experiments first; ARGS=--quick for a first impression
+	@scripts/evaluate $(ARGS)
 
 posix-suite: ## Run an independent POSIX suite through the real Linux client
 	@scripts/posix-suite

@@ -4,22 +4,28 @@
 //! everything written goes to the disk, so that nobody pays for what a neighbour left behind.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use bench::machine::{self, Machine};
+use bench::page;
+use bench::processor::{ProcessorTime, everybodys_user_time};
+use bench::program;
+use bench::raw::{RawFile, settings_hash};
+use bench::trial::{Job, Point};
+use bench::work_folder::WorkFolder;
 use testbed::{Requirements, Site};
 
 use crate::arguments::ServerArguments;
-use crate::contender::{Contender, Kind, meridian_program, version};
-use crate::figures::Figures;
-use crate::machine::{self, Machine};
-use crate::page;
-use crate::processor::{ProcessorTime, everybodys_user_time};
+use crate::contender::{Contender, Kind};
 use crate::report::{Conditions, Report};
-use crate::turn::{self, Extent, Place};
+use crate::turn::{self, Extent, Outcomes, Place, figure};
 use crate::worker::Left;
-use crate::workload::directory;
+use crate::workload::{Workload, directory};
+
+/// The page of the results.
+const PAGE: &str = "docs/benchmarks.md";
 
 /// How many clients work at once.
 pub(crate) const CLIENTS: [usize; 2] = [1, 16];
@@ -44,19 +50,11 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const PATIENCE_QUICK: Duration = Duration::from_secs(60);
 
 /// A comparison in progress.
-struct Run {
+struct Run<'a> {
     contenders: Vec<Contender>,
     cores: usize,
     patience: Duration,
-    outcome: Outcome,
-}
-
-/// What came out.
-#[derive(Default)]
-struct Outcome {
-    figures: Figures,
-    /// The largest share of the processors that other programs used in a turn that counts.
-    others: f64,
+    raw: &'a RawFile,
 }
 
 /// Runs the comparison and writes its results.
@@ -64,7 +62,10 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("bench: THIS IS NOT A RELEASE BUILD. The figures say nothing.");
     }
-    let program = meridian_program(arguments.run.meridian.as_deref())?;
+    if let Some(date) = &arguments.run.publish {
+        page::check_date(date)?;
+    }
+    let program = program::meridian(arguments.run.meridian.as_deref())?;
     if !Requirements::site()
         .with_ganesha()
         .admit("bench server, which needs its peer NFS-Ganesha")?
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<()> {
         bail!("there is nothing to compare with on this machine, see above");
     }
     let disk = WorkFolder::make_in(&arguments.run.disk)?;
-    let conditions = conditions(arguments, &disk.path, &program)?;
+    let conditions = conditions(arguments, disk.path(), &program)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -80,13 +81,24 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<()> {
         true => PATIENCE_QUICK,
         false => PATIENCE,
     };
-    let outcome = runtime.block_on(measure(&conditions, &disk.path, &program, patience))?;
-    let report = Report {
-        conditions,
-        others: outcome.others,
-        figures: outcome.figures,
-    };
-    write(arguments, &report)
+    fs::create_dir_all(&arguments.run.output)?;
+    let settings = settings_hash(&[&format!("{conditions:?}")]);
+    let raw = RawFile::new(&arguments.run.output, "server", settings);
+    raw.discard()?;
+    runtime.block_on(measure(
+        &conditions,
+        disk.path(),
+        (&program, &raw),
+        patience,
+    ))?;
+    let results = raw.results(points())?;
+    write(
+        arguments,
+        &Report {
+            conditions,
+            results,
+        },
+    )
 }
 
 fn conditions(arguments: &ServerArguments, disk: &Path, program: &Path) -> Result<Conditions> {
@@ -97,8 +109,8 @@ fn conditions(arguments: &ServerArguments, disk: &Path, program: &Path) -> Resul
     let data_size = data_size.min(machine::free_space(disk)? / FREE_SHARE);
     Ok(Conditions {
         machine: Machine::describe(disk)?,
-        meridian: version(program, "--version")?,
-        ganesha: version(Path::new("ganesha.nfsd"), "-v")?,
+        meridian: program::version(program, "--version")?,
+        ganesha: program::version(Path::new("ganesha.nfsd"), "-v")?,
         rounds: arguments.rounds.unwrap_or(rounds).max(1),
         length,
         data_size,
@@ -109,9 +121,9 @@ fn conditions(arguments: &ServerArguments, disk: &Path, program: &Path) -> Resul
 async fn measure(
     conditions: &Conditions,
     disk: &Path,
-    program: &Path,
+    (program, raw): (&Path, &RawFile),
     patience: Duration,
-) -> Result<Outcome> {
+) -> Result<()> {
     let site = Site::new()?;
     let mut contenders = Vec::new();
     for kind in Kind::ALL {
@@ -127,17 +139,17 @@ async fn measure(
         contenders,
         cores: conditions.machine.cores,
         patience,
-        outcome: Outcome::default(),
+        raw,
     };
     let done = rounds(conditions, disk, &mut run).await;
     if done.is_err() {
         site.keep_folder();
     }
-    done.map(|()| run.outcome)
+    done
 }
 
 /// The rounds: first all that make and read, then all that remove.
-async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run) -> Result<()> {
+async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run<'_>) -> Result<()> {
     let mut left = Vec::new();
     for round in 0..conditions.rounds {
         for clients in CLIENTS {
@@ -157,7 +169,7 @@ async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run) -> Result<(
     Ok(())
 }
 
-impl Run {
+impl Run<'_> {
     /// A server's turn to work, again where other programs were busy meanwhile.
     async fn work_undisturbed(
         &mut self,
@@ -178,12 +190,8 @@ impl Run {
             let name = format!("round-{round}-{clients}-{repeat}");
             let contender = &mut self.contenders[index];
             let kind = contender.kind();
-            let place = Place {
-                contender,
-                round,
-                clients,
-            };
-            let (figures, left) = turn::work(place, &name, extent).await?;
+            let place = Place { contender, clients };
+            let (outcomes, left) = turn::work(place, &name, extent).await?;
             self.contenders[index].settle(SETTLING_MAX)?;
             let others = self.others_since(&watch)?;
             let title = kind.title();
@@ -192,8 +200,7 @@ impl Run {
                 watch.seconds()
             );
             if others <= OTHERS_MAX || repeat == REPEATS_MAX {
-                self.outcome.figures.absorb(figures);
-                self.outcome.others = self.outcome.others.max(others);
+                self.keep(outcomes, round, others)?;
                 return Ok(left);
             }
             eprintln!("bench: other programs were busy meanwhile, so it is repeated");
@@ -218,19 +225,27 @@ impl Run {
             .context("a server has left the run")?;
         let place = Place {
             contender: &mut *contender,
-            round,
             clients,
         };
-        let figures = turn::remove(place, left).await?;
+        let outcomes = turn::remove(place, left).await?;
         contender.settle(SETTLING_MAX)?;
         let others = self.others_since(&watch)?;
-        self.outcome.figures.absorb(figures);
-        self.outcome.others = self.outcome.others.max(others);
+        self.keep(outcomes, round, others)?;
         let title = kind.title();
         eprintln!(
             "bench: round {round}, {clients} clients, {title}, removing: {:.1} s",
             watch.seconds()
         );
+        Ok(())
+    }
+
+    /// Keeps what a turn has yielded in which other programs used this share of the processors.
+    fn keep(&self, outcomes: Outcomes, round: usize, others: f64) -> Result<()> {
+        let trial = u32::try_from(round + 1)?;
+        for (point, mut outcome) in outcomes {
+            outcome.insert(figure::OTHERS.to_owned(), others);
+            self.raw.append(&Job { point, trial }, outcome)?;
+        }
         Ok(())
     }
 
@@ -284,88 +299,25 @@ fn strangers_time(contenders: &mut [Contender]) -> Result<Duration> {
     Ok(everybodys_user_time()?.saturating_sub(ours))
 }
 
+/// Everything that may be measured.
+fn points() -> Vec<Point> {
+    let points = Workload::ORDER.iter().flat_map(|workload| {
+        let servers = Kind::ALL.into_iter();
+        servers.flat_map(|kind| CLIENTS.map(|clients| turn::point(*workload, kind, clients)))
+    });
+    points.collect()
+}
+
 fn write(arguments: &ServerArguments, report: &Report) -> Result<()> {
-    fs::create_dir_all(&arguments.run.output)?;
     let markdown = report.markdown();
-    let raw = serde_json::to_string_pretty(report)?;
     fs::write(arguments.run.output.join("server.md"), &markdown)?;
-    fs::write(arguments.run.output.join("server.json"), raw)?;
     println!("{markdown}");
     if let Some(date) = &arguments.run.publish {
-        page::publish(Path::new("docs/benchmarks.md"), date, report)?;
+        page::publish(Path::new(PAGE), report.page(date)?)?;
     }
     eprintln!(
-        "bench: the report is {0}/server.md, the raw figures are {0}/server.json",
+        "bench: the report is {0}/server.md, the raw figures are {0}/server.jsonl",
         arguments.run.output.display()
     );
     Ok(())
-}
-
-/// A folder on the disk to measure, removed when it is dropped.
-pub(crate) struct WorkFolder {
-    path: PathBuf,
-}
-
-impl WorkFolder {
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Makes a new one in a folder, and removes there what runs have left that were interrupted.
-    pub(crate) fn make_in(parent: &Path) -> Result<Self> {
-        for folder in abandoned(parent) {
-            fs::remove_dir_all(&folder)
-                .with_context(|| format!("could not remove {}", folder.display()))?;
-        }
-        let path = parent.join(format!("work-{}", std::process::id()));
-        fs::create_dir_all(&path)
-            .with_context(|| format!("could not create {}", path.display()))?;
-        let path = path.canonicalize()?;
-        machine::spread_subfolders(&path)?;
-        Ok(Self { path })
-    }
-}
-
-/// The work folders of processes that are gone. Who cannot be told from a process that runs, keeps it.
-fn abandoned(parent: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(parent).into_iter().flatten();
-    let folders = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_abandoned = |folder: &PathBuf| {
-        let name = folder.file_name().and_then(|name| name.to_str());
-        let number = name.and_then(|name| name.strip_prefix("work-"));
-        let number = number.and_then(|number| number.parse::<u32>().ok());
-        number.is_some_and(|number| !Path::new("/proc").join(number.to_string()).exists())
-    };
-    folders.filter(is_abandoned).collect()
-}
-
-impl Drop for WorkFolder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            eprintln!("bench: could not remove {}: {error}", self.path.display());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_folders_of_processes_that_are_gone_are_abandoned() {
-        let own = std::process::id();
-        let parent = std::env::temp_dir().join(format!("bench-abandoned-{own}"));
-        // No process has a number above the kernel's largest, 2^22.
-        let gone = parent.join("work-4194305");
-        for folder in [
-            &gone,
-            &parent.join(format!("work-{own}")),
-            &parent.join("paper"),
-        ] {
-            fs::create_dir_all(folder).unwrap();
-        }
-        assert_eq!(abandoned(&parent), [gone]);
-        fs::remove_dir_all(parent).unwrap();
-    }
 }

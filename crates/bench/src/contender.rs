@@ -4,17 +4,16 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use bench::client::Target;
+use bench::processor::ProcessorTime;
 use rustix::process::Pid;
 use serde::Serialize;
-use testbed::{Ganesha, Service, Site};
-
-use crate::processor::ProcessorTime;
-use crate::worker::Target;
+use testbed::{Ganesha, Meridian, Service, Site};
 
 /// Which server, and how it commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -179,15 +178,9 @@ fn meridian(
     program: &Path,
     commit: &str,
 ) -> Result<Server> {
+    let meridian = Meridian::new(site, program, folder);
     let name = format!("meridian-{commit}");
-    let configuration = site.folder().join(format!("{name}.toml"));
-    fs::write(&configuration, meridian_configuration(commit))?;
-    let mut command = site.command(program);
-    command.arg("serve").arg("--data").arg(folder);
-    command.arg("--config").arg(&configuration);
-    command.args(["--listen", &address.to_string()]);
-    let mut service = Service::start(site, &name, command)?;
-    service.wait_for_nfs(address)?;
+    let service = meridian.serve(&name, address, &meridian_configuration(commit))?;
     Ok(Server::Meridian(service))
 }
 
@@ -207,7 +200,7 @@ path = "{export}"
 clients = "*"
 squash = "none"
 "#,
-        export = Ganesha::EXPORT,
+        export = Meridian::EXPORT,
     )
 }
 
@@ -221,29 +214,4 @@ fn make_names_durable(folder: &Path) -> Result<()> {
         String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(())
-}
-
-/// The server program to measure: the one named, or the one built beside this program.
-pub(crate) fn meridian_program(named: Option<&Path>) -> Result<PathBuf> {
-    let program = match named {
-        Some(named) => named.to_owned(),
-        None => std::env::current_exe()?.with_file_name("meridian"),
-    };
-    match program.canonicalize() {
-        Ok(program) => Ok(program),
-        Err(_) => bail!(
-            "there is no {}; run `cargo build --release -p meridian`, or name it with --meridian",
-            program.display()
-        ),
-    }
-}
-
-/// What a server says about its version.
-pub(crate) fn version(program: &Path, argument: &str) -> Result<String> {
-    let output = Command::new(program).arg(argument).output();
-    let output = output.with_context(|| format!("could not start {}", program.display()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let word = text.split_whitespace().last();
-    let word = word.with_context(|| format!("{} has no version", program.display()))?;
-    Ok(word.trim_start_matches('V').to_owned())
 }

@@ -11,12 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use bench::program;
+use bench::work_folder::WorkFolder;
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::{Requirements, Site};
 
 use crate::arguments::CountArguments;
-use crate::comparison::WorkFolder;
-use crate::contender::{Contender, Kind, meridian_program};
+use crate::contender::{Contender, Kind};
 use crate::worker::Crew;
 use crate::workload::Workload;
 
@@ -32,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Counts, and says on standard output what came out.
 pub(crate) fn run(arguments: &CountArguments) -> Result<()> {
-    let program = meridian_program(arguments.meridian.as_deref())?;
+    let program = program::meridian(arguments.meridian.as_deref())?;
     if !Requirements::site().admit("bench count")? {
         return Ok(());
     }

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use bench::client::Target;
+use bench::tally::Tally;
 
 use crate::arguments::LoadArguments;
-use crate::tally::Tally;
-use crate::worker::{Crew, Target};
+use crate::worker::Crew;
 use crate::workload::{Workload, data, directory, files};
 
 /// How much data is written to large files, in bytes.
@@ -45,7 +46,7 @@ async fn drive(arguments: &LoadArguments) -> Result<()> {
     while began.elapsed() < length {
         let left = length.saturating_sub(began.elapsed());
         let (tally, took) = workload.run(&mut crew, left).await?;
-        together.absorb(tally);
+        together.absorb(&tally);
         busy += took;
         // What ends by itself is prepared and done again until the time is over.
         if workload == Workload::Remove {

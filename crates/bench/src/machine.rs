@@ -20,42 +20,25 @@ const CREATIONS: usize = 1000;
 
 /// What can be said about a machine.
 #[derive(Debug, Serialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// Processor cores that this process may use.
-    pub(crate) cores: usize,
+    pub cores: usize,
     /// Memory in GiB, rounded.
-    pub(crate) memory_gib: u64,
+    pub memory_gib: u64,
     /// The kernel's name and version, without the packager's additions.
-    pub(crate) kernel: String,
+    pub kernel: String,
     /// The file system of the folder measured.
-    pub(crate) file_system: String,
+    pub file_system: String,
     /// What write(2) of 4 KiB and fdatasync(2) take at the end of a file there, in microseconds,
     /// as the median.
-    pub(crate) append_us: u64,
+    pub append_us: u64,
     /// What making an empty file takes there, in microseconds, as the median.
-    pub(crate) create_us: u64,
+    pub create_us: u64,
 }
 
 impl Machine {
-    /// A template with its places for a machine (`{cores}`, `{memory}` and so on) filled.
-    pub(crate) fn fill(&self, template: &str) -> String {
-        let places = [
-            ("{cores}", self.cores.to_string()),
-            ("{memory}", self.memory_gib.to_string()),
-            ("{kernel}", self.kernel.clone()),
-            ("{file_system}", self.file_system.clone()),
-            ("{append}", self.append_us.to_string()),
-            ("{create}", self.create_us.to_string()),
-        ];
-        let mut text = template.to_owned();
-        for (place, value) in places {
-            text = text.replace(place, &value);
-        }
-        text
-    }
-
     /// Looks at this machine and at the disk that `folder` lies on.
-    pub(crate) fn describe(folder: &Path) -> Result<Self> {
+    pub fn describe(folder: &Path) -> Result<Self> {
         let cores = std::thread::available_parallelism().context("could not count the cores")?;
         let memory = rustix::system::sysinfo();
         let memory = u64::from(memory.mem_unit) * memory.totalram as u64;
@@ -122,13 +105,13 @@ fn lacks_journal(folder: &Path) -> bool {
 }
 
 /// Bytes free for this process on the file system of `folder`.
-pub(crate) fn free_space(folder: &Path) -> Result<u64> {
+pub fn free_space(folder: &Path) -> Result<u64> {
     let statistics = rustix::fs::statvfs(folder)?;
     Ok(statistics.f_bavail * statistics.f_frsize)
 }
 
 /// Writes everything on the file system of `folder` to its disk.
-pub(crate) fn write_back(folder: &Path) -> Result<()> {
+pub fn write_back(folder: &Path) -> Result<()> {
     let folder = File::open(folder)?;
     Ok(rustix::fs::syncfs(&folder)?)
 }
@@ -136,7 +119,7 @@ pub(crate) fn write_back(folder: &Path) -> Result<()> {
 /// Asks the file system to place the folders in `folder` apart from each other, where it knows how:
 /// on ext4 by the attribute `T` of chattr(1). Otherwise they share the block groups in which it
 /// looks for free inodes, and one server pays for the files another has removed, see `turn::work`.
-pub(crate) fn spread_subfolders(folder: &Path) -> Result<()> {
+pub fn spread_subfolders(folder: &Path) -> Result<()> {
     let output = Command::new("chattr").arg("+T").arg(folder).output();
     let output = output.context("could not start chattr; install e2fsprogs")?;
     if !output.status.success() {

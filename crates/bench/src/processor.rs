@@ -9,22 +9,22 @@ use anyhow::{Context, Result};
 
 /// Processor time used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ProcessorTime {
+pub struct ProcessorTime {
     /// In the program.
-    pub(crate) user: Duration,
+    pub user: Duration,
     /// In the kernel on its behalf.
-    pub(crate) system: Duration,
+    pub system: Duration,
 }
 
 impl ProcessorTime {
     /// Of this process, whose threads are all clients.
-    pub(crate) fn own() -> Result<Self> {
+    pub fn own() -> Result<Self> {
         let stat = fs::read_to_string("/proc/self/stat").context("is /proc mounted?")?;
         Self::in_stat(&stat).context("/proc/self/stat is not as proc(5) says")
     }
 
     /// In proc(5) `stat` of a process; `None` for one that is dead and not waited for.
-    pub(crate) fn in_stat(stat: &str) -> Option<Self> {
+    pub fn in_stat(stat: &str) -> Option<Self> {
         // The second field is the program's name in parentheses, which may hold anything. The
         // fields behind it begin with the third, the state; the times are the 14th and 15th.
         let (_, fields) = stat.rsplit_once(')')?;
@@ -39,14 +39,14 @@ impl ProcessorTime {
     }
 
     /// In program and kernel together.
-    pub(crate) fn total(self) -> Duration {
+    pub fn total(self) -> Duration {
         self.user + self.system
     }
 }
 
 /// What all processes of the machine together have used in user space. What the kernel does is
 /// left out, because it works for the servers too when nobody can tell.
-pub(crate) fn everybodys_user_time() -> Result<Duration> {
+pub fn everybodys_user_time() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/stat").context("is /proc mounted?")?;
     user_time_in(&stat).context("/proc/stat is not as proc(5) says")
 }

@@ -5,29 +5,18 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use serde::Serialize;
+use anyhow::Result;
+use askama::Template;
+use bench::machine::Machine;
+use bench::statistics::{Results, Summary};
 
 use crate::comparison::CLIENTS;
 use crate::contender::Kind;
-use crate::figures::{Figures, Measurement, Spread};
-use crate::machine::Machine;
+use crate::turn::{figure, point};
 use crate::workload::Workload;
 
-/// Workloads in the order of the tables.
-const ORDER: [Workload; 9] = [
-    Workload::Create,
-    Workload::CreateDurable,
-    Workload::Remove,
-    Workload::Getattr,
-    Workload::Lookup,
-    Workload::Readdir,
-    Workload::Write,
-    Workload::Read,
-    Workload::RandomRead,
-];
-
 /// Under which conditions the figures were measured.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Conditions {
     /// Where.
     pub(crate) machine: Machine,
@@ -46,15 +35,25 @@ pub(crate) struct Conditions {
 }
 
 /// A run.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Report {
     /// Its conditions.
     pub(crate) conditions: Conditions,
-    /// The largest share of the processors that programs used, in any turn, that were not part of
-    /// the measurement.
-    pub(crate) others: f64,
-    /// Its measurements.
-    pub(crate) figures: Figures,
+    /// What came out.
+    pub(crate) results: Results,
+}
+
+/// The page of a run.
+#[derive(Debug, Template)]
+#[template(path = "server.md", escape = "none")]
+struct Page<'a> {
+    date: &'a str,
+    conditions: &'a Conditions,
+    machine: &'a Machine,
+    others: String,
+    without_durable_names: String,
+    with_durable_names: String,
+    costs: String,
 }
 
 impl Report {
@@ -64,23 +63,47 @@ impl Report {
             "## Throughput, names not yet durable when answered\n\n{}\n\
              ## Throughput, names durable when answered\n\n{}\n\
              ## Latency and processor time\n\n{}\n\
-             Other programs used up to {:.0} % of the processors during a turn.\n",
+             Other programs used up to {} % of the processors during a turn.\n",
             self.throughput(Kind::MeridianAsync, Kind::Ganesha),
             self.throughput(Kind::MeridianSync, Kind::GaneshaDirsync),
             self.costs(),
-            self.others * 100.0
+            self.others_percent()
         )
     }
 
+    /// The published page.
+    pub(crate) fn page(&self, date: &str) -> Result<String> {
+        let page = Page {
+            date,
+            conditions: &self.conditions,
+            machine: &self.conditions.machine,
+            others: self.others_percent(),
+            without_durable_names: self.throughput(Kind::MeridianAsync, Kind::Ganesha),
+            with_durable_names: self.throughput(Kind::MeridianSync, Kind::GaneshaDirsync),
+            costs: self.costs(),
+        };
+        Ok(page.render()?)
+    }
+
+    /// The largest share of the processors that other programs used in any turn, in percent.
+    fn others_percent(&self) -> String {
+        let share = self.results.largest(figure::OTHERS).unwrap_or(0.0);
+        format!("{:.0}", share * 100.0)
+    }
+
+    fn found(&self, workload: Workload, kind: Kind, clients: usize, name: &str) -> Option<Summary> {
+        self.results.summary(&point(workload, kind, clients), name)
+    }
+
     /// Medians with extremes in parentheses, side by side, and their ratio.
-    pub(crate) fn throughput(&self, ours: Kind, theirs: Kind) -> String {
+    fn throughput(&self, ours: Kind, theirs: Kind) -> String {
         let mut table = format!(
             "| workload | clients | {} | {} | ratio |\n|---|--:|--:|--:|--:|\n",
             ours.title(),
             theirs.title()
         );
         for (workload, clients) in rows() {
-            let rate = |kind| self.figures.spread(kind, workload, clients, |one| one.rate);
+            let rate = |kind| self.found(workload, kind, clients, figure::RATE);
             let (Some(our), Some(their)) = (rate(ours), rate(theirs)) else {
                 continue;
             };
@@ -98,24 +121,24 @@ impl Report {
     }
 
     /// What single operations took, and what they cost.
-    pub(crate) fn costs(&self) -> String {
+    fn costs(&self) -> String {
         let mut table = String::from(
             "| workload | clients | server | median (µs) | 99 % within (µs) | server CPU (µs) | client CPU (µs) |\n\
              |---|--:|---|--:|--:|--:|--:|\n",
         );
         for (workload, clients) in rows() {
             for kind in Kind::ALL {
-                let median = |value: fn(&Measurement) -> f64| {
-                    self.figures
-                        .spread(kind, workload, clients, value)
-                        .map(|spread| spread.median)
+                let median = |name| {
+                    let found = self.found(workload, kind, clients, name)?;
+                    Some(found.median)
                 };
                 let values = [
-                    median(|one| one.latency_median_us.into()),
-                    median(|one| one.latency_p99_us.into()),
-                    median(|one| one.server_cpu_us),
-                    median(|one| one.client_cpu_us),
+                    figure::MEDIAN,
+                    figure::MOST,
+                    figure::SERVER_CPU,
+                    figure::CLIENT_CPU,
                 ];
+                let values = values.map(median);
                 let [Some(half), Some(most), Some(server), Some(client)] = values else {
                     continue;
                 };
@@ -132,13 +155,13 @@ impl Report {
 }
 
 fn rows() -> impl Iterator<Item = (Workload, usize)> {
-    ORDER
+    Workload::ORDER
         .into_iter()
         .flat_map(|workload| CLIENTS.map(|clients| (workload, clients)))
 }
 
 /// `1,234 (1,200–1,300)`.
-fn cell(spread: Spread) -> String {
+fn cell(spread: Summary) -> String {
     format!(
         "{} ({}–{})",
         grouped(spread.median),

@@ -4,57 +4,80 @@
 
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
+
+/// Significant digits of latencies.
+const DIGITS: u8 = 3;
+
 /// The count of one worker, or of all workers together.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Tally {
+#[derive(Debug, Clone)]
+pub struct Tally {
     /// Operations, entries or bytes, as the workload counts.
-    pub(crate) amount: u64,
-    /// How long each operation took, in microseconds.
-    pub(crate) latencies_us: Vec<u32>,
+    pub amount: u64,
+    /// How long operations took, in microseconds.
+    latencies_us: Histogram<u64>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            amount: 0,
+            latencies_us: Histogram::new(DIGITS).expect("a histogram may have three digits"),
+        }
+    }
 }
 
 impl Tally {
     /// Counts an operation that began then and did this much.
-    pub(crate) fn add(&mut self, began: Instant, amount: u64) {
+    pub fn add(&mut self, began: Instant, amount: u64) {
+        self.took(began.elapsed());
         self.amount += amount;
-        let took = began.elapsed().as_micros();
-        self.latencies_us
-            .push(u32::try_from(took).unwrap_or(u32::MAX));
+    }
+
+    /// Notes how long an operation took.
+    pub fn took(&mut self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.latencies_us.saturating_record(us);
+    }
+
+    /// How many operations there were.
+    pub fn operations(&self) -> u64 {
+        self.latencies_us.len()
     }
 
     /// Takes in another worker's count.
-    pub(crate) fn absorb(&mut self, other: Self) {
+    pub fn absorb(&mut self, other: &Self) {
         self.amount += other.amount;
-        self.latencies_us.extend(other.latencies_us);
+        self.latencies_us += &other.latencies_us;
     }
 
-    /// The latency that this share of the operations did not exceed, in microseconds.
-    pub(crate) fn percentile(&mut self, share: f64) -> u32 {
-        if self.latencies_us.is_empty() {
-            return 0;
-        }
-        let last = self.latencies_us.len() - 1;
-        let index = (share * last as f64).round() as usize;
-        *self.latencies_us.select_nth_unstable(index.min(last)).1
+    /// What an operation took in the mean, in microseconds, with three significant digits.
+    pub fn mean(&self) -> f64 {
+        self.latencies_us.mean()
+    }
+
+    /// The latency that this share of the operations did not exceed, in microseconds, with three significant digits.
+    pub fn percentile(&self, share: f64) -> u64 {
+        self.latencies_us.value_at_quantile(share)
     }
 }
 
 /// How long a workload goes on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Span {
+pub struct Span {
     deadline: Instant,
 }
 
 impl Span {
     /// From now on for this long.
-    pub(crate) fn of(length: Duration) -> Self {
+    pub fn of(length: Duration) -> Self {
         Self {
             deadline: Instant::now() + length,
         }
     }
 
     /// False once the time is over.
-    pub(crate) fn goes_on(self) -> bool {
+    pub fn goes_on(self) -> bool {
         Instant::now() < self.deadline
     }
 }
@@ -65,14 +88,10 @@ mod tests {
 
     #[test]
     fn percentiles_are_values_that_occurred() {
-        let mut tally = Tally {
-            amount: 0,
-            latencies_us: (1..=100).rev().collect(),
-        };
-        assert_eq!(tally.percentile(0.0), 1);
-        assert_eq!(tally.percentile(0.5), 51);
-        assert_eq!(tally.percentile(0.99), 99);
-        assert_eq!(tally.percentile(1.0), 100);
+        let mut tally = Tally::default();
+        (1..=100).for_each(|us| tally.took(Duration::from_micros(us)));
+        let shares = [0.0, 0.5, 0.99, 1.0].map(|share| tally.percentile(share));
+        assert_eq!(shares, [1, 50, 99, 100]);
         assert_eq!(Tally::default().percentile(0.5), 0);
     }
 
@@ -81,8 +100,8 @@ mod tests {
         let mut all = Tally::default();
         let mut one = Tally::default();
         one.add(Instant::now(), 3);
-        all.absorb(one.clone());
-        all.absorb(one);
-        assert_eq!((all.amount, all.latencies_us.len()), (6, 2));
+        all.absorb(&one);
+        all.absorb(&one);
+        assert_eq!((all.amount, all.operations()), (6, 2));
     }
 }

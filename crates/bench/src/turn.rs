@@ -6,12 +6,36 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bench::processor::ProcessorTime;
+use bench::trial::{Outcome, Point};
 
-use crate::contender::Contender;
-use crate::figures::{Figures, Measurement};
-use crate::processor::ProcessorTime;
+use crate::contender::{Contender, Kind};
 use crate::worker::{Crew, Left};
 use crate::workload::{Workload, data, files};
+
+/// The names of figures in outcomes.
+pub(crate) mod figure {
+    /// How much a second, in the workload's unit.
+    pub(crate) const RATE: &str = "per_s";
+    /// What half of the operations did not exceed.
+    pub(crate) const MEDIAN: &str = "median_us";
+    /// What 99 of 100 operations did not exceed.
+    pub(crate) const MOST: &str = "most_us";
+    /// Processor time of the server for each unit of work.
+    pub(crate) const SERVER_CPU: &str = "server_cpu_us";
+    /// The same of the clients.
+    pub(crate) const CLIENT_CPU: &str = "client_cpu_us";
+    /// What share of the processors other programs used meanwhile.
+    pub(crate) const OTHERS: &str = "others_share";
+}
+
+/// What a turn has yielded.
+pub(crate) type Outcomes = Vec<(Point, Outcome)>;
+
+/// A workload at a server, by so many clients.
+pub(crate) fn point(workload: Workload, kind: Kind, clients: usize) -> Point {
+    Point::new(workload.title(), kind.title(), clients)
+}
 
 /// How much is done in a turn.
 #[derive(Debug, Clone, Copy)]
@@ -26,8 +50,6 @@ pub(crate) struct Extent {
 pub(crate) struct Place<'a> {
     /// The server.
     pub(crate) contender: &'a mut Contender,
-    /// The round, from zero.
-    pub(crate) round: usize,
     /// How many clients work.
     pub(crate) clients: usize,
 }
@@ -37,7 +59,7 @@ struct Turn<'a> {
     place: Place<'a>,
     crew: Crew,
     length: Duration,
-    figures: Figures,
+    outcomes: Outcomes,
 }
 
 /// Everything but removing; `name` is new at this server. Returns also what was left for
@@ -46,7 +68,7 @@ struct Turn<'a> {
 /// Removing comes in turns of its own, after all others: an ext4 without a journal passes over
 /// inodes that were in use in the last minutes when it looks for a free one, and would show the next
 /// turn as slow.
-pub(crate) async fn work(place: Place<'_>, name: &str, extent: Extent) -> Result<(Figures, Left)> {
+pub(crate) async fn work(place: Place<'_>, name: &str, extent: Extent) -> Result<(Outcomes, Left)> {
     let target = place.contender.target();
     let crew = Crew::hire(target, place.clients, name, extent.data_size).await?;
     let only_names = place.contender.kind().is_durable();
@@ -54,7 +76,7 @@ pub(crate) async fn work(place: Place<'_>, name: &str, extent: Extent) -> Result
         place,
         crew,
         length: extent.length,
-        figures: Figures::default(),
+        outcomes: Vec::new(),
     };
     turn.measure(Workload::Create).await?;
     turn.measure(Workload::CreateDurable).await?;
@@ -65,20 +87,20 @@ pub(crate) async fn work(place: Place<'_>, name: &str, extent: Extent) -> Result
         turn.measure(Workload::Readdir).await?;
         turn.large_files().await?;
     }
-    Ok((turn.figures, turn.crew.dismiss().await?))
+    Ok((turn.outcomes, turn.crew.dismiss().await?))
 }
 
 /// Removes all small files that an earlier turn made.
-pub(crate) async fn remove(place: Place<'_>, left: Left) -> Result<Figures> {
+pub(crate) async fn remove(place: Place<'_>, left: Left) -> Result<Outcomes> {
     let mut turn = Turn {
         crew: Crew::rehire(place.contender.target(), left).await?,
         place,
         length: Duration::ZERO,
-        figures: Figures::default(),
+        outcomes: Vec::new(),
     };
     turn.measure(Workload::Remove).await?;
     turn.crew.clear().await?;
-    Ok(turn.figures)
+    Ok(turn.outcomes)
 }
 
 impl Turn<'_> {
@@ -97,7 +119,7 @@ impl Turn<'_> {
         let title = self.place.contender.kind().title();
         let server_before = self.place.contender.processor_time()?.total();
         let client_before = ProcessorTime::own()?.total();
-        let (mut tally, took) = workload
+        let (tally, took) = workload
             .run(&mut self.crew, self.length)
             .await
             .with_context(|| format!("{title} failed at: {}", workload.title()))?;
@@ -105,19 +127,17 @@ impl Turn<'_> {
         let client_cpu = ProcessorTime::own()?.total() - client_before;
         let amount = tally.amount as f64 / workload.scale();
         let per_unit = |time: Duration| time.as_secs_f64() * 1e6 / amount.max(1.0);
-        self.figures.add(Measurement {
-            round: self.place.round,
-            server: self.place.contender.kind(),
-            workload,
-            clients: self.place.clients,
-            rate: amount / took.as_secs_f64(),
-            unit: workload.unit(),
-            seconds: took.as_secs_f64(),
-            latency_median_us: tally.percentile(0.5),
-            latency_p99_us: tally.percentile(0.99),
-            server_cpu_us: per_unit(server_cpu),
-            client_cpu_us: per_unit(client_cpu),
-        });
+        let figures = [
+            (figure::RATE, amount / took.as_secs_f64()),
+            (figure::MEDIAN, tally.percentile(0.5) as f64),
+            (figure::MOST, tally.percentile(0.99) as f64),
+            (figure::SERVER_CPU, per_unit(server_cpu)),
+            (figure::CLIENT_CPU, per_unit(client_cpu)),
+            ("took_s", took.as_secs_f64()),
+        ];
+        let outcome = figures.map(|(name, value)| (name.to_owned(), value));
+        let point = point(workload, self.place.contender.kind(), self.place.clients);
+        self.outcomes.push((point, outcome.into()));
         Ok(())
     }
 }

@@ -4,65 +4,16 @@
 //! What must never enter: what they do.
 
 use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use bench::client::Target;
+use bench::tally::Tally;
+use fastrand::Rng;
 use nfs4::NfsFh4;
-use nfs4_client::{Client, Options};
-use testbed::Site;
+use nfs4_client::Client;
 
-use crate::tally::Tally;
 use crate::workload::data::Share;
-
-/// How long a request may try to reach its server. A server that is gone that long has died.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How to reach a server.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    /// The site the server lives in; `None` for one on the machine's own network.
-    pub(crate) site: Option<Site>,
-    /// Where it listens.
-    pub(crate) address: SocketAddr,
-    /// The path of its export.
-    pub(crate) export: String,
-}
-
-impl Target {
-    /// A client of the server, and the root of the export.
-    pub(crate) async fn client(&self) -> Result<(Client, NfsFh4)> {
-        self.client_with(PATIENCE).await
-    }
-
-    /// The same with this patience for each request.
-    pub(crate) async fn client_with(&self, patience: Duration) -> Result<(Client, NfsFh4)> {
-        let options = Options {
-            patience,
-            ..self.options()
-        };
-        let client = Client::connect(options)
-            .await
-            .with_context(|| format!("could not make a session at {}", self.address))?;
-        let root = client
-            .mount(&self.export)
-            .await
-            .with_context(|| format!("could not find the export {}", self.export))?;
-        Ok((client, root))
-    }
-
-    fn options(&self) -> Options {
-        let address = self.address;
-        match self.site.clone() {
-            None => Options::at(address),
-            Some(site) => Options::dialling(move || {
-                let stream = site.enter(|| nfs4_client::connect(address));
-                stream.map_err(io::Error::other)?
-            }),
-        }
-    }
-}
 
 /// One client at work.
 #[derive(Debug)]
@@ -78,7 +29,7 @@ pub(crate) struct Worker {
     /// The regular files in that directory.
     pub(crate) files: Vec<File>,
     /// Where it draws its random numbers from.
-    pub(crate) random: Random,
+    pub(crate) random: Rng,
 }
 
 /// A file that a worker has made.
@@ -124,7 +75,7 @@ impl Crew {
                 root,
                 directory,
                 files: Vec::new(),
-                random: Random::from_seed(number as u64),
+                random: Rng::with_seed(number as u64),
             });
         }
         Ok(Self {
@@ -156,7 +107,7 @@ impl Crew {
         for task in tasks {
             let (worker, tally) = task.await.context("a worker has died")??;
             self.workers.push(worker);
-            together.absorb(tally);
+            together.absorb(&tally);
         }
         Ok((together, began.elapsed()))
     }
@@ -172,7 +123,7 @@ impl Crew {
                 root,
                 directory,
                 files,
-                random: Random::from_seed(number as u64),
+                random: Rng::with_seed(number as u64),
             });
         }
         Ok(Self {
@@ -217,37 +168,4 @@ pub(crate) struct Left {
     name: String,
     data_size: u64,
     workers: Vec<(NfsFh4, Vec<File>)>,
-}
-
-/// Random numbers that are the same in every run: xorshift64* of Vigna, "An experimental
-/// exploration of Marsaglia's xorshift generators, scrambled", 2016.
-#[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// Another sequence for every seed.
-    pub(crate) fn from_seed(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// A number below `bound`, which is not zero.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % bound
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn random_numbers_stay_below_their_bound_and_differ() {
-        let mut random = Random::from_seed(0);
-        let drawn: Vec<u64> = (0..1000).map(|_| random.below(10)).collect();
-        assert!(drawn.iter().all(|&number| number < 10));
-        assert!((0..10).all(|wanted| drawn.contains(&wanted)));
-    }
 }

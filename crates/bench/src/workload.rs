@@ -9,11 +9,11 @@ pub(crate) mod files;
 use std::time::Duration;
 
 use anyhow::Result;
+use bench::tally::{Span, Tally};
 use clap::ValueEnum;
 use nfs4_client::StableHow4;
 use serde::Serialize;
 
-use crate::tally::{Span, Tally};
 use crate::worker::Crew;
 
 /// One kind of work.
@@ -41,6 +41,19 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
+    /// All, in the order of the tables.
+    pub(crate) const ORDER: [Self; 9] = [
+        Workload::Create,
+        Workload::CreateDurable,
+        Workload::Remove,
+        Workload::Getattr,
+        Workload::Lookup,
+        Workload::Readdir,
+        Workload::Write,
+        Workload::Read,
+        Workload::RandomRead,
+    ];
+
     /// How the tables call it.
     pub(crate) fn title(self) -> &'static str {
         match self {

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use bench::tally::{Span, Tally};
 use bytes::Bytes;
 use nfs4::Verifier4;
 use nfs4_client::{Client, How, OpenFile, StableHow4};
 use tokio::task::JoinSet;
 
-use crate::tally::{Span, Tally};
 use crate::worker::Worker;
 
 /// How much one request carries, in bytes.
@@ -75,7 +75,7 @@ pub(crate) async fn write(worker: Worker, share: Share) -> Result<(Worker, Tally
     let (mut tally, mut verifiers) = (Tally::default(), Vec::new());
     while let Some(done) = writers.join_next().await {
         let (part, verifier) = done??;
-        tally.absorb(part);
+        tally.absorb(&part);
         verifiers.extend(verifier);
     }
     let committed = worker.client.commit(&stream.file.handle, 0, 0).await?;
@@ -133,7 +133,7 @@ pub(crate) async fn read(worker: Worker, share: Share) -> Result<(Worker, Tally)
     }
     let mut tally = Tally::default();
     while let Some(done) = readers.join_next().await {
-        tally.absorb(done??);
+        tally.absorb(&done??);
     }
     worker.client.close(&stream.file).await?;
     Ok((worker, tally))
@@ -172,7 +172,7 @@ pub(crate) async fn read_randomly(
     let stream = open(&worker, share, &How::read().by("data")).await?;
     let mut tally = Tally::default();
     while span.goes_on() {
-        let offset = worker.random.below(share.blocks * BLOCK / PAGE) * PAGE;
+        let offset = worker.random.u64(..share.blocks * BLOCK / PAGE) * PAGE;
         let began = Instant::now();
         let part = stream
             .client

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use bench::client::Target;
+use bench::tally::{Span, Tally};
 use nfs4::NfsStat4;
 use nfs4_client::{How, STAT};
 
-use crate::tally::{Span, Tally};
-use crate::worker::{Target, Worker};
+use crate::worker::Worker;
 
 /// How many entries it has.
 pub(crate) const ENTRIES: usize = 10_000;

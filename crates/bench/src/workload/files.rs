@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use bench::tally::{Span, Tally};
 use bytes::Bytes;
 use nfs4_client::{How, STAT, StableHow4};
 
-use crate::tally::{Span, Tally};
 use crate::worker::{File, Worker};
 
 /// The length of a small file in bytes.
@@ -94,7 +94,7 @@ pub(crate) async fn getattr(mut worker: Worker, span: Span) -> Result<(Worker, T
     let mut tally = Tally::default();
     ensure!(!worker.files.is_empty(), "there is no file to look at");
     while span.goes_on() {
-        let file = &worker.files[worker.random.below(worker.files.len() as u64) as usize];
+        let file = &worker.files[worker.random.usize(..worker.files.len())];
         let began = Instant::now();
         let attributes = worker.client.getattr(&file.handle, STAT).await?;
         tally.add(began, 1);
@@ -113,7 +113,7 @@ pub(crate) async fn lookup(mut worker: Worker, span: Span) -> Result<(Worker, Ta
     let mut tally = Tally::default();
     ensure!(!worker.files.is_empty(), "there is no file to find");
     while span.goes_on() {
-        let file = &worker.files[worker.random.below(worker.files.len() as u64) as usize];
+        let file = &worker.files[worker.random.usize(..worker.files.len())];
         let began = Instant::now();
         let found = worker.client.lookup(&worker.directory, &*file.name).await?;
         tally.add(began, 1);

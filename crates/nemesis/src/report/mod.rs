@@ -2,7 +2,6 @@
 //!
 //! What must never enter: judgement; it is in `check`.
 
-mod plot;
 mod summary;
 
 use std::fmt::Write as _;
@@ -10,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 
 use anyhow::{Context, Result};
+use plot::{Band, Curve, Timeline, colour, escaped};
 use serde_json::json;
 
 use crate::history::Event;
@@ -17,7 +17,6 @@ use crate::run::{Order, Outcome};
 use crate::sampling::Sample;
 use crate::schedule::name;
 use crate::stage::Suffered;
-use plot::{Band, Curve, colour, escaped, plot};
 
 /// A curve has about so many points.
 const POINTS: f64 = 240.0;
@@ -31,10 +30,7 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;ma
     td,th{padding:.15em .8em;text-align:right;border-bottom:1px solid #ddd}\
     td:first-child,th:first-child{text-align:left}pre{white-space:pre-wrap}\
     .bad{background:#fde8e8;border-left:5px solid #c00;padding:.3em 1em}\
-    .good{background:#e8f6ec;border-left:5px solid #080;padding:.3em 1em}\
-    polyline{fill:none;stroke-width:1.4}.grid{stroke:#ddd;stroke-width:.6}\
-    text{font-size:10px;fill:#555}.title{font-size:13px;fill:#222}.value{text-anchor:end}\
-    .time{text-anchor:middle}.band{font-size:8px}";
+    .good{background:#e8f6ec;border-left:5px solid #080;padding:.3em 1em}";
 
 /// Writes the page, the history and the raw result into the run's folder.
 pub fn write(order: &Order, outcome: &Outcome) -> Result<()> {
@@ -182,23 +178,29 @@ fn plots(order: &Order, outcome: &Outcome) -> String {
         );
     }
     html += "– a band is a fault of the site of that colour.</p>\n";
-    html += &plot("Operations done", "1/s", length, &curves(&done), &bands);
+    let plot = |title: &str, unit, curves| {
+        let timeline = Timeline {
+            title: title.to_owned(),
+            unit,
+            length,
+            curves,
+            bands: bands.clone(),
+        };
+        timeline.svg()
+    };
+    html += &plot("Operations done", "1/s", curves(&done));
     html += &plot(
         "Longest wait of an operation that began then",
         "s",
-        length,
-        &curves(&waits),
-        &bands,
+        curves(&waits),
     );
     html += &plot(
         "Lag: for how long another server has lacked what was changed here",
         "s",
-        length,
-        &curves(&lag),
-        &bands,
+        curves(&lag),
     );
     if outcome.samples.iter().any(|sample| sample.epoch.is_some()) {
-        html += &plot("View in force", "", length, &curves(&epoch), &bands);
+        html += &plot("View in force", "", curves(&epoch));
     }
     html
 }

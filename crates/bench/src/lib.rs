@@ -1,0 +1,25 @@
+//! The instruments of all measurements, and the one way from a trial to a page.
+//!
+//! A trial at a point (`trial`) yields figures, which are kept as a line of JSON at once (`raw`). Tables (`table`), charts
+//! (`chart`, drawn by the crate `plot`) and pages (`page`) are made of these lines alone, with means, medians and spreads over the
+//! trials (`statistics`). `bench server` and the experiments of the crate `evaluation` go this way.
+//!
+//! Beside it stand what every measurement needs: the servers' programs (`program`), a client (`client`), a folder on the disk
+//! (`work_folder`), the machine's description (`machine`), processor time (`processor`) and latencies (`tally`).
+//!
+//! What must never enter: what is measured.
+
+#![forbid(unsafe_code)]
+
+pub mod chart;
+pub mod client;
+pub mod machine;
+pub mod page;
+pub mod processor;
+pub mod program;
+pub mod raw;
+pub mod statistics;
+pub mod table;
+pub mod tally;
+pub mod trial;
+pub mod work_folder;

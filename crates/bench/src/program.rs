@@ -1,0 +1,33 @@
+//! The server programs that are measured: where they are, and their versions.
+//!
+//! What must never enter: how they are started.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The server program to measure: the one named, or the one built beside this program.
+pub fn meridian(named: Option<&Path>) -> Result<PathBuf> {
+    let program = match named {
+        Some(named) => named.to_owned(),
+        None => std::env::current_exe()?.with_file_name("meridian"),
+    };
+    match program.canonicalize() {
+        Ok(program) => Ok(program),
+        Err(_) => bail!(
+            "there is no {}; run `cargo build --release -p meridian`, or name it with --meridian",
+            program.display()
+        ),
+    }
+}
+
+/// What a server says about its version.
+pub fn version(program: &Path, argument: &str) -> Result<String> {
+    let output = Command::new(program).arg(argument).output();
+    let output = output.with_context(|| format!("could not start {}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let word = text.split_whitespace().last();
+    let word = word.with_context(|| format!("{} has no version", program.display()))?;
+    Ok(word.trim_start_matches('V').to_owned())
+}

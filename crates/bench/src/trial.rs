@@ -1,0 +1,55 @@
+//! A trial: what is measured, for which time, and what has come out.
+//!
+//! What must never enter: how it is measured, and how it is shown.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One configuration that is measured.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Point {
+    /// The chart it belongs to, such as a workload; empty where there is one only.
+    pub panel: String,
+    /// What is compared there, such as a server.
+    pub series: String,
+    /// Its place on the horizontal axis: a number, such as `0.2`, or a word.
+    pub x: String,
+}
+
+impl Point {
+    /// A point by its three names.
+    pub fn new(panel: impl ToString, series: impl ToString, x: impl ToString) -> Self {
+        Self {
+            panel: panel.to_string(),
+            series: series.to_string(),
+            x: x.to_string(),
+        }
+    }
+}
+
+impl std::fmt::Display for Point {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts = [&self.panel, &self.series, &self.x];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        f.write_str(&parts.cloned().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A point in one trial.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Job {
+    /// What is measured.
+    pub point: Point,
+    /// For which time, from 1.
+    pub trial: u32,
+}
+
+impl std::fmt::Display for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, trial {}", self.point, self.trial)
+    }
+}
+
+/// What one trial at one point has yielded: figures by their names, each name with its unit (`build_s`, `wire_bytes`).
+pub type Outcome = BTreeMap<String, f64>;

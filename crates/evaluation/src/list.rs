@@ -1,0 +1,41 @@
+//! All experiments, in the order in which they run and are shown.
+//!
+//! What must never enter: what they do.
+
+use crate::bulk::Bulk;
+use crate::experiment::Experiment;
+use crate::failover::{Absence, Leases, Takeover};
+use crate::grid::{Figure11, Table2};
+use crate::kernel_build::KernelBuild;
+use crate::latency::Latency;
+use crate::scale::Scale;
+use crate::sharing::{Contention, SharedStrategies};
+use crate::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8};
+use crate::today::{Age, Copies, Package};
+use crate::wan_bytes::WanBytes;
+
+/// Each once. A new one is added here.
+pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
+    &Figure5,
+    &KernelBuild,
+    &Figure6,
+    &Figure7,
+    &Figure8,
+    &Table2,
+    &Figure11::SMALL,
+    &Figure11::LARGE,
+    &Ablation,
+    &SharedStrategies,
+    &Contention,
+    &Durability,
+    &WanBytes,
+    &Scale,
+    &Package,
+    &Copies,
+    &Age,
+    &Latency,
+    &Bulk,
+    &Takeover,
+    &Absence,
+    &Leases,
+];

@@ -1,0 +1,388 @@
+//! Sites far apart with a set of replicas, and beside the first of them a server that is alone.
+//!
+//! What must never enter: what is measured.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use bench::client::Target;
+use bench::processor::ProcessorTime;
+use serde_json::Value;
+use testbed::{LinkSettings, Meridian, Place, Service, Traffic, World, measure};
+
+/// Where the server listens that is alone.
+const ALONE_PORT: u16 = 2050;
+
+/// How long a set may take to become ready, or quiet, or to bring everything everywhere.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// How often a server is asked how it is.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// The names of the sites, in the order of their replicas.
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+/// A server that runs.
+#[derive(Debug)]
+pub(crate) struct Server {
+    place: Place,
+    meridian: Meridian,
+    address: SocketAddr,
+    service: Service,
+}
+
+/// The sites, their WAN, and their servers.
+#[derive(Debug)]
+pub(crate) struct Sites {
+    /// The replicas, each in a site of its own. The first is where the work is done.
+    pub(crate) replicas: Vec<Server>,
+    /// A server without replicas in the first site.
+    pub(crate) alone: Server,
+    world: World,
+    /// The view of the set when all had found each other.
+    epoch: u64,
+}
+
+/// What a set has sent, in bytes.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+pub(crate) struct Sent {
+    /// By all links of the WAN, with all headers.
+    pub(crate) wire: u64,
+    /// File contents before compression, to all replicas together.
+    pub(crate) content: u64,
+    /// Update records, to all replicas together.
+    pub(crate) records: u64,
+}
+
+impl Sites {
+    /// Makes `count` sites and a set of a replica in each, in a folder that is made, on links that are like this from the beginning,
+    /// with these lines behind the configuration of all replicas. A connection that has known a shorter distance would not find out how
+    /// much a longer one carries: the slow start of TCP ends early on links that seem to be busy (HyStart).
+    pub(crate) fn start_with(
+        link: &LinkSettings,
+        program: &Path,
+        disk: &Path,
+        count: usize,
+        settings: &str,
+    ) -> Result<Self> {
+        let names = NAMES.get(..count).context("there are names for 8 sites")?;
+        let world = World::new(names, link)?;
+        Self::start_in(world, program, disk, count, settings)
+    }
+
+    /// The same in the first `count` places of a world, whose others stay free.
+    pub(crate) fn start_in(
+        world: World,
+        program: &Path,
+        disk: &Path,
+        count: usize,
+        settings: &str,
+    ) -> Result<Self> {
+        eprintln!("evaluation: starting a set of {count} replicas");
+        fs::create_dir(disk)?;
+        let mut replicas: Vec<Server> = Vec::new();
+        for place in world.places().iter().take(count) {
+            let meridian = Meridian::new(place.site(), program, disk.join(place.name()));
+            let address = place.at(Meridian::PEER_PORT);
+            match replicas.first() {
+                None => meridian.create(&["set", "create"], address)?,
+                Some(first) => {
+                    let (invite, join) = (&["set", "invite"], &["set", "join"]);
+                    meridian.join(&first.meridian, invite, join, address)?;
+                }
+            }
+            let listen = place.nfs_address();
+            replicas.push(Server::serve(place, meridian, listen, settings)?);
+        }
+        let first = &world.places()[0];
+        let alone = Server::start(first, program, disk.join("alone"), first.at(ALONE_PORT), "")?;
+        let mut sites = Self {
+            replicas,
+            alone,
+            world,
+            epoch: 0,
+        };
+        sites.wait_for_all()?;
+        sites.epoch = sites.replicas[0].epoch()?;
+        Ok(sites)
+    }
+
+    /// The places, those of the replicas first.
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Changes every link. Connections that were there before do not forget how near they once were.
+    pub(crate) fn set(&self, settings: &LinkSettings) -> Result<()> {
+        self.world.wan().set(settings)
+    }
+
+    /// The median round trip between the first and the second site, as small packets see it.
+    pub(crate) fn round_trip(&self) -> Result<Duration> {
+        const TIMES: u32 = 9;
+        let [first, second] = self.two_places()?;
+        let times = measure::round_trips(first.site(), second.site(), second.address(), TIMES)?;
+        Ok(times[times.len() / 2])
+    }
+
+    /// The first two places.
+    pub(crate) fn two_places(&self) -> Result<[&Place; 2]> {
+        match self.world.places() {
+            [first, second, ..] => Ok([first, second]),
+            _ => bail!("there is no second site"),
+        }
+    }
+
+    /// Waits until nothing is controlled and nobody lacks anything.
+    pub(crate) fn wait_for_quiet(&self) -> Result<()> {
+        self.wait_until("quiet", |status| {
+            Ok(lacks_nothing(status)? && number(status, "controls_total")? == 0.0)
+        })
+    }
+
+    /// Waits until every replica has everything.
+    pub(crate) fn wait_for_copies(&self) -> Result<()> {
+        self.wait_until("equal", lacks_nothing)
+    }
+
+    /// Whether no replica lacks contents of files that were written at the first.
+    pub(crate) fn has_contents(&self) -> Result<bool> {
+        let status = self.replicas[0].replication()?;
+        let peers = status["peers"]
+            .as_array()
+            .context("a status has no peers")?;
+        let lacks = peers.iter().map(|peer| number(peer, "lag_files"));
+        Ok(lacks.sum::<Result<f64>>()? == 0.0)
+    }
+
+    /// Bytes that have left the first site, with all headers.
+    pub(crate) fn sent_by_first(&self) -> Result<u64> {
+        let first = self.world.places()[0].name();
+        let links = self.world.wan().links();
+        let links = links.filter(|link| link.from() == first);
+        links.map(|link| Ok(link.report()?.traffic.bytes)).sum()
+    }
+
+    /// See [`lateness`].
+    pub(crate) fn lateness(&self) -> Result<Duration> {
+        lateness(&self.world)
+    }
+
+    /// Fails unless every server is still the process that was started, and every replica has taken part all the time.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        let mut all = self.replicas.iter().chain([&self.alone]);
+        all.try_for_each(|server| server.processor_time().map(drop))?;
+        let now = self.replicas[0].epoch()?;
+        ensure!(
+            now == self.epoch,
+            "a replica was out of the set for a while: view {now} is in force, and it was {}",
+            self.epoch
+        );
+        Ok(())
+    }
+
+    /// What was sent so far.
+    pub(crate) fn sent(&self) -> Result<Sent> {
+        let Traffic { bytes, .. } = self.world.wan().traffic()?;
+        let mut sent = Sent {
+            wire: bytes,
+            ..Sent::default()
+        };
+        for replica in &self.replicas {
+            let status = replica.replication()?;
+            sent.content += number(&status, "shipped_content_bytes")? as u64;
+            sent.records += number(&status, "shipped_record_bytes")? as u64;
+        }
+        Ok(sent)
+    }
+
+    /// Waits until every server has the tree and sees all others.
+    pub(crate) fn wait_for_all(&self) -> Result<()> {
+        self.wait_until("ready", is_ready)
+    }
+
+    fn wait_until(&self, what: &str, fact: impl Fn(&Value) -> Result<bool>) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        for replica in &self.replicas {
+            loop {
+                let late = Instant::now() > deadline;
+                let status = match replica.replication() {
+                    // A server that starts anew is silent for a moment.
+                    Err(_) if !late => Value::Null,
+                    answer => answer?,
+                };
+                if !status.is_null() && fact(&status)? {
+                    break;
+                }
+                if late {
+                    let name = replica.place.name();
+                    replica.place.site().keep_folder();
+                    bail!(
+                        "the replica at {name} is not {what} after {PATIENCE:?}; it says\n{}",
+                        serde_json::to_string_pretty(&status)?
+                    );
+                }
+                std::thread::sleep(ASK_EVERY);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    /// Starts one in a place, with these lines behind its configuration.
+    pub(crate) fn start(
+        place: &Place,
+        program: &Path,
+        data: PathBuf,
+        address: SocketAddr,
+        settings: &str,
+    ) -> Result<Self> {
+        let meridian = Meridian::new(place.site(), program, data);
+        Self::serve(place, meridian, address, settings)
+    }
+
+    fn serve(
+        place: &Place,
+        meridian: Meridian,
+        address: SocketAddr,
+        settings: &str,
+    ) -> Result<Self> {
+        let name = format!("meridian-{}", address.port());
+        let service = meridian.serve(&name, address, &(configuration_text() + settings))?;
+        Ok(Self {
+            place: place.clone(),
+            meridian,
+            address,
+            service,
+        })
+    }
+
+    /// How its clients reach it from a place.
+    pub(crate) fn from(&self, place: &Place) -> Target {
+        Target {
+            site: Some(place.site().clone()),
+            address: self.address,
+            export: Meridian::EXPORT.to_owned(),
+        }
+    }
+
+    /// How clients of its own site reach it.
+    pub(crate) fn target(&self) -> Target {
+        self.from(&self.place)
+    }
+
+    /// The processor time it has used so far.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let pid = self.service.pid().context("a server was not started")?;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+        let time = stat.ok().and_then(|stat| ProcessorTime::in_stat(&stat));
+        let time = time.with_context(|| {
+            self.place.site().keep_folder();
+            let log = self.service.log().display();
+            format!("a server has died; its log is {log}")
+        })?;
+        Ok(time.total())
+    }
+
+    /// Kills it as `kill -9` does.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.service.kill()
+    }
+
+    /// Starts it again.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.service.restart()?;
+        self.service.wait_for_nfs(self.address)
+    }
+
+    /// The file with what it logs.
+    pub(crate) fn log(&self) -> &Path {
+        self.service.log()
+    }
+
+    /// Runs a command of the server's program on its data directory.
+    pub(crate) fn ask(&self, words: &[&str]) -> Result<String> {
+        self.meridian.ask(words)
+    }
+
+    /// The view it follows.
+    fn epoch(&self) -> Result<u64> {
+        let epoch = self.replication()?["view"]["epoch"].as_u64();
+        epoch.context("a status has no view")
+    }
+
+    /// What it says of replication.
+    pub(crate) fn replication(&self) -> Result<Value> {
+        self.meridian.replication()
+    }
+}
+
+fn is_ready(status: &Value) -> Result<bool> {
+    let ready = status["ready"] == true;
+    let peers = status["peers"]
+        .as_array()
+        .context("a status has no peers")?;
+    let mut members = status["view"]["members"].as_array().into_iter().flatten();
+    let in_view =
+        status["view"]["takes_part"] != false && members.all(|member| member["active"] == true);
+    Ok(ready && in_view && peers.iter().all(|peer| peer["connected"] == true))
+}
+
+fn lacks_nothing(status: &Value) -> Result<bool> {
+    let peers = status["peers"]
+        .as_array()
+        .context("a status has no peers")?;
+    for peer in peers {
+        if number(peer, "lag_updates")? + number(peer, "lag_files")? > 0.0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn number(status: &Value, key: &str) -> Result<f64> {
+    let value = status[key].as_f64();
+    value.with_context(|| format!("a status has no number `{key}`"))
+}
+
+/// By how much the WAN handed frames over too late since its settings changed: the mean of the worst
+/// link. It says how busy the machine was.
+pub(crate) fn lateness(world: &World) -> Result<Duration> {
+    let mut worst = Duration::ZERO;
+    for link in world.wan().links() {
+        worst = worst.max(link.report()?.lateness.mean());
+    }
+    Ok(worst)
+}
+
+/// The same for all servers: defaults, with root as root.
+fn configuration_text() -> String {
+    format!(
+        r#"[metrics]
+listen = "off"
+
+[[export]]
+path = "{export}"
+
+[[export.allow]]
+clients = "*"
+squash = "none"
+"#,
+        export = Meridian::EXPORT
+    )
+}
+
+impl Sent {
+    /// What was sent since an earlier moment.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            wire: self.wire - earlier.wire,
+            content: self.content - earlier.content,
+            records: self.records - earlier.records,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Durability: an answer once this server has a change, against once a majority has it, as the authors' earlier design
+//! did.
+//!
+//! What must never enter: how the package is played.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use bench::chart;
+use bench::statistics::Results;
+use bench::table::{self, Heads};
+use bench::trial::Point;
+use plot::{Axis, Chart, Plot};
+
+use super::stands::{Beside, Setup};
+use super::sweep::Sweep;
+use super::{ELECTIONS, LOCAL, TOTAL, WITHOUT_SUBTREES, figures, round_trip, shortened};
+use crate::experiment::{Extent, Shown};
+
+/// Answers wait for a majority.
+const MAJORITY: &str = "majority";
+
+/// The same, and control covers single files and directories only: the authors' earlier design.
+const EARLIER: &str = "majority, fine-grained";
+
+/// Answers wait for one server.
+const RELAXED: &str = "relaxed";
+
+/// How many replicas: of three, two are a majority.
+const REPLICAS: usize = 3;
+
+/// From this round trip on waiting for a majority leaves the machine idle.
+const IDLE_FROM: Duration = Duration::from_millis(10);
+
+/// About how many round trips the package waits for a majority.
+const ROUND_TRIPS: u32 = 11_400;
+
+/// How many steps a quick run plays.
+const QUICK_STEPS: usize = 100;
+
+/// The comparison.
+#[derive(Debug)]
+pub(crate) struct Durability;
+
+impl Sweep for Durability {
+    fn name(&self) -> &'static str {
+        "durability"
+    }
+
+    fn points(&self, extent: Extent) -> Vec<Point> {
+        // Waiting for a majority is a straight line; at 120 ms it would take 23 minutes.
+        let distances: &[&str] = extent.choose(&["0.2", "30", "60"], &["0.2", "60"]);
+        let series = [RELAXED, MAJORITY, EARLIER, LOCAL];
+        let series = |x: &&str| series.map(|series| Point::new("", series, x));
+        distances.iter().flat_map(series).collect()
+    }
+
+    fn setup(&self, point: &Point, extent: Extent) -> Result<Setup> {
+        let majority = "[replication]\ndurability = \"majority\"\n";
+        let (settings, round_trips) = match point.series.as_str() {
+            MAJORITY => (majority.to_owned(), ROUND_TRIPS),
+            EARLIER => (
+                format!("{majority}{WITHOUT_SUBTREES}"),
+                ROUND_TRIPS + ELECTIONS,
+            ),
+            _ => (String::new(), 0),
+        };
+        let distance = round_trip(&point.x)?;
+        Ok(Setup {
+            replicas: if point.series == LOCAL { 1 } else { REPLICAS },
+            settings,
+            round_trip: distance,
+            thinks: false,
+            steps: extent.choose(usize::MAX, QUICK_STEPS),
+            beside: match round_trips > 0 && distance >= IDLE_FROM {
+                true => Beside::Everything { round_trips },
+                false => Beside::Nothing,
+            },
+        })
+    }
+
+    fn shown(&self, results: &Results, extent: Extent) -> Shown {
+        let about = format!(
+            "Three replicas. With *relaxed* durability, the default and the main paper's choice, a change is answered once the \
+             server near has it on its disk; with *majority* once two of three have. *Majority, fine-grained* is the authors' earlier \
+             design: there control covers single files and directories besides (`deep_control = false`). Without think time. Where answers wait for distant servers, up to 12 plays go on side by side, each \
+             with servers of its own.{}",
+            shortened(extent, QUICK_STEPS)
+        );
+        let heads = Heads {
+            panel: "",
+            series: "durability",
+            x: "round trip (ms)",
+        };
+        let charts = figures(results).into_iter().map(|figure| {
+            Chart::over_distance(
+                figure.title.replace(" (s)", ""),
+                Axis::log("time (s)"),
+                chart::lines(results, "", figure.name, 1.0, Some(LOCAL)),
+            )
+        });
+        Shown {
+            title: "Durability: one server, or a majority",
+            about,
+            claims: include_str!("../claims/durability.md"),
+            tables: vec![table::by_point(
+                results,
+                heads,
+                &figures(results),
+                Some(RELAXED),
+            )],
+            plots: vec![Plot {
+                name: "",
+                title: "SSH-Build with relaxed and majority durability".to_owned(),
+                columns: 2,
+                charts: charts.collect(),
+            }],
+        }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, TOTAL, RELAXED)?;
+        Some(format!("time at {x} ms: {ratios}"))
+    }
+}

@@ -1,0 +1,215 @@
+//! Servers that wait for the package: sets of replicas and single servers, started when they are first needed.
+//!
+//! What must never enter: points, and figures.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bench::trial::Outcome;
+use testbed::{LinkSettings, World};
+
+use super::Play;
+use crate::field::{Field, Folder};
+use crate::sites::{Server, Sites};
+
+/// So many servers may wait while others work: an idle set renews its leases, and that costs a little.
+const SERVERS_MAX: usize = 14;
+
+/// What is played where.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Setup {
+    /// How many replicas; one stands for a server without replication.
+    pub(crate) replicas: usize,
+    /// Lines of the configuration of all of them.
+    pub(crate) settings: String,
+    /// From each replica to each and back. A single server has its client beside it.
+    pub(crate) round_trip: Duration,
+    /// Whether the pauses of the recording are kept.
+    pub(crate) thinks: bool,
+    /// How many steps of the recording are played at most.
+    pub(crate) steps: usize,
+    /// What may go on at the same time.
+    pub(crate) beside: Beside,
+}
+
+/// What may go on beside a play without being in its way, nor it in theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// Nothing: it keeps the machine busy all the time.
+    Nothing,
+    /// Other plays, in its pauses; phases without pauses take turns.
+    Pauses,
+    /// Other plays, as many as there are: it waits for a distant server nearly all the time.
+    Everything {
+        /// About how many round trips the whole package waits for.
+        round_trips: u32,
+    },
+}
+
+/// Servers that run.
+struct Stand {
+    replicas: usize,
+    settings: String,
+    link: LinkSettings,
+    servers: Servers,
+    /// Goes after the servers.
+    _folder: Folder,
+}
+
+enum Servers {
+    Set(Sites),
+    Alone {
+        server: Server,
+        /// Goes after the server.
+        _world: World,
+    },
+}
+
+impl Stand {
+    /// Starts servers in a world whose links are as far from the beginning as they will be.
+    fn start(field: &Field, setup: &Setup) -> Result<Self> {
+        let folder = field.folder()?;
+        let link = setup.link();
+        let (program, settings) = (&field.program, &setup.settings);
+        let servers = match setup.replicas {
+            1 => {
+                let world = World::new(&["a"], &link)?;
+                let place = world.places().first().context("a world has a place")?;
+                let data = folder.path().join("alone");
+                let address = place.nfs_address();
+                let server = Server::start(place, program, data, address, settings)?;
+                Servers::Alone {
+                    server,
+                    _world: world,
+                }
+            }
+            count => {
+                let disk = folder.path().join("set");
+                Servers::Set(Sites::start_with(&link, program, &disk, count, settings)?)
+            }
+        };
+        Ok(Self {
+            replicas: setup.replicas,
+            settings: settings.clone(),
+            link,
+            servers,
+            _folder: folder,
+        })
+    }
+
+    fn fits(&self, setup: &Setup) -> bool {
+        let is_alike = self.replicas == setup.replicas && self.settings == setup.settings;
+        is_alike && self.link == setup.link()
+    }
+
+    fn play(&self, play: Play<'_>, home: &str) -> Result<Outcome> {
+        match &self.servers {
+            Servers::Set(sites) => {
+                // They are as they were; lateness counts from now on.
+                sites.set(&self.link)?;
+                play.at_set(sites, home)
+            }
+            Servers::Alone { server, .. } => {
+                let played = play.at(&server.target(), home)?;
+                played.check_at(&server.target())?;
+                server.processor_time()?;
+                Ok(played.figures)
+            }
+        }
+    }
+}
+
+/// The servers of a round.
+pub(crate) struct Stands<'a> {
+    field: &'a Field,
+    stands: Vec<Stand>,
+    played: usize,
+}
+
+impl<'a> Stands<'a> {
+    /// None yet.
+    pub(crate) fn of(field: &'a Field) -> Self {
+        Self {
+            field,
+            stands: Vec::new(),
+            played: 0,
+        }
+    }
+
+    /// Plays the package at servers of this kind, that run already or are started.
+    pub(crate) fn play(&mut self, setup: &Setup) -> Result<Outcome> {
+        let home = self.home();
+        let beginning = self.field.trace.beginning(setup.steps);
+        let play = Play {
+            trace: &beginning,
+            thinks: setup.thinks,
+            turn: (setup.beside == Beside::Pauses).then_some(&self.field.turn),
+        };
+        self.stand(setup)?.play(play, &home)
+    }
+
+    /// The set of this kind, with its distances.
+    pub(crate) fn sites(&mut self, setup: &Setup) -> Result<&Sites> {
+        let stand = self.stand(setup)?;
+        match &stand.servers {
+            Servers::Set(sites) => {
+                // See `Stand::play`.
+                sites.set(&stand.link)?;
+                Ok(sites)
+            }
+            Servers::Alone { .. } => bail!("a single server is no set"),
+        }
+    }
+
+    /// The name of a new directory.
+    pub(crate) fn home(&mut self) -> String {
+        self.played += 1;
+        format!("work-{}", self.played)
+    }
+
+    fn stand(&mut self, setup: &Setup) -> Result<&Stand> {
+        let at = match self.stands.iter().position(|stand| stand.fits(setup)) {
+            Some(at) => at,
+            None => {
+                self.make_room(setup.replicas);
+                self.stands.push(Stand::start(self.field, setup)?);
+                self.stands.len() - 1
+            }
+        };
+        Ok(&self.stands[at])
+    }
+
+    /// Stops those that were started first, as many as is needed.
+    fn make_room(&mut self, servers: usize) {
+        let running = |stands: &[Stand]| stands.iter().map(|stand| stand.replicas).sum::<usize>();
+        while !self.stands.is_empty() && running(&self.stands) + servers > SERVERS_MAX {
+            self.stands.remove(0);
+        }
+    }
+}
+
+impl Setup {
+    /// The links of its world. A single server needs none, so it serves for all distances.
+    fn link(&self) -> LinkSettings {
+        match self.replicas {
+            1 => LinkSettings::default(),
+            _ => LinkSettings::round_trip(self.round_trip),
+        }
+    }
+
+    /// About how long it takes at servers that run, of a package with so many steps. The whole package takes a single server 9 s,
+    /// with looking at what is there afterwards, and another 5 s for each replica, as they share this machine; it has pauses
+    /// of 182 s.
+    pub(crate) fn expected(&self, steps_all: usize) -> Duration {
+        let share = self.steps.min(steps_all) as f64 / steps_all as f64;
+        let work = 4.0 + 5.0 * self.replicas as f64;
+        let pauses = if self.thinks { 182.0 } else { 0.0 };
+        let waits = match self.beside {
+            Beside::Everything { round_trips } => {
+                self.round_trip.as_secs_f64() * f64::from(round_trips)
+            }
+            _ => 0.0,
+        };
+        Duration::from_secs_f64(1.0 + share * (work + pauses + waits))
+    }
+}
