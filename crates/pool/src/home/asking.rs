@@ -1,6 +1,5 @@
 //! The data servers know the size (rule 7).
 
-use super::command::Command;
 use super::file::Job;
 use super::{Home, Request};
 use crate::message::{Report, ToDataServer};
@@ -22,13 +21,7 @@ pub(super) struct Asking {
 
 impl Home {
     /// Answers how large a file is, now or when the data servers have said it.
-    pub(super) fn look_at(
-        &mut self,
-        now: Moment,
-        object: ObjectId,
-        operation: OperationId,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn look_at(&mut self, now: Moment, object: ObjectId, operation: OperationId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
@@ -36,7 +29,7 @@ impl Home {
             file.row.unsettled &= file.has_writers();
         }
         if !file.row.unsettled || !self.settings.rules.size_asked() {
-            self.answer_size(object, operation, commands);
+            self.answer_size(object, operation);
             return;
         }
         let mut operations = vec![operation];
@@ -44,7 +37,7 @@ impl Home {
             operations.push(*other);
             file.queue.pop_front();
         }
-        self.question(now, object, operations, commands);
+        self.question(now, object, operations);
     }
 
     /// What is unsettled is settled before `then` has its turn.
@@ -53,21 +46,14 @@ impl Home {
         now: Moment,
         object: ObjectId,
         then: (OperationId, Request),
-        commands: &mut Vec<Command>,
     ) {
         if let Some(file) = self.files.get_mut(&object) {
             file.queue.push_front(then);
-            self.question(now, object, Vec::new(), commands);
+            self.question(now, object, Vec::new());
         }
     }
 
-    fn question(
-        &mut self,
-        now: Moment,
-        object: ObjectId,
-        operations: Vec<OperationId>,
-        commands: &mut Vec<Command>,
-    ) {
+    fn question(&mut self, now: Moment, object: ObjectId, operations: Vec<OperationId>) {
         let question = self.next_question;
         self.next_question += 1;
         self.questions.insert(question, object);
@@ -84,23 +70,17 @@ impl Home {
         if members.is_empty() {
             // All are gone for ever: the row is all there is.
             self.questions.remove(&question);
-            self.all_looked(object, commands);
+            self.all_looked(object);
         }
         for member in members {
             if self.serves(now, member) {
-                self.put_question(object, member, commands);
+                self.put_question(object, member);
             }
         }
     }
 
     /// A data server is gone for ever, and its answer is not waited for.
-    pub(super) fn ask_no_longer(
-        &mut self,
-        now: Moment,
-        object: ObjectId,
-        gone: DataServerNumber,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn ask_no_longer(&mut self, now: Moment, object: ObjectId, gone: DataServerNumber) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
@@ -111,8 +91,8 @@ impl Home {
         if asking.reports.len() == file.row.members.len() {
             let question = asking.question;
             self.questions.remove(&question);
-            self.all_looked(object, commands);
-            self.advance(now, object, commands);
+            self.all_looked(object);
+            self.advance(now, object);
         }
     }
 
@@ -134,7 +114,7 @@ impl Home {
     }
 
     /// Asks a data server that has not answered yet.
-    fn put_question(&self, object: ObjectId, to: DataServerNumber, commands: &mut Vec<Command>) {
+    fn put_question(&mut self, object: ObjectId, to: DataServerNumber) {
         let Some(file) = self.files.get(&object) else {
             return;
         };
@@ -148,14 +128,14 @@ impl Home {
                 contents: file.row.contents,
                 stable: asking.settles && self.settings.rules.settled_is_stable(),
             };
-            self.send(to, look, commands);
+            self.send(to, look);
         }
     }
 
     /// A data server has a lease, after it may have been away.
-    pub(super) fn put_questions(&self, to: DataServerNumber, commands: &mut Vec<Command>) {
-        for object in self.files.keys() {
-            self.put_question(*object, to, commands);
+    pub(super) fn put_questions(&mut self, to: DataServerNumber) {
+        for object in self.files.keys().copied().collect::<Vec<_>>() {
+            self.put_question(object, to);
         }
     }
 
@@ -165,7 +145,6 @@ impl Home {
         from: DataServerNumber,
         question: u64,
         report: Report,
-        commands: &mut Vec<Command>,
     ) {
         let Some(object) = self.questions.get(&question).copied() else {
             return;
@@ -180,13 +159,13 @@ impl Home {
             asking.reports.insert(from, report);
             if asking.reports.len() == file.row.members.len() {
                 self.questions.remove(&question);
-                self.all_looked(object, commands);
-                self.advance(now, object, commands);
+                self.all_looked(object);
+                self.advance(now, object);
             }
         }
     }
 
-    fn all_looked(&mut self, object: ObjectId, commands: &mut Vec<Command>) {
+    fn all_looked(&mut self, object: ObjectId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
@@ -200,10 +179,10 @@ impl Home {
         };
         file.row.unsettled &= !asking.settles;
         if changed || file.row != before {
-            self.save(object, changed, commands);
+            self.save(object, changed);
         }
         for operation in asking.operations {
-            self.answer_size(object, operation, commands);
+            self.answer_size(object, operation);
         }
     }
 

@@ -41,16 +41,15 @@ impl Home {
         object: ObjectId,
         operation: OperationId,
         act: Act,
-        commands: &mut Vec<Command>,
     ) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
         if file.holders.is_empty() || act == Act::Fence || !self.settings.rules.cut_fences() {
-            self.intend(now, object, operation, act, commands);
+            self.intend(now, object, operation, act);
             return;
         }
-        self.recall(now, object, operation, act, commands);
+        self.recall(now, object, operation, act);
     }
 
     /// Asks all holders for their layouts before `act`.
@@ -60,12 +59,11 @@ impl Home {
         object: ObjectId,
         operation: OperationId,
         act: Act,
-        commands: &mut Vec<Command>,
     ) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
-        commands.extend(
+        self.commands.extend(
             file.holders
                 .keys()
                 .map(|holder| Command::Recall(object, *holder)),
@@ -79,10 +77,10 @@ impl Home {
     }
 
     /// All have given their layouts back, or have had their time.
-    pub(super) fn recalled(&mut self, now: Moment, object: ObjectId, commands: &mut Vec<Command>) {
+    pub(super) fn recalled(&mut self, now: Moment, object: ObjectId) {
         let job = self.files.get_mut(&object).and_then(|file| file.job.take());
         if let Some(Job::Recalling(recalling)) = job {
-            self.intend(now, object, recalling.operation, recalling.act, commands);
+            self.intend(now, object, recalling.operation, recalling.act);
         }
     }
 
@@ -92,7 +90,6 @@ impl Home {
         object: ObjectId,
         operation: OperationId,
         act: Act,
-        commands: &mut Vec<Command>,
     ) {
         let fences = act == Act::Fence || self.settings.rules.cut_fences();
         let Some(file) = self.files.get_mut(&object) else {
@@ -123,21 +120,23 @@ impl Home {
             in_row: false,
         };
         self.intents.insert(number, owed.clone());
-        self.record(Record::Intend(owed.clone()), commands);
-        for member in owed.owed {
-            if self.next_owed(member, intent.contents) == Some(intent) {
-                self.send(member, ToDataServer::Take(intent), commands);
+        self.record(Record::Intend(owed.clone()));
+        self.send_owed(&owed);
+    }
+
+    /// Tells of an intent whoever has nothing to carry out before it.
+    pub(super) fn send_owed(&mut self, owed: &Owed) {
+        let intent = owed.intent;
+        for member in &owed.owed {
+            if self.next_owed(*member, intent.contents) == Some(intent) {
+                self.send(*member, ToDataServer::Take(intent));
             }
         }
     }
 
     /// What a data server has to carry out next of some contents. It hears of nothing later before it has taken this: had the earlier
     /// intent been lost on its way, the later one would pass for both.
-    pub(super) fn next_owed(
-        &self,
-        server: DataServerNumber,
-        contents: ContentsId,
-    ) -> Option<Intent> {
+    fn next_owed(&self, server: DataServerNumber, contents: ContentsId) -> Option<Intent> {
         let mut intents = self.intents.values();
         let next =
             intents.find(|owed| owed.intent.contents == contents && owed.owed.contains(&server));
@@ -168,7 +167,6 @@ impl Home {
         from: DataServerNumber,
         number: IntentNumber,
         report: Report,
-        commands: &mut Vec<Command>,
     ) {
         if !self.believes(from, report) {
             return;
@@ -181,12 +179,12 @@ impl Home {
         }
         let (contents, is_over) = (owed.intent.contents, owed.owed.is_empty() && owed.in_row);
         let object = contents.object;
-        self.record(Record::Taken(number, from), commands);
+        self.record(Record::Taken(number, from));
         if is_over {
             self.intents.remove(&number);
         }
         if let Some(next) = self.next_owed(from, contents) {
-            self.send(from, ToDataServer::Take(next), commands);
+            self.send(from, ToDataServer::Take(next));
         }
         let job = self
             .files
@@ -196,16 +194,16 @@ impl Home {
             && carrying.number == number
         {
             carrying.reports.insert(from, report);
-            self.carried(now, object, commands);
+            self.carried(now, object);
         } else if let Some(Job::Switching(switching)) = job
             && switching.number == number
         {
-            self.cut_to_size(now, object, commands);
+            self.cut_to_size(now, object);
         }
     }
 
     /// A data server is gone for ever, and what it owes with it.
-    pub(super) fn strike_owed(&mut self, gone: DataServerNumber, commands: &mut Vec<Command>) {
+    pub(super) fn strike_owed(&mut self, gone: DataServerNumber) {
         let mut struck = Vec::new();
         for (number, owed) in &mut self.intents {
             if owed.owed.remove(&gone) {
@@ -215,18 +213,12 @@ impl Home {
         self.intents
             .retain(|_, owed| !owed.owed.is_empty() || !owed.in_row);
         for number in struck {
-            self.record(Record::Taken(number, gone), commands);
+            self.record(Record::Taken(number, gone));
         }
     }
 
     /// Goes on with a file without a data server that is gone for ever.
-    pub(super) fn leave_out(
-        &mut self,
-        now: Moment,
-        object: ObjectId,
-        gone: DataServerNumber,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn leave_out(&mut self, now: Moment, object: ObjectId, gone: DataServerNumber) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
@@ -235,9 +227,9 @@ impl Home {
         match &mut file.job {
             Some(Job::Carrying(carrying)) => {
                 carrying.reports.remove(&gone);
-                self.carried(now, object, commands);
+                self.carried(now, object);
             }
-            Some(Job::Asking(_)) => self.ask_no_longer(now, object, gone, commands),
+            Some(Job::Asking(_)) => self.ask_no_longer(now, object, gone),
             Some(Job::Recalling(_) | Job::Switching(_)) | None => {}
         }
     }
@@ -260,7 +252,7 @@ impl Home {
     }
 
     /// Goes on with the row when every data server has carried the intent out or is fenced by its lease.
-    fn carried(&mut self, now: Moment, object: ObjectId, commands: &mut Vec<Command>) {
+    fn carried(&mut self, now: Moment, object: ObjectId) {
         let Some(file) = self.files.get(&object) else {
             return;
         };
@@ -283,7 +275,7 @@ impl Home {
             }
         }
         if carrying.act == Act::Remove {
-            self.contents_gone(object, &carrying, commands);
+            self.contents_gone(object, &carrying);
             return;
         }
         let changed = self.take_over(object, &carrying);
@@ -296,11 +288,11 @@ impl Home {
             changed,
             intent: Some(carrying.number),
         };
-        self.record(record, commands);
+        self.record(record);
         if let Some(operation) = carrying.operation {
-            self.answer(operation, Outcome::Done, commands);
+            self.answer(operation, Outcome::Done);
         }
-        self.advance(now, object, commands);
+        self.advance(now, object);
     }
 
     /// What an intent means for size and change; whether the contents may have changed.
@@ -327,20 +319,15 @@ impl Home {
         changed || cut
     }
 
-    fn contents_gone(
-        &mut self,
-        object: ObjectId,
-        carrying: &Carrying,
-        commands: &mut Vec<Command>,
-    ) {
+    fn contents_gone(&mut self, object: ObjectId, carrying: &Carrying) {
         let file = self.files.remove(&object);
-        self.record(Record::Gone(object, carrying.number), commands);
-        self.gone_while_moved(file.as_ref(), commands);
+        self.record(Record::Gone(object, carrying.number));
+        self.gone_while_moved(file.as_ref());
         if let Some(operation) = carrying.operation {
-            self.answer(operation, Outcome::Done, commands);
+            self.answer(operation, Outcome::Done);
         }
         for (operation, _) in file.into_iter().flat_map(|file| file.queue) {
-            self.answer(operation, Outcome::Gone, commands);
+            self.answer(operation, Outcome::Gone);
         }
     }
 
@@ -361,26 +348,22 @@ impl Home {
         }
     }
 
-    pub(super) fn time_passed(
-        &mut self,
-        now: Moment,
-        object: ObjectId,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn time_passed(&mut self, now: Moment, object: ObjectId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
         match &mut file.job {
             Some(Job::Recalling(recalling)) if now >= recalling.until => {
-                self.recalled(now, object, commands);
+                self.recalled(now, object);
             }
             Some(Job::Recalling(recalling)) if now >= recalling.repeated.after(REPEAT) => {
                 recalling.repeated = now;
                 let holders = file.holders.keys();
-                commands.extend(holders.map(|holder| Command::Recall(object, *holder)));
+                self.commands
+                    .extend(holders.map(|holder| Command::Recall(object, *holder)));
             }
-            Some(Job::Carrying(_)) => self.carried(now, object, commands),
-            Some(Job::Switching(_)) => self.cut_to_size(now, object, commands),
+            Some(Job::Carrying(_)) => self.carried(now, object),
+            Some(Job::Switching(_)) => self.cut_to_size(now, object),
             _ => {}
         }
     }

@@ -94,6 +94,8 @@ pub struct Home {
     questions: BTreeMap<u64, ObjectId>,
     /// How many records were handed out.
     recorded: u64,
+    /// What the caller is asked to do when a call has ended.
+    commands: Vec<Command>,
 }
 
 impl Home {
@@ -125,6 +127,7 @@ impl Home {
             next_question: 0,
             questions: BTreeMap::new(),
             recorded: 0,
+            commands: Vec::new(),
         };
         for row in &recovered.files {
             home.files.insert(row.contents.object, File::new(row));
@@ -137,19 +140,14 @@ impl Home {
 
     /// A data server has sent a message.
     pub fn handle(&mut self, now: Moment, from: DataServerNumber, message: ToHome) -> Vec<Command> {
-        let mut commands = Vec::new();
         match message {
-            ToHome::Ask { asked, standing } => {
-                self.ask(now, from, (asked, standing), &mut commands)
-            }
-            ToHome::Taken { number, report } => {
-                self.taken(now, from, number, report, &mut commands)
-            }
+            ToHome::Ask { asked, standing } => self.ask(now, from, (asked, standing)),
+            ToHome::Taken { number, report } => self.taken(now, from, number, report),
             ToHome::Looked { question, report } => {
-                self.looked(now, from, question, report, &mut commands);
+                self.looked(now, from, question, report);
             }
         }
-        commands
+        self.take_commands()
     }
 
     /// Something is to be done with a file. `row` is what its row says; it does not count while the home knows better.
@@ -160,12 +158,11 @@ impl Home {
         operation: OperationId,
         request: Request,
     ) -> Vec<Command> {
-        let mut commands = Vec::new();
         let object = row.contents.object;
         self.files.entry(object).or_insert_with(|| File::new(row));
-        self.accept(object, operation, request, &mut commands);
-        self.advance(now, object, &mut commands);
-        commands
+        self.accept(object, operation, request);
+        self.advance(now, object);
+        self.take_commands()
     }
 
     /// When [`Home::handle_timer`] has to be called, if nothing else happens.
@@ -179,12 +176,11 @@ impl Home {
 
     /// Time has passed.
     pub fn handle_timer(&mut self, now: Moment) -> Vec<Command> {
-        let mut commands = Vec::new();
         let objects: Vec<ObjectId> = self.files.keys().copied().collect();
         for object in objects {
-            self.time_passed(now, object, &mut commands);
+            self.time_passed(now, object);
         }
-        commands
+        self.take_commands()
     }
 
     /// A data server has joined the pool. One that is known stays what it is.
@@ -219,9 +215,13 @@ impl Home {
         self.keys.seal(&capability, server)
     }
 
-    fn record(&mut self, record: Record, commands: &mut Vec<Command>) -> Mark {
+    fn take_commands(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.commands)
+    }
+
+    fn record(&mut self, record: Record) -> Mark {
         self.recorded += 1;
-        commands.push(Command::Persist(record));
+        self.commands.push(Command::Persist(record));
         self.mark()
     }
 
@@ -230,14 +230,14 @@ impl Home {
         Mark(self.recorded)
     }
 
-    fn send(&self, to: DataServerNumber, message: ToDataServer, commands: &mut Vec<Command>) {
+    fn send(&mut self, to: DataServerNumber, message: ToDataServer) {
         let after = self.mark();
-        commands.push(Command::Send { to, message, after });
+        self.commands.push(Command::Send { to, message, after });
     }
 
-    fn answer(&self, operation: OperationId, outcome: Outcome, commands: &mut Vec<Command>) {
+    fn answer(&mut self, operation: OperationId, outcome: Outcome) {
         let after = self.mark();
-        commands.push(Command::Answer {
+        self.commands.push(Command::Answer {
             operation,
             outcome,
             after,

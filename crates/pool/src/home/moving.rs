@@ -10,7 +10,7 @@
 use super::command::{Command, Record};
 use super::file::{File, FileRow, Job};
 use super::{Home, Outcome, Owed, Recovered, Request};
-use crate::message::{Act, Intent, IntentNumber, ToDataServer};
+use crate::message::{Act, Intent, IntentNumber};
 use crate::numbers::{DataServerNumber, Generation};
 use control::{Moment, OperationId};
 use std::collections::BTreeSet;
@@ -47,48 +47,41 @@ impl Home {
         to: FileRow,
         operation: OperationId,
     ) -> Vec<Command> {
-        let mut commands = Vec::new();
         let object = row.contents.object;
         let file = self.files.entry(object);
         let file = file.or_insert_with(|| File::new(row));
         let is_other = to.contents.object == object && to.contents != file.row.contents;
         if file.moving.is_some() || !is_other {
-            self.answer(operation, Outcome::NoMove, &mut commands);
-            return commands;
+            self.answer(operation, Outcome::NoMove);
+            return self.take_commands();
         }
         file.moving = Some(Moving {
             to: to.clone(),
             is_sealed: false,
         });
         if self.settings.rules.moves_noted_first() {
-            self.record(Record::Moving(to), &mut commands);
+            self.record(Record::Moving(to));
         }
-        self.answer(operation, Outcome::Done, &mut commands);
-        commands
+        self.answer(operation, Outcome::Done);
+        self.take_commands()
     }
 
     /// Fences everybody who may read the old contents.
-    pub(super) fn seal(
-        &mut self,
-        now: Moment,
-        object: ObjectId,
-        operation: OperationId,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn seal(&mut self, now: Moment, object: ObjectId, operation: OperationId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
         let Some(moving) = &mut file.moving else {
-            self.answer(operation, Outcome::NoMove, commands);
+            self.answer(operation, Outcome::NoMove);
             return;
         };
         moving.is_sealed = true;
         if !self.settings.rules.old_contents_fenced() {
-            self.answer(operation, Outcome::Done, commands);
+            self.answer(operation, Outcome::Done);
         } else if file.holders.is_empty() {
-            self.intend(now, object, operation, Act::Fence, commands);
+            self.intend(now, object, operation, Act::Fence);
         } else {
-            self.recall(now, object, operation, Act::Fence, commands);
+            self.recall(now, object, operation, Act::Fence);
         }
     }
 
@@ -99,7 +92,6 @@ impl Home {
         object: ObjectId,
         operation: OperationId,
         size: u64,
-        commands: &mut Vec<Command>,
     ) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
@@ -107,7 +99,7 @@ impl Home {
         let is_unsettled = file.row.unsettled;
         let sealed = file.moving.as_mut().filter(|moving| moving.is_sealed);
         let Some(moving) = sealed.filter(|_| !is_unsettled) else {
-            self.answer(operation, Outcome::NoMove, commands);
+            self.answer(operation, Outcome::NoMove);
             return;
         };
         // Without a cut it is one that nobody owes.
@@ -115,7 +107,7 @@ impl Home {
         if self.settings.rules.new_contents_cut() {
             moving.to.generation = moving.to.generation.next();
             let to = moving.to.clone();
-            number = self.intend_aside(&to, Act::Truncate(size), commands);
+            number = self.intend_aside(&to, Act::Truncate(size));
         }
         if let Some(file) = self.files.get_mut(&object) {
             file.job = Some(Job::Switching(Switching {
@@ -124,19 +116,14 @@ impl Home {
                 size,
             }));
         }
-        self.cut_to_size(now, object, commands);
+        self.cut_to_size(now, object);
     }
 
     /// Something is intended about contents that are not those of the row.
-    fn intend_aside(
-        &mut self,
-        of: &FileRow,
-        act: Act,
-        commands: &mut Vec<Command>,
-    ) -> IntentNumber {
+    fn intend_aside(&mut self, of: &FileRow, act: Act) -> IntentNumber {
         let owed = self.owed_aside(of, act);
-        self.record(Record::Intend(owed.clone()), commands);
-        self.send_owed(&owed, commands);
+        self.record(Record::Intend(owed.clone()));
+        self.send_owed(&owed);
         owed.intent.number
     }
 
@@ -163,22 +150,8 @@ impl Home {
         owed
     }
 
-    fn send_owed(&self, owed: &Owed, commands: &mut Vec<Command>) {
-        let intent = owed.intent;
-        for member in &owed.owed {
-            if self.next_owed(*member, intent.contents) == Some(intent) {
-                self.send(*member, ToDataServer::Take(intent), commands);
-            }
-        }
-    }
-
     /// Goes on with a switch when all data servers of the new contents have cut them, or one of them does not answer.
-    pub(super) fn cut_to_size(
-        &mut self,
-        now: Moment,
-        object: ObjectId,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn cut_to_size(&mut self, now: Moment, object: ObjectId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
@@ -189,13 +162,13 @@ impl Home {
         let awaited = self.intents.get(&switching.number);
         let awaited = awaited.map(|owed| owed.owed.iter().map(|server| self.leased_until(*server)));
         match awaited.and_then(Iterator::max) {
-            None => self.switch(object, &switching, commands),
+            None => self.switch(object, &switching),
             Some(until) if now >= until => {
-                self.give_move_up(object, commands);
+                self.give_move_up(object);
             }
             Some(_) => return,
         }
-        self.advance(now, object, commands);
+        self.advance(now, object);
     }
 
     /// When it is known that a data server of the new contents does not answer.
@@ -205,7 +178,7 @@ impl Home {
     }
 
     /// From now on the row names the new contents.
-    fn switch(&mut self, object: ObjectId, switching: &Switching, commands: &mut Vec<Command>) {
+    fn switch(&mut self, object: ObjectId, switching: &Switching) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
@@ -229,13 +202,13 @@ impl Home {
             row,
             old: old.clone(),
         };
-        self.record(moved, commands);
-        self.send_owed(&old, commands);
-        self.answer(switching.operation, Outcome::Done, commands);
+        self.record(moved);
+        self.send_owed(&old);
+        self.answer(switching.operation, Outcome::Done);
     }
 
     /// Removes the new contents. Whoever waits for a switch hears that there is none.
-    pub(super) fn give_move_up(&mut self, object: ObjectId, commands: &mut Vec<Command>) {
+    pub(super) fn give_move_up(&mut self, object: ObjectId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
@@ -248,45 +221,40 @@ impl Home {
         };
         if let Some(mut moving) = file.moving.take() {
             moving.to.generation = moving.to.generation.next();
-            self.remove_new(&moving.to, commands);
+            self.remove_new(&moving.to);
         }
         if let Some(switching) = switching {
-            self.answer(switching.operation, Outcome::NoMove, commands);
+            self.answer(switching.operation, Outcome::NoMove);
         }
     }
 
     /// What was to become the contents of a file goes.
-    fn remove_new(&mut self, to: &FileRow, commands: &mut Vec<Command>) {
+    fn remove_new(&mut self, to: &FileRow) {
         let owed = self.owed_aside(to, Act::Remove);
-        self.record(Record::MoveGivenUp(owed.clone()), commands);
-        self.send_owed(&owed, commands);
+        self.record(Record::MoveGivenUp(owed.clone()));
+        self.send_owed(&owed);
     }
 
     /// The contents of a file are gone, and those that were to come go, too.
-    pub(super) fn gone_while_moved(&mut self, file: Option<&File>, commands: &mut Vec<Command>) {
+    pub(super) fn gone_while_moved(&mut self, file: Option<&File>) {
         let moving = file.and_then(|file| file.moving.as_ref());
         if let Some(moving) = moving {
             let mut to = moving.to.clone();
             to.generation = to.generation.next();
-            self.remove_new(&to, commands);
+            self.remove_new(&to);
         }
     }
 
     /// A data server is gone for ever to which a file is being moved.
-    pub(super) fn move_elsewhere(
-        &mut self,
-        now: Moment,
-        gone: DataServerNumber,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn move_elsewhere(&mut self, now: Moment, gone: DataServerNumber) {
         let files = self.files.iter();
         let with = files.filter(|(_, file)| {
             let moving = file.moving.as_ref();
             moving.is_some_and(|moving| moving.goes_to(gone))
         });
         for object in with.map(|(object, _)| *object).collect::<Vec<_>>() {
-            self.give_move_up(object, commands);
-            self.advance(now, object, commands);
+            self.give_move_up(object);
+            self.advance(now, object);
         }
     }
 }

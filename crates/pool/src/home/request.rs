@@ -1,7 +1,7 @@
 //! What is done with files, and in which order.
 
 use super::Home;
-use super::command::{Command, Record};
+use super::command::Record;
 use super::file::Job;
 use crate::handle::{Access, Capability, Handle};
 use crate::message::Act;
@@ -75,13 +75,7 @@ impl Request {
 
 impl Home {
     /// What cannot wait for the others: whoever gives a layout back may be what they wait for.
-    pub(super) fn accept(
-        &mut self,
-        object: ObjectId,
-        operation: OperationId,
-        request: Request,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn accept(&mut self, object: ObjectId, operation: OperationId, request: Request) {
         let rules = self.settings.rules;
         let Some(file) = self.files.get_mut(&object) else {
             return;
@@ -90,7 +84,7 @@ impl Home {
             Request::Return(holder) | Request::Lost(holder) => {
                 let is_lost = matches!(request, Request::Lost(_));
                 let held = file.holders.remove(&holder).is_some();
-                self.withdraw(object, holder, commands);
+                self.withdraw(object, holder);
                 if held && is_lost && rules.losers_fenced() {
                     self.go_first(object, operation, Request::Change(Act::Fence));
                 } else if is_lost && !held {
@@ -100,12 +94,12 @@ impl Home {
                 }
             }
             Request::Commit(holder, _) if !file.holders.contains_key(&holder) => {
-                self.answer(operation, Outcome::NoLayout, commands);
+                self.answer(operation, Outcome::NoLayout);
             }
             Request::Layout(..)
                 if matches!(file.job, Some(Job::Recalling(_) | Job::Carrying(_))) =>
             {
-                self.answer(operation, Outcome::Conflict, commands);
+                self.answer(operation, Outcome::Conflict);
             }
             _ if request.is_change() => self.go_first(object, operation, request),
             _ => file.queue.push_back((operation, request)),
@@ -113,7 +107,7 @@ impl Home {
     }
 
     /// Whoever gives a layout back waits for none.
-    fn withdraw(&mut self, object: ObjectId, holder: Holder, commands: &mut Vec<Command>) {
+    fn withdraw(&mut self, object: ObjectId, holder: Holder) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
@@ -122,7 +116,7 @@ impl Home {
         file.queue = kept;
         let withdrawn: VecDeque<(OperationId, Request)> = withdrawn;
         for (operation, _) in withdrawn {
-            self.answer(operation, Outcome::ThroughHome, commands);
+            self.answer(operation, Outcome::ThroughHome);
         }
     }
 
@@ -145,12 +139,12 @@ impl Home {
     }
 
     /// Takes from the queue what can be done now.
-    pub(super) fn advance(&mut self, now: Moment, object: ObjectId, commands: &mut Vec<Command>) {
+    pub(super) fn advance(&mut self, now: Moment, object: ObjectId) {
         while let Some(file) = self.files.get_mut(&object) {
             if let Some(Job::Recalling(_)) = &file.job
                 && file.holders.is_empty()
             {
-                self.recalled(now, object, commands);
+                self.recalled(now, object);
                 continue;
             }
             if file.job.is_some() {
@@ -161,27 +155,27 @@ impl Home {
             };
             match request {
                 Request::Layout(holder, access) => {
-                    self.grant(now, object, operation, (holder, access), commands);
+                    self.grant(now, object, operation, (holder, access));
                 }
                 Request::Commit(_, claimed) if !self.settings.rules.size_asked() => {
                     file.row.size = file.row.size.max(claimed);
-                    self.save(object, true, commands);
-                    self.answer_size(object, operation, commands);
+                    self.save(object, true);
+                    self.answer_size(object, operation);
                 }
-                Request::Change(act) => self.change(now, object, operation, act, commands),
+                Request::Change(act) => self.change(now, object, operation, act),
                 Request::Alone if file.has_writers() => {
-                    self.recall(now, object, operation, Act::Fence, commands);
+                    self.recall(now, object, operation, Act::Fence);
                 }
                 Request::Alone | Request::Behind => {
-                    self.answer(operation, Outcome::Done, commands);
+                    self.answer(operation, Outcome::Done);
                 }
-                Request::Seal => self.seal(now, object, operation, commands),
-                Request::Switch(size) => self.begin_switch(now, object, operation, size, commands),
+                Request::Seal => self.seal(now, object, operation),
+                Request::Switch(size) => self.begin_switch(now, object, operation, size),
                 Request::GiveUp => {
-                    self.give_move_up(object, commands);
-                    self.answer(operation, Outcome::Done, commands);
+                    self.give_move_up(object);
+                    self.answer(operation, Outcome::Done);
                 }
-                _ => self.look_at(now, object, operation, commands),
+                _ => self.look_at(now, object, operation),
             }
         }
         if self.files.get(&object).is_some_and(super::File::is_idle) {
@@ -206,7 +200,6 @@ impl Home {
         object: ObjectId,
         operation: OperationId,
         (holder, access): (Holder, Access),
-        commands: &mut Vec<Command>,
     ) {
         let Some(file) = self.files.get(&object) else {
             return;
@@ -214,7 +207,7 @@ impl Home {
         let mut members = file.row.members.iter();
         let all_serve = members.all(|member| self.serves(now, *member));
         if !all_serve || self.is_kept_back(object, access) {
-            self.answer(operation, Outcome::ThroughHome, commands);
+            self.answer(operation, Outcome::ThroughHome);
             return;
         }
         let Some(file) = self.files.get_mut(&object) else {
@@ -226,7 +219,7 @@ impl Home {
             // What was before is told apart from what comes now.
             file.compared_by = Some(operation);
             let again = (operation, Request::Layout(holder, access));
-            self.settle_first(now, object, again, commands);
+            self.settle_first(now, object, again);
             return;
         }
         let Some(file) = self.files.get_mut(&object) else {
@@ -238,7 +231,7 @@ impl Home {
         if access == Access::ReadWrite && !file.row.unsettled {
             file.row.unsettled = true;
             if self.settings.rules.unsettled_first() {
-                self.save(object, false, commands);
+                self.save(object, false);
             }
         }
         let Some(file) = self.files.get(&object) else {
@@ -255,11 +248,11 @@ impl Home {
         let members = file.row.members.iter();
         let handles = members.map(|member| (*member, self.keys.seal(&capability, *member)));
         let outcome = Outcome::Layout(handles.collect());
-        self.answer(operation, outcome, commands);
+        self.answer(operation, outcome);
     }
 
     /// The row is made stable as it is now.
-    pub(super) fn save(&mut self, object: ObjectId, changed: bool, commands: &mut Vec<Command>) {
+    pub(super) fn save(&mut self, object: ObjectId, changed: bool) {
         let Some(file) = self.files.get(&object) else {
             return;
         };
@@ -268,17 +261,12 @@ impl Home {
             changed,
             intent: None,
         };
-        self.record(record, commands);
+        self.record(record);
     }
 
-    pub(super) fn answer_size(
-        &self,
-        object: ObjectId,
-        operation: OperationId,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn answer_size(&mut self, object: ObjectId, operation: OperationId) {
         if let Some(file) = self.files.get(&object) {
-            self.answer(operation, Outcome::Size(file.row.size), commands);
+            self.answer(operation, Outcome::Size(file.row.size));
         }
     }
 }

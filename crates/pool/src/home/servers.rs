@@ -86,15 +86,14 @@ impl Home {
             server.run = None;
         }
         self.dismissed.insert(number);
-        let mut commands = Vec::new();
-        self.strike_owed(number, &mut commands);
+        self.strike_owed(number);
         let files = self.files.iter();
         let with = files.filter(|(_, file)| file.row.members.contains(&number));
         for object in with.map(|(object, _)| *object).collect::<Vec<_>>() {
-            self.leave_out(now, object, number, &mut commands);
+            self.leave_out(now, object, number);
         }
-        self.move_elsewhere(now, number, &mut commands);
-        commands
+        self.move_elsewhere(now, number);
+        self.take_commands()
     }
 
     /// An administrator says that a data server has the contents that it is to have, though an older copy of them was seen. Nothing where
@@ -107,9 +106,9 @@ impl Home {
         }
         server.stranger = None;
         *known = known.believed();
-        let (record, mut commands) = (Record::Standing(number, *known), Vec::new());
-        self.record(record, &mut commands);
-        Some(commands)
+        let record = Record::Standing(number, *known);
+        self.record(record);
+        Some(self.take_commands())
     }
 
     /// The data servers, by number, without those that were removed.
@@ -137,7 +136,6 @@ impl Home {
         now: Moment,
         from: DataServerNumber,
         (asked, standing): (Moment, Standing),
-        commands: &mut Vec<Command>,
     ) {
         let rules = self.settings.rules;
         if self.dismissed.contains(&from) {
@@ -164,13 +162,13 @@ impl Home {
                 // one store.
                 *known = known.doubted();
                 let stranger = Record::Standing(from, *known);
-                self.record(stranger, commands);
+                self.record(stranger);
             }
             return;
         }
         server.standing = Some(standing);
         server.run = Some(standing.run);
-        self.record(Record::Standing(from, standing), commands);
+        self.record(Record::Standing(from, standing));
         let owed = self
             .intents
             .values()
@@ -182,7 +180,7 @@ impl Home {
             .filter(|intent| told.insert(intent.contents))
             .collect();
         for intent in &intents {
-            self.send(from, ToDataServer::Take(*intent), commands);
+            self.send(from, ToDataServer::Take(*intent));
         }
         if !intents.is_empty() && rules.intents_before_lease() {
             return;
@@ -197,8 +195,8 @@ impl Home {
             issue: self.issue,
             key: self.keys.current().clone(),
         };
-        self.send(from, lease, commands);
-        self.put_questions(from, commands);
+        self.send(from, lease);
+        self.put_questions(from);
     }
 
     /// From when on nobody relies on a lease that the data server may have.
