@@ -44,13 +44,36 @@ check_lints() {
   cargo clippy --workspace --all-targets --locked -- --deny warnings --deny clippy::too_many_lines
 }
 
-# Runs tests of all packages, or those that the arguments choose. Always as one workspace: cargo would build again what
-# single packages ask for with other features. Shows at the end what those that failed said last.
+# So many test programs run at once: most of what they do is wait for leases, timers and disks.
+test_programs_at_once=${TEST_PROGRAMS_AT_ONCE:-3}
+
+# Builds test programs, and prints the folder of its package and the program of each. Always as one workspace: cargo would build
+# again what single packages ask for with other features.
+test_programs() {
+  cargo test --workspace --locked --no-run --message-format json-render-diagnostics "$@" |
+    sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p'
+}
+
+# Runs tests of all packages, or those that the arguments choose; what stands behind `--` goes to the programs. Programs that start
+# servers and Linux guests have the machine to themselves, after the others. Shows at the end what those that failed said last.
 test_workspace() {
   rm -rf target/test-failures
-  local status=0 output
-  cargo test --workspace --locked --no-fail-fast --config 'target."cfg(unix)".runner = "scripts/test-runner"' "$@" ||
-    status=$?
+  local chosen=() programs status=0 output
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    chosen+=("$1")
+    shift
+  done
+  [ $# -eq 0 ] || shift
+  programs=$(test_programs "${chosen[@]}") || return
+  [ -n "$programs" ] || fail "cargo named no test program"
+  local of_machine='/crates/\(meridian\|nfs4-client\|testbed\) '
+  sed "\\#$of_machine#d" <<<"$programs" |
+    xargs --no-run-if-empty --max-lines=1 --max-procs="$test_programs_at_once" scripts/test-runner "$@" || status=$?
+  sed --quiet "\\#$of_machine#p" <<<"$programs" |
+    xargs --no-run-if-empty --max-lines=1 scripts/test-runner "$@" || status=$?
+  if [ ${#chosen[@]} -eq 0 ]; then
+    cargo test --workspace --locked --doc || status=$?
+  fi
   for output in target/test-failures/*.failed; do
     [ -e "$output" ] || continue
     say "the end of what $(basename "$output" .failed) said; all of it is in $output"
