@@ -2,12 +2,10 @@
 //!
 //! What must never enter: expectations.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::process::Command;
 
-use anyhow::{Result, ensure};
-use testbed::{Guest, Mount, Script, Service, Site};
+use anyhow::{Context, Result, ensure};
+use testbed::{Guest, Meridian, Mount, Script, Service, Site};
 
 pub use crate::hands::{Hand, MOUNT, PATIENCE, eventually, finish, lines, program, run};
 
@@ -49,19 +47,13 @@ impl Scene {
     pub fn beneath(preparation: &str, configuration: &[&str]) -> Result<Self> {
         let site = Site::new()?;
         let listen = site.nfs_address();
-        let file = site.folder().join("meridian.toml");
-        let metrics = "[metrics]\nlisten = \"off\"\n";
-        fs::write(&file, configuration.concat() + metrics)?;
-        let mut command = site.command("bash");
+        let data = site.folder().join("data");
         let serve = format!("set -e\n{preparation}\nexec \"$@\"");
-        command.args(["-c", &serve, "serve"]);
-        command.args([env!("CARGO_BIN_EXE_meridian"), "serve", "--data"]);
-        command.arg(site.folder().join("data"));
-        command.args(["--listen", &listen.to_string(), "--config"]);
-        command
-            .arg(file)
-            .env("DATA", site.folder().join("data"))
-            .env_remove("MERIDIAN_LOG");
+        let meridian = on_data(&site).through(["bash", "-c", &serve, "serve"]);
+        let configuration = configuration.concat() + "[metrics]\nlisten = \"off\"\n";
+        let listen_at = listen.to_string();
+        let mut command = meridian.serve_command("meridian", &listen_at, &configuration)?;
+        command.env("DATA", data).env_remove("MERIDIAN_LOG");
         let mut server = Service::start(&site, "meridian", command)?;
         server.wait_for_nfs(listen)?;
         Ok(Self {
@@ -111,19 +103,8 @@ impl Scene {
     pub fn check_store(&mut self) -> Result<()> {
         let status = self.server.stop()?;
         ensure!(status.success(), "the server stopped with {status}");
-        let mut check = Command::new(env!("CARGO_BIN_EXE_meridian"));
-        let checked = check
-            .args(["check", "--data"])
-            .arg(self.site.folder().join("data"))
-            .output()?;
-        ensure!(
-            checked.status.success(),
-            "the store is damaged ({}):\n{}{}",
-            checked.status,
-            String::from_utf8_lossy(&checked.stdout),
-            String::from_utf8_lossy(&checked.stderr)
-        );
-        Ok(())
+        let checked = on_data(&self.site).ask(&["check"]);
+        checked.context("the store is damaged").map(drop)
     }
 
     /// Starts a process in the guest that does what it is told, step by step. Each is a lock owner of
@@ -136,4 +117,10 @@ impl Scene {
     pub fn hand_of(&self, guest: &Guest, change: impl FnOnce(Script) -> Script) -> Result<Hand> {
         Hand::begin(&self.site, guest, change)
     }
+}
+
+/// The program on the data of a site.
+fn on_data(site: &Site) -> Meridian {
+    let data = site.folder().join("data");
+    Meridian::new(site, env!("CARGO_BIN_EXE_meridian"), data)
 }

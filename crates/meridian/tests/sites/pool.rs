@@ -9,7 +9,7 @@ use server::{PoolServerStatus, Status};
 use testbed::{Guest, LinkSettings, Mount, Place, Service, World};
 
 use crate::hands::run;
-use crate::scene::{MOUNT, eventually, meridian, peer_address, serve};
+use crate::scene::{MOUNT, eventually, meridian, on_data, peer_address, serve};
 
 /// The metadata server is the first one.
 const MACHINES: [&str; 4] = ["names", "one", "two", "three"];
@@ -21,16 +21,13 @@ const COMPARE: &str = "sync; echo 3 >/proc/sys/vm/drop_caches; cmp /run/bytes /r
 /// Does what the manual says under "A site grows".
 fn set_up(world: &World) -> Result<Vec<Service>> {
     let names = &world.places()[0];
-    let create = ["pool", "create", "--stripe-unit", "64 KiB", "--address"];
-    meridian(names, &[&create[..], &[&peer_address(names)]].concat())?;
+    let create = ["pool", "create", "--stripe-unit", "64 KiB"];
+    on_data(names).create(&create, peer_address(names))?;
     let mut servers = vec![serve(names)?];
     for place in &world.places()[1..] {
-        let token = meridian(names, &["pool", "invite", "--data-server"])?;
-        let address = place.nfs_address().to_string();
-        meridian(
-            place,
-            &["pool", "join", token.trim(), "--address", &address],
-        )?;
+        let invite = ["pool", "invite", "--data-server"];
+        let join = ["pool", "join"];
+        on_data(place).join(&on_data(names), &invite, &join, place.nfs_address())?;
         servers.push(serve(place)?);
     }
     serving(names)?;

@@ -4,14 +4,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use server::{ExportStatus, ReplicationStatus};
 use testbed::{
-    Guest, Job, LinkSettings, Mount, NFS_PORT, Output, Place, Script, Service, Wan, World,
+    Guest, Job, LinkSettings, Meridian, Mount, NFS_PORT, Output, Place, Script, Service, Wan, World,
 };
 
 use crate::hands::run;
@@ -22,9 +21,6 @@ pub const NAMES: [&str; 3] = ["paris", "oslo", "rome"];
 
 /// Where each guest sees the tree without a cache, to judge what its server says.
 pub const UNCACHED: &str = "/run/w";
-
-/// Where servers call each other.
-const PEER_PORT: u16 = 7643;
 
 /// At every address of a site, also at those that come later.
 const LISTEN: &str = "0.0.0.0:2049";
@@ -95,18 +91,11 @@ impl Sites {
     fn set_up() -> Result<Self> {
         let world = World::new(&NAMES, &far())?;
         let first = &world.places()[0];
-        meridian(first, &["set", "create", "--address", &peer_address(first)])?;
+        on_data(first).create(&["set", "create"], peer_address(first))?;
         let mut servers = vec![serve(first)?];
         for place in &world.places()[1..] {
-            let token = meridian(first, &["set", "invite"])?;
-            let join = [
-                "set",
-                "join",
-                token.trim(),
-                "--address",
-                &peer_address(place),
-            ];
-            meridian(place, &join)?;
+            let (invite, join) = (&["set", "invite"], &["set", "join"]);
+            on_data(place).join(&on_data(first), invite, join, peer_address(place))?;
             servers.push(serve(place)?);
         }
         let guests = world.everywhere(|place| place.guest("client"))?;
@@ -304,8 +293,8 @@ pub fn more(job: &Job) -> Result<()> {
     })
 }
 
-pub fn peer_address(place: &Place) -> String {
-    place.at(PEER_PORT).to_string()
+pub fn peer_address(place: &Place) -> SocketAddr {
+    place.at(Meridian::PEER_PORT)
 }
 
 /// Starts the server of a place, and waits until it answers.
@@ -315,11 +304,8 @@ pub fn serve(place: &Place) -> Result<Service> {
 
 /// [`serve`] with some more lines of configuration.
 pub fn serve_with(place: &Place, configuration: &str) -> Result<Service> {
-    let folder = place.site().folder();
-    let file = folder.join("meridian.toml");
-    fs::write(&file, CONFIGURATION.to_owned() + configuration)?;
-    let mut command = on_data(place, &["serve", "--listen", LISTEN]);
-    command.arg("--config").arg(file);
+    let configuration = CONFIGURATION.to_owned() + configuration;
+    let command = on_data(place).serve_command("meridian", LISTEN, &configuration)?;
     let mut server = Service::start(place.site(), "meridian", command)?;
     server.wait_for_nfs(place.nfs_address())?;
     Ok(server)
@@ -327,21 +313,12 @@ pub fn serve_with(place: &Place, configuration: &str) -> Result<Service> {
 
 /// Runs the program to its good end, on the data of a place, and returns what it printed.
 pub fn meridian(place: &Place, words: &[&str]) -> Result<String> {
-    let output = on_data(place, words).output()?;
-    ensure!(
-        output.status.success(),
-        "meridian {words:?} at {} ended with {}:\n{}{}",
-        place.name(),
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(String::from_utf8(output.stdout)?)
+    let said = on_data(place).ask(words);
+    said.with_context(|| format!("at {}", place.name()))
 }
 
-fn on_data(place: &Place, words: &[&str]) -> Command {
-    let mut command = place.command(env!("CARGO_BIN_EXE_meridian"));
-    command.args(words).arg("--data");
-    command.arg(place.site().folder().join("data"));
-    command
+/// The program on the data of a place.
+pub fn on_data(place: &Place) -> Meridian {
+    let data = place.site().folder().join("data");
+    Meridian::new(place.site(), env!("CARGO_BIN_EXE_meridian"), data)
 }

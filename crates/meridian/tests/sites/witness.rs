@@ -10,7 +10,7 @@ use server::{ReplicationStatus, Status};
 use testbed::{Guest, Mount, Place, Service, Signal, World};
 
 use crate::scene::{
-    MOUNT, NAMES, PATIENCE, eventually, far, lines, meridian, more, peer_address, program,
+    MOUNT, NAMES, PATIENCE, eventually, far, lines, meridian, more, on_data, peer_address, program,
     serve_with,
 };
 
@@ -23,12 +23,12 @@ const WITNESS: usize = 2;
 pub fn set_up(world: &World, configuration: &str) -> Result<Vec<Service>> {
     let places = &world.places()[..=WITNESS];
     let first = &places[STAYS];
-    meridian(first, &["set", "create", "--address", &peer_address(first)])?;
+    on_data(first).create(&["set", "create"], peer_address(first))?;
     let mut servers = vec![serve_with(first, configuration)?];
     for (place, role) in places[FAILS..].iter().zip([&[][..], &["--witness"]]) {
-        let token = meridian(first, &[&["set", "invite"], role].concat())?;
-        let address = peer_address(place);
-        meridian(place, &["set", "join", token.trim(), "--address", &address])?;
+        let invite = [&["set", "invite"], role].concat();
+        let join = &["set", "join"];
+        on_data(place).join(&on_data(first), &invite, join, peer_address(place))?;
         servers.push(serve_with(place, configuration)?);
     }
     for place in places {
