@@ -10,10 +10,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fixture::disk::{BLOCK, OwnDisk};
+use fixture::disk::{BLOCK, OwnDisk, until_there_is_ballast};
 use fixture::site::{HASTY, Site, block_on, succeed};
-use fixture::{Place, Running, complaint, run};
-use nfs4_client::{Client, How, Options};
+use fixture::{Running, complaint, run};
+use nfs4_client::How;
 use server::ViewStatus;
 use testbed::{DiskFormat, Requirements};
 
@@ -32,13 +32,9 @@ fn content(seed: u64, length: usize) -> Bytes {
     words.take(length).collect()
 }
 
-async fn connect(server: &Running) -> Client {
-    Client::connect(Options::at(server.address)).await.unwrap()
-}
-
 fn write(server: &Running, name: &str, bytes: &Bytes) {
     block_on(async {
-        let client = connect(server).await;
+        let client = server.client().await;
         let root = client.mount("/export").await.unwrap();
         let file = client.open(&root, name, &How::create(0o644)).await.unwrap();
         client.write_all(&file, 0, bytes).await.unwrap();
@@ -50,7 +46,7 @@ fn write(server: &Running, name: &str, bytes: &Bytes) {
 
 fn read(server: &Running, name: &str) -> Bytes {
     block_on(async {
-        let client = connect(server).await;
+        let client = server.client().await;
         let root = client.mount("/export").await.unwrap();
         let file = client.open(&root, name, &How::read()).await.unwrap();
         let bytes = client.read_to_end(&file).await.unwrap();
@@ -121,24 +117,18 @@ fn a_new_client_reads_and_removes_on_a_disk_that_somebody_else_has_filled() {
     if !wanted.admit("new clients on a disk that is full").unwrap() {
         return;
     }
-    let own = OwnDisk::new(DiskFormat::Ext4);
-    let place = Place::new("");
-    own.carry(&place);
+    let (own, place) = OwnDisk::with_place(DiskFormat::Ext4);
     let server = place.start();
     let written = content(1, 1 << 20);
     write(&server, "there before", &written);
-    let mut trees = fs::read_dir(place.data().join("trees")).unwrap();
-    let ballast = trees.next().unwrap().unwrap().path().join("ballast");
-    while !ballast.metadata().is_ok_and(|ballast| ballast.len() > 0) {
-        sleep(PAUSE);
-    }
+    until_there_is_ballast(&place);
     own.fill();
     // Each of them is a client that was never seen before.
     for _ in 0..3 {
         assert_eq!(read(&server, "there before"), written);
     }
     block_on(async {
-        let client = connect(&server).await;
+        let client = server.client().await;
         let root = client.mount("/export").await.unwrap();
         client.remove(&root, "there before").await.unwrap();
     });
@@ -152,9 +142,7 @@ fn a_server_that_waits_for_room_says_so_and_goes_on() {
     if !wanted.admit("a disk that is full").unwrap() {
         return;
     }
-    let own = OwnDisk::new(DiskFormat::Ext4);
-    let place = Place::new("");
-    own.carry(&place);
+    let (own, place) = OwnDisk::with_place(DiskFormat::Ext4);
     place.start().stop();
     let balloon = own.fill();
     let mut log = fs::File::create(place.directory.path().join("log")).unwrap();

@@ -7,19 +7,14 @@ mod fixture;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::thread::sleep;
-use std::time::Duration;
 
 use bytes::Bytes;
-use fixture::disk::OwnDisk;
+use fixture::disk::{OwnDisk, until_there_is_ballast};
+use fixture::run;
 use fixture::site::block_on;
-use fixture::{Place, Running, run};
 use nfs4::{Attributes4, Bitmap4, NfsFh4, NfsStat4, SetxattrOption4, StableHow4, Stateid4};
-use nfs4_client::{Client, Error, How, Options};
+use nfs4_client::{Client, Error, How};
 use testbed::{DiskFormat, Requirements};
-
-/// How often something is looked for that has to appear.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// So many bytes are left by whoever fills the disk: nothing; less than some operation needs; less than is kept back for removals, and
 /// for metadata; plenty.
@@ -43,10 +38,6 @@ struct File {
 
 /// What has been answered: files by name; directories and links have none.
 type Answered = BTreeMap<String, Option<File>>;
-
-async fn connect(server: &Running) -> Client {
-    Client::connect(Options::at(server.address)).await.unwrap()
-}
 
 /// Whether it was done. Anything but want of room is a failure.
 fn is_done<T>(what: &str, outcome: Result<T, Error>) -> Option<T> {
@@ -186,26 +177,17 @@ async fn read_all(client: &Client, root: &NfsFh4) -> Answered {
     found
 }
 
-fn until_there_is_ballast(place: &Place) {
-    let ballast = place.data().join("trees/default/ballast");
-    while !ballast.metadata().is_ok_and(|ballast| ballast.len() > 0) {
-        sleep(PAUSE);
-    }
-}
-
 #[test]
 fn what_was_answered_on_a_disk_with_little_room_is_there_after_a_crash() {
     let wanted = Requirements::disks();
     if !wanted.admit("a disk with little room").unwrap() {
         return;
     }
-    let own = OwnDisk::new(DiskFormat::Ext4);
-    let place = Place::new("");
-    own.carry(&place);
+    let (own, place) = OwnDisk::with_place(DiskFormat::Ext4);
     let mut answered = Answered::new();
     let mut server = place.start();
     block_on(async {
-        let client = connect(&server).await;
+        let client = server.client().await;
         let root = client.mount("/export").await.unwrap();
         let mut work = Work {
             client: &client,
@@ -226,7 +208,7 @@ fn what_was_answered_on_a_disk_with_little_room_is_there_after_a_crash() {
         until_there_is_ballast(&place);
         let balloon = own.fill_but(left);
         block_on(async {
-            let client = connect(&server).await;
+            let client = server.client().await;
             let root = client.mount("/export").await.unwrap();
             let mut work = Work {
                 client: &client,
@@ -248,7 +230,7 @@ fn what_was_answered_on_a_disk_with_little_room_is_there_after_a_crash() {
         fs::remove_file(balloon).unwrap();
         server = place.start();
         block_on(async {
-            let client = connect(&server).await;
+            let client = server.client().await;
             let root = client.mount("/export").await.unwrap();
             let found = read_all(&client, &root).await;
             assert_eq!(found, answered, "after a crash with {left} bytes left");
