@@ -9,9 +9,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::Router;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Sleep, sleep};
 
 /// So many are open at a time; for one more the oldest is closed.
@@ -23,15 +24,43 @@ const LIFETIME: Duration = Duration::from_secs(15);
 /// Between attempts to accept, when files or memory are lacking.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Binds a port and answers these routes there, until `stop` says true. Returns where it listens. `what` is said in the log when
+/// that ends in another way.
+///
+/// # Errors
+/// Those of the system, when the port cannot be used.
+pub(crate) async fn answer(
+    address: SocketAddr,
+    routes: Router,
+    mut stop: watch::Receiver<bool>,
+    what: &'static str,
+) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address).await?;
+    let bound = listener.local_addr()?;
+    tokio::spawn(async move {
+        let stopped = async move {
+            // An error means that the server is gone, which is a reason to stop as well.
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        let served = axum::serve(BoundedListener::new(listener), routes)
+            .with_graceful_shutdown(stopped)
+            .await;
+        if let Err(error) = served {
+            tracing::error!(%error, what, "a port is no longer answered");
+        }
+    });
+    Ok(bound)
+}
+
 /// A port that accepts connections.
-pub(crate) struct BoundedListener {
+struct BoundedListener {
     listener: TcpListener,
     /// Ends the connections that are open, the oldest first.
     open: VecDeque<oneshot::Sender<()>>,
 }
 
 impl BoundedListener {
-    pub(crate) fn new(listener: TcpListener) -> BoundedListener {
+    fn new(listener: TcpListener) -> BoundedListener {
         let open = VecDeque::new();
         BoundedListener { listener, open }
     }
@@ -145,7 +174,6 @@ impl AsyncWrite for BoundedStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::Router;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -11,11 +11,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::header;
 use axum::routing::get;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::health;
-use crate::short_connections::BoundedListener;
+use crate::short_connections;
 
 /// The metrics port cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -40,11 +39,8 @@ pub(crate) async fn serve(
     address: SocketAddr,
     page: Page,
     health: health::Asked,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) -> Result<SocketAddr, EndpointError> {
-    let wrong = |source| EndpointError { address, source };
-    let listener = TcpListener::bind(address).await.map_err(wrong)?;
-    let bound = listener.local_addr().map_err(wrong)?;
     let figures = move || {
         let page = page.clone();
         // One request a connection, so that idle ones keep no places.
@@ -57,17 +53,6 @@ pub(crate) async fn serve(
     let routes = Router::new()
         .route("/metrics", get(figures))
         .route(health::PATH, health::route(health));
-    tokio::spawn(async move {
-        let stopped = async move {
-            // An error means that the server is gone, which is a reason to stop as well.
-            let _ = stop.wait_for(|stop| *stop).await;
-        };
-        let served = axum::serve(BoundedListener::new(listener), routes)
-            .with_graceful_shutdown(stopped)
-            .await;
-        if let Err(error) = served {
-            tracing::error!(%error, "metrics are no longer answered");
-        }
-    });
-    Ok(bound)
+    let bound = short_connections::answer(address, routes, stop, "metrics").await;
+    bound.map_err(|source| EndpointError { address, source })
 }

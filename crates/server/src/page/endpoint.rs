@@ -16,13 +16,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 
 use super::host;
 use super::picture::{Facts, Picture};
 use crate::health;
-use crate::short_connections::BoundedListener;
+use crate::short_connections;
 
 /// The status page cannot be offered there.
 #[derive(Debug, thiserror::Error)]
@@ -92,30 +91,16 @@ pub(crate) async fn serve(
     names: Vec<String>,
     source: Source,
     health: health::Asked,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) -> Result<SocketAddr, PageError> {
-    let wrong = |source| PageError { address, source };
-    let listener = TcpListener::bind(address).await.map_err(wrong)?;
-    let bound = listener.local_addr().map_err(wrong)?;
     let page = Page {
         source,
         names,
         last: Mutex::default(),
     };
     let routes = routes(Arc::new(page), health);
-    tokio::spawn(async move {
-        let stopped = async move {
-            // An error means that the server is gone, which is a reason to stop as well.
-            let _ = stop.wait_for(|stop| *stop).await;
-        };
-        let served = axum::serve(BoundedListener::new(listener), routes)
-            .with_graceful_shutdown(stopped)
-            .await;
-        if let Err(error) = served {
-            tracing::error!(%error, "the status page is no longer answered");
-        }
-    });
-    Ok(bound)
+    let bound = short_connections::answer(address, routes, stop, "the status page").await;
+    bound.map_err(|source| PageError { address, source })
 }
 
 fn routes(page: Arc<Page>, health: health::Asked) -> Router {
