@@ -41,6 +41,7 @@ use crate::state::pace::Pace;
 use crate::state::removed::Removed;
 use crate::state::returns::Returns;
 use crate::state::scrub::Scrub;
+use crate::state::segments::Segments;
 use crate::state::settings::Settings;
 use crate::state::shipments::Shipments;
 use crate::state::views::{Arrival, Debt, Fit, News};
@@ -130,6 +131,7 @@ pub(crate) struct ReplicaState {
     /// What is told in the log of what fails again and again.
     pub(crate) throttle: Throttle,
     pub(crate) nonsense: Nonsense,
+    pub(crate) segments: Segments,
     /// Who of the view lacked more than is kept when that was looked at last.
     slow: watch::Sender<Option<kept::Lag>>,
     /// Files that are complete at peers who do not know it.
@@ -208,6 +210,7 @@ impl ReplicaState {
             shipments: Shipments::default(),
             throttle: Throttle::default(),
             nonsense: Nonsense::default(),
+            segments: Segments::default(),
             slow: watch::Sender::new(None),
             completed: Mutex::default(),
             majority_awaited: AtomicU64::new(0),

@@ -14,7 +14,7 @@ use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::conversing;
 use crate::replication::removed;
-use crate::replication::streams;
+use crate::replication::sending;
 use crate::state::arrivals::PUTTING_AT_ONCE;
 use crate::state::conversations::Conversation;
 use crate::state::copies::Held;
@@ -205,7 +205,7 @@ fn start_sending(shared: &Arc<ReplicaState>, session: Session, from: u64) {
             conversation.applied.subscribe()
         });
         if let Some(applied) = applied {
-            let records = streams::send(shared.clone(), session.clone(), from, applied);
+            let records = sending::send(shared.clone(), session.clone(), from, applied);
             conversing::converse(shared, slot, tokio::spawn(records));
         }
     }

@@ -14,8 +14,9 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::replica_state::ReplicaState;
 use crate::replication::conversing;
+use crate::replication::sending::StreamError;
 use crate::replication::settled;
-use crate::replication::streams::{StreamError, Unfit};
+use crate::replication::streams::Unfit;
 use crate::state::arrivals::Inbox;
 use crate::state::copies::{Held, Next};
 use crate::state::lists::{FILES_AT_ONCE, List};

@@ -1,6 +1,6 @@
 //! How copies become equal: what this replica sends of its own changes, and what it takes in of others'.
 //!
-//! `streams` carries rows as records in order (`line`: those that wait to be applied), `contents` what files hold beside them (`offers`: what may be there already), `base` a whole copy; `conversing` is what else
+//! `streams` applies rows as records in order (`sending`: those of our own; `line`: those that wait to be applied), `contents` what files hold beside them (`offers`: what may be there already), `base` a whole copy; `conversing` is what else
 //! is said to a peer. `withheld` and `settled` say what is not sent or taken because a replica is lost, `renewing` gives files new
 //! versions, `degraded` leaves the view when nothing can be stored. `progress` says how far those are who are on their way back,
 //! `removed` keeps removed files that are open elsewhere, and `scrub` compares copies.
@@ -18,6 +18,7 @@ pub(crate) mod progress;
 pub(crate) mod removed;
 pub(crate) mod renewing;
 pub(crate) mod scrub;
+pub(crate) mod sending;
 pub(crate) mod settled;
 pub(crate) mod streams;
 pub(crate) mod withheld;

@@ -1,4 +1,4 @@
-//! The ordered streams of updates: sending our own, applying those of others.
+//! The ordered streams of updates that others make, and how they are applied here (`sending`: our own).
 //!
 //! A stream is named by the slot of the replica that made its updates; positions are never used twice, not
 //! even after a restart. A record is sent once it is stable here, and applied when the controls it was
@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use control::ControlName;
-use peer::{Lane, Session};
+use peer::Lane;
 use store::{ForeignUpdate, LinkChange, RowChange, RowSubject, Ticket};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::engine::Guard;
@@ -24,150 +23,8 @@ use crate::replication::line::{Line, is_closed_to};
 use crate::replication::settled;
 use crate::state::arrivals::{Inbox, Parcel, Signed};
 use crate::state::lineage::Attested;
-use crate::state::shipping::{bytes_of, merge};
-use crate::state::wire::{self, Applied, Malformed, Note, Record, Records};
-
-/// So many records are read at a time.
-const RECORDS_AT_ONCE: usize = 256;
-/// A message is sent when its records have so many bytes. One record may exceed it: the largest holds an
-/// extended attribute.
-const MESSAGE_BYTES: usize = 256 << 10;
-
-/// Updates that come one by one travel together if they come within such a time, unless the peer has
-/// applied those before: a message for each would keep everybody's processors busier than the updates do.
-const GATHERING: Duration = Duration::from_millis(2);
-
-/// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
-pub(crate) async fn send(
-    shared: Arc<ReplicaState>,
-    session: Session,
-    mut sent: u64,
-    mut applied: watch::Receiver<u64>,
-) {
-    let mut stable = shared.store.stable_position();
-    loop {
-        let through = *stable.borrow_and_update();
-        if through <= sent {
-            // The sender lives in the store.
-            if stable.changed().await.is_err() {
-                return;
-            }
-            continue;
-        }
-        match send_some(&shared, &session, sent, through).await {
-            Ok(last) => sent = last,
-            Err(error) => {
-                tell_of_end(&session, &error);
-                if matches!(error, StreamError::Trimmed) {
-                    // It takes a whole copy, perhaps in this session, and says then how far that one reaches.
-                    let slot = session.peer().slot;
-                    shared.conversations.with(slot, |with| with.sending = false);
-                }
-                return;
-            }
-        }
-        // Whether time is over or everything is applied makes no difference.
-        let all_applied = applied.wait_for(|applied| *applied >= sent);
-        let _ = tokio::time::timeout(GATHERING, all_applied).await;
-    }
-}
-
-/// Why sending ends.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StreamError {
-    #[error("updates cannot be read: {0}")]
-    Store(#[from] Error),
-    #[error("what the peer lacks is not kept any more")]
-    Trimmed,
-    #[error(transparent)]
-    Send(#[from] peer::SendError),
-}
-
-/// Nobody sends the peer anything more in this session, and it is not the peer's fault when the store cannot be read.
-fn tell_of_end(session: &Session, error: &StreamError) {
-    let peer = session.peer().slot.0;
-    match error {
-        StreamError::Store(error) => {
-            tracing::error!(peer, %error, "own updates cannot be read, so a peer gets no more of them; run `meridian check`");
-        }
-        StreamError::Trimmed | StreamError::Send(_) => {
-            tracing::debug!(peer, %error, "updates wait for the next session");
-        }
-    }
-}
-
-async fn send_some(
-    shared: &ReplicaState,
-    session: &Session,
-    sent: u64,
-    through: u64,
-) -> std::result::Result<u64, StreamError> {
-    let found = shared.store.updates(sent + 1, RECORDS_AT_ONCE)?;
-    if sent < shared.trimmed() {
-        conversing::too_far_behind(shared, session.peer().slot);
-        return Err(StreamError::Trimmed);
-    }
-    let complete = found.len() < RECORDS_AT_ONCE;
-    let mut updates = Vec::new();
-    for update in found.into_iter().take_while(|one| one.position <= through) {
-        let note: Note = wire::decode(&update.note).map_err(Error::from)?;
-        updates.push((update, note));
-    }
-    let (mut last, mut behind) = (sent, sent);
-    let mut bytes = 0;
-    let mut records = Vec::new();
-    for record in merge(updates, shared.settings.merging) {
-        last = record.position;
-        bytes += bytes_of(&record);
-        records.push(record);
-        if bytes >= MESSAGE_BYTES {
-            let records = std::mem::take(&mut records);
-            let records = Records {
-                behind: std::mem::replace(&mut behind, last),
-                records,
-                through: last,
-                settlements: settled::settlements(shared),
-                epoch: shared.lease.view().epoch.0,
-                mac: shared.lineage.attest_updates(last),
-            };
-            send_records(shared, session, records, bytes).await?;
-            bytes = 0;
-        }
-    }
-    // Positions have gaps: behind the last record there may be none up to what is stable.
-    let through = if complete { through } else { last };
-    let records = Records {
-        behind,
-        records,
-        through,
-        settlements: settled::settlements(shared),
-        epoch: shared.lease.view().epoch.0,
-        mac: shared.lineage.attest_updates(through),
-    };
-    send_records(shared, session, records, bytes).await?;
-    Ok(through)
-}
-
-async fn send_records(
-    shared: &ReplicaState,
-    session: &Session,
-    records: Records,
-    bytes: usize,
-) -> std::result::Result<(), StreamError> {
-    shared
-        .metrics
-        .record_bytes
-        .fetch_add(bytes as u64, Ordering::Relaxed);
-    let mut message = wire::payload(wire::Kind::Records, &records);
-    // Whoever gets it may have to pass it on, when this replica is lost.
-    message.body = shared
-        .signatures
-        .sign(wire::UPDATES, &message.payload)
-        .into();
-    session.send(Lane::Metadata, message).await?;
-    shared.sent(session.peer().slot, bytes as u64).await;
-    Ok(())
-}
+use crate::state::segments::Known;
+use crate::state::wire::{self, Applied, Malformed, Record, Records};
 
 /// Keeps a place for the stream of another replica, from wherever it comes.
 pub(crate) fn follow(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
@@ -315,15 +172,6 @@ async fn take_in(
     }
 }
 
-/// What the primary of updates knew when it sent them.
-#[derive(Clone, Copy)]
-struct Known {
-    settlements: u64,
-    epoch: u64,
-    /// It told of them itself.
-    first_hand: bool,
-}
-
 /// Applies records that came in a session. First hand: from their maker itself, whose word of them is kept.
 async fn apply_message(
     shared: &Arc<ReplicaState>,
@@ -339,18 +187,14 @@ async fn apply_message(
         mac,
         ..
     } = records;
-    let known = Known {
-        settlements,
-        epoch,
-        first_hand,
-    };
+    let known = Known { settlements, epoch };
     let behind = inbox.applied();
     let mut last = None;
     for record in records {
         if record.position <= inbox.applied() {
             continue;
         }
-        match apply_record(shared, inbox, (session, known), record).await? {
+        match apply_record(shared, inbox, (session, first_hand), known, record).await? {
             Some(ticket) => last = Some(ticket),
             // The rest comes again, cut into records from where this replica is, or waits until the stream is open.
             None => return put_down(shared, inbox, last).await,
@@ -414,7 +258,8 @@ pub(crate) fn acknowledge(shared: &ReplicaState, inbox: &Inbox) {
 async fn apply_record(
     shared: &Arc<ReplicaState>,
     inbox: &Arc<Inbox>,
-    (session, known): (u64, Known),
+    (session, first_hand): (u64, bool),
+    known: Known,
     record: Record,
 ) -> Result<Option<Ticket>> {
     let under = record.under;
@@ -475,7 +320,7 @@ async fn apply_record(
     };
     let _stuck = inbox.note_stuck();
     loop {
-        let is_closed = || known.first_hand && shared.losses.closing.has_begun(inbox.from);
+        let is_closed = || first_hand && shared.losses.closing.has_begun(inbox.from);
         let is_over =
             || inbox.session() != session || shared.is_given_up(inbox.from) || is_closed();
         shared

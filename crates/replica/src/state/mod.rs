@@ -2,7 +2,8 @@
 //!
 //! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other, `plausible` what of that can be, `time` the time of day.
 //! - Of this replica: `ledger` is what lies below the lock of the core, with `ages`, `births`, `durability` and `majority`; `opens`
-//!   are opens of clients here, `scrub` what was found to be damaged, `room` what may still be filled.
+//!   are opens of clients here, `scrub` what was found to be damaged, `room` what may still be filled, `segments` messages of
+//!   its stream that were made lately.
 //! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
 //!   taking part, `losses` who has how much of a lost replica's objects, `clients` who a server's clients are.
 //! - Of one peer: `arrivals` and `relays` of its stream, `conversations` of the session with it, `outbound` and `lists` wait to be said,
@@ -37,6 +38,7 @@ pub(crate) mod relays;
 pub(crate) mod removed;
 pub(crate) mod returns;
 pub(crate) mod scrub;
+pub(crate) mod segments;
 pub(crate) mod settings;
 pub(crate) mod shipments;
 pub(crate) mod shipping;

@@ -1,0 +1,203 @@
+//! Our own stream of updates on its way to the others: each message is made once, and a record is sent once it is stable here.
+//!
+//! What must never enter: what is done with the streams of others (`streams`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use peer::{Lane, Session};
+use tokio::sync::watch;
+use vfs::Error;
+
+use crate::driver::replica_state::ReplicaState;
+use crate::replication::conversing;
+use crate::replication::settled;
+use crate::state::segments::{Known, Segment};
+use crate::state::shipping::{bytes_of, merge};
+use crate::state::wire::{self, Note, Record, Records};
+
+/// So many records are read at a time.
+const RECORDS_AT_ONCE: usize = 256;
+/// A message is sent when its records have so many bytes. One record may exceed it: the largest holds an
+/// extended attribute.
+const MESSAGE_BYTES: usize = 256 << 10;
+
+/// Updates that come one by one travel together if they come within such a time, unless the peer has
+/// applied those before: a message for each would keep everybody's processors busier than the updates do.
+const GATHERING: Duration = Duration::from_millis(2);
+
+/// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
+pub(crate) async fn send(
+    shared: Arc<ReplicaState>,
+    session: Session,
+    mut sent: u64,
+    mut applied: watch::Receiver<u64>,
+) {
+    let mut stable = shared.store.stable_position();
+    loop {
+        let through = *stable.borrow_and_update();
+        if through <= sent {
+            // The sender lives in the store.
+            if stable.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        match send_some(&shared, &session, sent, through).await {
+            Ok(last) => sent = last,
+            Err(error) => {
+                tell_of_end(&session, &error);
+                if matches!(error, StreamError::Trimmed) {
+                    // It takes a whole copy, perhaps in this session, and says then how far that one reaches.
+                    let slot = session.peer().slot;
+                    shared.conversations.with(slot, |with| with.sending = false);
+                }
+                return;
+            }
+        }
+        // Whether time is over or everything is applied makes no difference.
+        let all_applied = applied.wait_for(|applied| *applied >= sent);
+        let _ = tokio::time::timeout(GATHERING, all_applied).await;
+    }
+}
+
+/// Why sending ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StreamError {
+    #[error("updates cannot be read: {0}")]
+    Store(#[from] Error),
+    #[error("what the peer lacks is not kept any more")]
+    Trimmed,
+    #[error(transparent)]
+    Send(#[from] peer::SendError),
+}
+
+/// Nobody sends the peer anything more in this session, and it is not the peer's fault when the store cannot be read.
+fn tell_of_end(session: &Session, error: &StreamError) {
+    let peer = session.peer().slot.0;
+    match error {
+        StreamError::Store(error) => {
+            tracing::error!(peer, %error, "own updates cannot be read, so a peer gets no more of them; run `meridian check`");
+        }
+        StreamError::Trimmed | StreamError::Send(_) => {
+            tracing::debug!(peer, %error, "updates wait for the next session");
+        }
+    }
+}
+
+async fn send_some(
+    shared: &ReplicaState,
+    session: &Session,
+    sent: u64,
+    through: u64,
+) -> std::result::Result<u64, StreamError> {
+    let mut last = sent;
+    while let Some(made) = shared.segments.find(last, known(shared)) {
+        send_segment(shared, session, &made).await?;
+        last = made.through;
+    }
+    if last > sent {
+        return Ok(last);
+    }
+    for segment in make_segments(shared, session, sent, through)? {
+        send_segment(shared, session, &segment).await?;
+        last = segment.through;
+    }
+    Ok(last)
+}
+
+/// What this replica says in each message.
+fn known(shared: &ReplicaState) -> Known {
+    Known {
+        settlements: settled::settlements(shared),
+        epoch: shared.lease.view().epoch.0,
+    }
+}
+
+/// Reads the next updates, and makes messages of them, for other peers too.
+fn make_segments(
+    shared: &ReplicaState,
+    session: &Session,
+    sent: u64,
+    through: u64,
+) -> std::result::Result<Vec<Arc<Segment>>, StreamError> {
+    let found = shared.store.updates(sent + 1, RECORDS_AT_ONCE)?;
+    if sent < shared.trimmed() {
+        conversing::too_far_behind(shared, session.peer().slot);
+        return Err(StreamError::Trimmed);
+    }
+    let complete = found.len() < RECORDS_AT_ONCE;
+    let mut updates = Vec::new();
+    for update in found.into_iter().take_while(|one| one.position <= through) {
+        let note: Note = wire::decode(&update.note).map_err(Error::from)?;
+        updates.push((update, note));
+    }
+    let mut made = Vec::new();
+    let (mut last, mut behind) = (sent, sent);
+    let (mut records, mut bytes) = (Vec::new(), 0);
+    for record in merge(updates, shared.settings.merging) {
+        last = record.position;
+        bytes += bytes_of(&record);
+        records.push(record);
+        if bytes >= MESSAGE_BYTES {
+            let records = (std::mem::take(&mut records), std::mem::take(&mut bytes));
+            made.push(segment(shared, (behind, last), records));
+            behind = last;
+        }
+    }
+    // Positions have gaps: behind the last record there may be none up to what is stable.
+    let through = if complete { through } else { last };
+    if through > behind || made.is_empty() {
+        made.push(segment(shared, (behind, through), (records, bytes)));
+    }
+    Ok(made)
+}
+
+fn segment(
+    shared: &ReplicaState,
+    (behind, through): (u64, u64),
+    (records, bytes): (Vec<Record>, usize),
+) -> Arc<Segment> {
+    let known = known(shared);
+    let records = Records {
+        behind,
+        records,
+        through,
+        settlements: known.settlements,
+        epoch: known.epoch,
+        mac: shared.lineage.attest_updates(through),
+    };
+    let mut message = wire::payload(wire::Kind::Records, &records);
+    // Whoever gets it may have to pass it on, when this replica is lost.
+    message.body = shared
+        .signatures
+        .sign(wire::UPDATES, &message.payload)
+        .into();
+    let segment = Arc::new(Segment {
+        behind,
+        through,
+        known,
+        bytes,
+        message,
+    });
+    shared.segments.keep(segment.clone());
+    segment
+}
+
+async fn send_segment(
+    shared: &ReplicaState,
+    session: &Session,
+    segment: &Segment,
+) -> std::result::Result<(), StreamError> {
+    let bytes = segment.bytes as u64;
+    shared
+        .metrics
+        .record_bytes
+        .fetch_add(bytes, Ordering::Relaxed);
+    session
+        .send(Lane::Metadata, segment.message.clone())
+        .await?;
+    shared.sent(session.peer().slot, bytes).await;
+    Ok(())
+}
