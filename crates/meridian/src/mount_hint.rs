@@ -72,11 +72,19 @@ pub(crate) fn announcement(status: &Status, own: &[IpAddr]) -> String {
                 "data server {} of pool {}, to which its metadata server leads clients",
                 pool.number, pool.pool
             ),
-            _ => format!(
-                "the metadata server of pool {}, with {} data servers",
-                pool.pool,
-                pool.servers.len()
+            _ if pool.joined => format!(
+                "metadata server {} of pool {}, and shows what the first one keeps",
+                pool.number, pool.pool
             ),
+            _ => {
+                let servers = pool.servers.iter();
+                let data_servers = servers.filter(|server| server.role == "data server");
+                format!(
+                    "the metadata server of pool {}, with {} data servers",
+                    pool.pool,
+                    data_servers.count()
+                )
+            }
         };
         text += &format!("  It is {what}.\n");
     }

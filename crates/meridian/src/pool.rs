@@ -1,4 +1,4 @@
-//! `meridian pool`: begins a pool of data servers, and works on its servers.
+//! `meridian pool`: begins a pool of data servers and metadata servers, and works on them.
 //!
 //! What must never enter: what a pool is, and how a server joins it.
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
-use server::pools::{self, Pool, PoolMember};
+use server::pools::{self, Invited, Pool, PoolMember};
 use server::set;
 use server::{
     Commands, DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion, HoldingStatus,
@@ -198,7 +198,11 @@ fn invite(arguments: &InvitePoolArguments) -> Result<String, Failure> {
     let data = directory(&arguments.data);
     let lifetime = arguments.lifetime.unwrap_or(LIFETIME);
     let name = arguments.name.as_deref().unwrap_or("");
-    let token = pools::invite_data_server(&data, name, lifetime)?;
+    let (role, what) = match arguments.metadata_server {
+        true => (Invited::MetadataServer, "metadata server"),
+        false => (Invited::DataServer, "data server"),
+    };
+    let token = pools::invite(&data, role, name, lifetime)?;
     let pool = pools::members(&data)?;
     let own = pool.members.iter().find(|member| member.number == pool.own);
     let addresses = own.map_or(&[][..], |own| &own.addresses);
@@ -213,7 +217,7 @@ fn invite(arguments: &InvitePoolArguments) -> Result<String, Failure> {
         )));
     }
     output::remark(format_args!(
-        "The token below lets one data server join, once and within {}; treat it as a password. With the server on {} \
+        "The token below lets one {what} join, once and within {}; treat it as a password. With the server on {} \
          running, give it on the new machine to\n  {}",
         format_duration(lifetime),
         data.display(),
@@ -231,9 +235,15 @@ fn join(arguments: &JoinPoolArguments) -> Result<String, Failure> {
     drop(progress);
     warn(set::foreignness(arguments.address.as_str())?);
     warn(pool.remark.clone());
+    let mut members = pool.members.iter();
+    let own = members.find(|member| member.number == pool.own);
+    let (is, reached_by) = match own {
+        Some(own) if own.metadata_server => ("metadata server", "Clients reach"),
+        _ => ("data server", "Clients and the metadata server reach"),
+    };
     Ok(format!(
-        "This server is data server {} of the pool {} now.\n\
-         Clients and the metadata server reach it at {}; let them through to that port.\n\
+        "This server is {is} {} of the pool {} now.\n\
+         {reached_by} it at {}; let them through to that port.\n\
          Next, start it:\n  {}\n",
         pool.own,
         pool.pool,
@@ -247,9 +257,9 @@ fn address(number: u16, address: &PeerAddress, data: &Path) -> Result<String, Fa
     let at = address.as_str();
     Ok(match pools::members(data)?.own == number {
         true => format!(
-            "Data servers that join from now on call this server at {at}. Those that have joined go on to call the address before.\n"
+            "Servers that join from now on call this server at {at}. Those that have joined go on to call the address before.\n"
         ),
-        false => format!("Clients are sent to data server {number} at {at} from now on.\n"),
+        false => format!("Clients reach server {number} at {at} from now on.\n"),
     })
 }
 
@@ -258,7 +268,7 @@ fn remove(number: u16, data: &Path) -> Result<String, Failure> {
     pools::members(data)?;
     runtime()?.block_on(server::ask_remove_data_server(data, number))?;
     Ok(format!(
-        "Data server {number} is removed: it is refused from now on, and its number is never used again. Its machine can be switched \
+        "Server {number} is removed: it is refused from now on, and its number is never used again. Its machine can be switched \
          off; to return, it joins anew, with an empty data directory.\n"
     ))
 }

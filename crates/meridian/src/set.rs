@@ -421,6 +421,7 @@ mod tests {
             client_addresses: Vec::new(),
             revoked: false,
             witness: false,
+            metadata_server: false,
             name: String::new(),
         };
         Joined {

@@ -33,6 +33,7 @@ enum TokenView {
     },
     Pool {
         number: u16,
+        metadata_server: bool,
         expires_unix_s: u64,
     },
 }
@@ -79,7 +80,7 @@ impl Of {
     fn member(self) -> &'static str {
         match self {
             Of::Set => "replica",
-            Of::Pool => "data server",
+            Of::Pool => "server",
         }
     }
 
@@ -93,6 +94,7 @@ impl Of {
             },
             Of::Pool => TokenView::Pool {
                 number,
+                metadata_server: token.metadata_server,
                 expires_unix_s,
             },
         }
@@ -107,7 +109,8 @@ impl Of {
             let kind = match (self, token.witness) {
                 (Of::Set, true) => "  witness",
                 (Of::Set, false) => "  replica",
-                (Of::Pool, _) => "",
+                (Of::Pool, _) if token.metadata_server => "  metadata server",
+                (Of::Pool, _) => "  data server",
             };
             let (member, number) = (self.member(), token.slot.0);
             let until = moment(expires_unix_s(token));

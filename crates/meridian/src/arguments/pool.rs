@@ -16,9 +16,9 @@ use super::{lifetime, tree_name};
 pub(crate) enum PoolCommand {
     /// Make the server of a data directory the metadata server of a new pool
     Create(CreatePoolArguments),
-    /// Print a token by which one more data server can join, on the metadata server
+    /// Print a token by which one more server can join, on the first metadata server
     Invite(InvitePoolArguments),
-    /// Make the server of an empty data directory a data server of the pool that a token is of
+    /// Make the server of an empty data directory one of the pool that a token is of
     Join(JoinPoolArguments),
     /// List the servers of the pool
     Members {
@@ -111,9 +111,9 @@ pub(crate) enum PoolCommand {
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
     },
-    /// Remove a data server that holds no files for ever, on the metadata server, which has to run
+    /// Remove a data server that holds no files, or a metadata server that has joined, for ever, on the first metadata server, which has to run
     Remove {
-        /// The data server's number, as `meridian pool members` shows it
+        /// The server's number, as `meridian pool members` shows it
         #[arg(value_name = "SERVER")]
         number: u16,
         /// Data directory of the metadata server [default: /var/lib/meridian]
@@ -125,7 +125,7 @@ pub(crate) enum PoolCommand {
         /// The server's number, as `meridian pool members` shows it
         #[arg(value_name = "SERVER")]
         number: u16,
-        /// Where the data servers call the metadata server, or clients a data server, from now on
+        /// Where the others call the first metadata server, or clients another server, from now on
         #[arg(value_name = "HOST:PORT")]
         address: PeerAddress,
         /// Data directory of the metadata server [default: /var/lib/meridian]
@@ -153,8 +153,15 @@ pub(crate) struct CreatePoolArguments {
 #[derive(Debug, Args)]
 pub(crate) struct InvitePoolArguments {
     /// Invite a data server, which keeps contents of files and no names
-    #[arg(long, required = true)]
+    #[arg(
+        long,
+        required_unless_present = "metadata_server",
+        conflicts_with = "metadata_server"
+    )]
     pub(crate) data_server: bool,
+    /// Invite a metadata server, which shows clients the names that the first one keeps
+    #[arg(long)]
+    pub(crate) metadata_server: bool,
     /// Data directory of the metadata server [default: /var/lib/meridian]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,

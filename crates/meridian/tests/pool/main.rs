@@ -6,6 +6,8 @@
 mod emptied;
 #[path = "../fixture/mod.rs"]
 mod fixture;
+#[path = "joined.rs"]
+mod joined_servers;
 mod lost;
 mod moved;
 mod room;
@@ -216,7 +218,7 @@ fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost()
     );
     refuse(
         &pool(&machine, &["invite", "--data-server"]),
-        &["this is a data server", "metadata server", &at],
+        &["has joined the pool", "metadata server", &at],
     );
     refuse(
         &pool(&Site::new(), &["members"]),
@@ -249,7 +251,7 @@ fn tokens_are_listed_without_their_secrets_and_revoked() {
     assert_eq!(list(), "no token is outstanding\n");
     let (one, two) = (invite(&metadata), invite(&metadata));
     let listed = list();
-    for part in ["data server 2 ", "data server 3 ", "works until"] {
+    for part in ["server 2 ", "server 3 ", "data server  works until"] {
         assert!(listed.contains(part), "`{part}` is not in: {listed}");
     }
     assert!(!listed.contains(&one[10..30]), "{listed}");
@@ -260,7 +262,7 @@ fn tokens_are_listed_without_their_secrets_and_revoked() {
     succeed(&token(&["revoke", "2"]));
     refuse(
         &token(&["revoke", "2"]),
-        &["no token for data server 2", "meridian pool token list"],
+        &["no token for server 2", "meridian pool token list"],
     );
     let machine = Site::new();
     refuse(&join(&machine, &one), &["not one of this pool"]);
@@ -268,7 +270,7 @@ fn tokens_are_listed_without_their_secrets_and_revoked() {
     assert_eq!(list(), "no token is outstanding\n");
     refuse(
         &pool(&machine, &["token", "list"]),
-        &["this is a data server", &address(&metadata)],
+        &["has joined the pool", &address(&metadata)],
     );
     // The number of the token that nobody used is free.
     assert_eq!(status_of_members(&joined(&metadata)), ["1", "2", "3"]);
@@ -279,7 +281,7 @@ fn a_data_server_without_files_goes_and_is_told() {
     let (metadata, _server) = founding();
     let machine = joined(&metadata);
     let remove = |number: &str| pool(&metadata, &["remove", number]);
-    refuse(&remove("9"), &["no data server 9", "meridian pool members"]);
+    refuse(&remove("9"), &["no server 9", "meridian pool members"]);
     refuse(&remove("1"), &["metadata server", "is not removed"]);
     refuse(&pool(&machine, &["remove", "2"]), &["no server runs"]);
     let server = start(&machine);

@@ -178,6 +178,7 @@ impl SetDirectory {
             client_addresses: Vec::new(),
             revoked: false,
             witness: false,
+            metadata_server: false,
             name: String::new(),
         });
         self.sign_and_write(&mut file)?;

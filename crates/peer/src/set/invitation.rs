@@ -11,6 +11,18 @@ use super::token::{is_same, proof, proof_of_answer};
 use super::{Kind, Places, SetError, TokenError};
 use crate::identity::SetId;
 
+/// What whoever joins will be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// What members are for: in a set a replica, in a pool a data server.
+    #[default]
+    Ordinary,
+    /// A member of a set that votes, and keeps no contents.
+    Witness,
+    /// A member of a pool that shows clients names.
+    MetadataServer,
+}
+
 /// An invitation that was handed out.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Invitation {
@@ -18,6 +30,9 @@ pub(crate) struct Invitation {
     /// Whoever uses it becomes a witness.
     #[serde(default)]
     pub(crate) witness: bool,
+    /// Whoever uses it becomes a metadata server of the pool.
+    #[serde(default)]
+    pub(crate) metadata_server: bool,
     /// What the member will be called; empty for nothing.
     #[serde(default)]
     pub(crate) name: String,
@@ -31,13 +46,14 @@ pub(crate) struct Invitation {
 impl Invitation {
     pub(crate) fn new(
         slot: u16,
-        (witness, name): (bool, String),
+        (role, name): (Role, String),
         expires_unix_s: u64,
         secret: &[u8; 32],
     ) -> Invitation {
         Invitation {
             slot,
-            witness,
+            witness: role == Role::Witness,
+            metadata_server: role == Role::MetadataServer,
             name,
             expires_unix_s,
             secret: HEXLOWER.encode(secret),

@@ -11,7 +11,7 @@ use vfs::ReplicaSlot;
 use super::authority::{CERTIFICATE_LIFETIME, is_key_of, sign};
 use super::directory::{AUTHORITY_KEY, Admission, SetDirectory, SetFile, TREE, random};
 use super::files::{self, damaged};
-use super::invitation::{Invitation, unknown_token};
+use super::invitation::{Invitation, Role, unknown_token};
 use super::list::{MEMBERS_EVER_MAX, Member, Places, are_addresses, are_client_addresses, is_name};
 use super::token::{Token, unix_seconds};
 use super::{Kind, SetError};
@@ -27,6 +27,8 @@ pub struct Outstanding {
     pub slot: ReplicaSlot,
     /// Whoever uses it becomes a witness.
     pub witness: bool,
+    /// Whoever uses it becomes a metadata server of the pool.
+    pub metadata_server: bool,
     /// When it stops to work, in whole seconds.
     pub expires: SystemTime,
 }
@@ -81,7 +83,7 @@ impl SetDirectory {
     /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::TooManyMembers`],
     /// [`SetError::TooManyTokens`], [`SetError::SlotsExhausted`], and file errors.
     pub fn invite(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
-        self.invite_as(false, "", lifetime, now)
+        self.invite_as(Role::Ordinary, "", lifetime, now)
     }
 
     /// The same, for a member that votes and keeps no contents.
@@ -89,16 +91,16 @@ impl SetDirectory {
     /// # Errors
     /// As [`SetDirectory::invite`].
     pub fn invite_witness(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
-        self.invite_as(true, "", lifetime, now)
+        self.invite_as(Role::Witness, "", lifetime, now)
     }
 
-    /// The same, for a witness or none, and with a name for the new member unless that is empty.
+    /// The same, for a member with this role, and with a name for the new member unless that is empty.
     ///
     /// # Errors
     /// As [`SetDirectory::invite`]; [`SetError::Name`] and [`SetError::NameTaken`].
     pub fn invite_as(
         &self,
-        witness: bool,
+        role: Role,
         name: &str,
         lifetime: Duration,
         now: SystemTime,
@@ -128,7 +130,7 @@ impl SetDirectory {
         invitations.retain(|other| other.slot != slot);
         invitations.push(Invitation::new(
             slot,
-            (witness, name.to_owned()),
+            (role, name.to_owned()),
             expires_unix_s,
             &secret,
         ));
@@ -149,6 +151,7 @@ impl SetDirectory {
             .map(|one| Outstanding {
                 slot: ReplicaSlot(one.slot),
                 witness: one.witness,
+                metadata_server: one.metadata_server,
                 expires: one.expires(),
             })
             .collect();
@@ -305,7 +308,7 @@ impl SetDirectory {
         invitation.use_up(request);
         let tree = files::read_bytes(&self.file(TREE))?;
         let proof = invitation.prove_answer((kind, set), request, &tree)?;
-        let witness = invitation.witness;
+        let (witness, metadata_server) = (invitation.witness, invitation.metadata_server);
         // It may have got another one since it was admitted, if it asks again.
         let known = file.list.member(slot.0).map(|known| known.name.clone());
         let name = known.unwrap_or_else(|| invitation.name.clone());
@@ -320,6 +323,7 @@ impl SetDirectory {
             },
             revoked: false,
             witness,
+            metadata_server,
             name,
         };
         if known != Some(&member) {

@@ -53,6 +53,9 @@ pub struct Member {
     /// not say so of anybody.
     #[serde(default)]
     pub witness: bool,
+    /// It was invited as a metadata server of a pool. Nothing says so of the first one, which keeps the authority.
+    #[serde(default)]
+    pub metadata_server: bool,
     /// What people call it; empty when nobody has given it a name.
     #[serde(default)]
     pub name: String,
@@ -109,6 +112,9 @@ struct WireMember {
     client_addresses: Vec<String>,
     #[prost(string, tag = "6")]
     name: String,
+    /// Like the addresses of clients: where nobody is one, the bytes are those that they were before.
+    #[prost(bool, tag = "7")]
+    metadata_server: bool,
 }
 
 impl MemberList {
@@ -139,14 +145,16 @@ impl MemberList {
         rank(self) > rank(other)
     }
 
-    /// Whether everything that cannot be taken back is said here too: who became a member, who is a witness, who was removed,
+    /// Whether everything that cannot be taken back is said here too: who became a member, what each was invited as, who was removed,
     /// and which slots are used up. A list that does not cover what a member knows was signed by somebody who had not heard of it.
     #[must_use]
     pub fn covers(&self, other: &MemberList) -> bool {
         self.slots_from >= other.slots_from
             && other.members.iter().all(|theirs| {
                 self.member(theirs.slot).is_some_and(|ours| {
-                    (ours.revoked || !theirs.revoked) && (ours.witness || !theirs.witness)
+                    (ours.revoked || !theirs.revoked)
+                        && (ours.witness || !theirs.witness)
+                        && (ours.metadata_server || !theirs.metadata_server)
                 })
             })
     }
@@ -164,6 +172,7 @@ impl MemberList {
                 Some(ours) => {
                     ours.revoked |= theirs.revoked;
                     ours.witness |= theirs.witness;
+                    ours.metadata_server |= theirs.metadata_server;
                 }
                 None => self.put(theirs.clone()),
             }
@@ -247,6 +256,7 @@ impl MemberList {
             addresses: member.addresses.clone(),
             revoked: member.revoked,
             witness: member.witness,
+            metadata_server: member.metadata_server,
             client_addresses: member.client_addresses.clone(),
             name: member.name.clone(),
         });
@@ -279,6 +289,7 @@ impl MemberList {
                 client_addresses: member.client_addresses,
                 revoked: member.revoked,
                 witness: member.witness,
+                metadata_server: member.metadata_server,
                 name: member.name,
             })
         });

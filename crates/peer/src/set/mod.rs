@@ -30,6 +30,7 @@ pub use directory::{Learned, SetDirectory};
 pub(crate) use exchange::serve_join;
 pub use exchange::{Entry, join};
 pub use handover::{AuthorityBackup, AuthorityView, Handover};
+pub use invitation::Role;
 pub use keeper::Outstanding;
 pub use kind::Kind;
 pub use list::{MEMBERS_MAX, Member, MemberList, Places, is_name};

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use vfs::ReplicaSlot;
 
 use super::{
-    Learned, MEMBERS_MAX, MemberList, SetDirectory, SetError, Token, proof_for_tests,
+    Learned, MEMBERS_MAX, MemberList, Role, SetDirectory, SetError, Token, proof_for_tests,
     request_for_tests,
 };
 
@@ -497,6 +497,8 @@ fn the_longest_list_fits_into_a_message() {
             },
             revoked: !is_present,
             witness: true,
+            // Nobody is both.
+            metadata_server: false,
             name: match is_present {
                 true => "n".repeat(32),
                 false => String::new(),
@@ -538,10 +540,12 @@ fn members_are_called_by_names() {
     first.set_name(ReplicaSlot(1), "alpha").expect("a name");
     assert_eq!(first.members().expect("members")[0].name, "alpha");
     let hour = std::time::Duration::from_secs(3600);
-    first.invite_as(false, "beta", hour, now).expect("a token");
+    first
+        .invite_as(Role::Ordinary, "beta", hour, now)
+        .expect("a token");
     for (name, wrong) in [("alpha", "replica 1"), ("beta", "replica 2")] {
         let taken = first
-            .invite_as(false, name, hour, now)
+            .invite_as(Role::Ordinary, name, hour, now)
             .expect_err("it is taken");
         assert!(taken.to_string().contains(wrong), "{taken}");
     }

@@ -1,8 +1,8 @@
 //! What a data directory says of the pool its server belongs to, and what people do with that: begin a pool, invite,
-//! join, list and remove its data servers.
+//! join, list and remove its servers.
 //!
 //! The pool's files lie in `pool/` of the data directory; they are kept by the same code as those of a set (`peer::set`). The server
-//! that begins a pool is its metadata server and keeps the pool's authority; whoever joins is a data server.
+//! that begins a pool is its first metadata server and keeps the pool's authority; whoever joins is a data server or a further metadata server.
 //!
 //! What must never enter: connections to the servers of the pool.
 
@@ -14,8 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use peer::set::{Kind, Outstanding, SetDirectory, SetError, Token};
-use pool::DataServerNumber;
+use peer::set::{Kind, Outstanding, Role, SetDirectory, SetError, Token};
 pub use pool::StripeUnit;
 use vfs::ReplicaSlot;
 
@@ -26,13 +25,15 @@ use crate::data_directory::{
 use crate::set::{SetCommandError, resolve};
 
 pub(crate) use book::Book;
-pub(crate) use place::PoolPlace;
 pub use place::PoolPlaceError;
+pub(crate) use place::{PoolPlace, PoolRole};
 
-/// What [`crate::decode_as_anything`] says, of what a server of a pool is told, and of the book of device groups.
+/// What [`crate::decode_as_anything`] says, of what a server of a pool is told, of the book of device groups, and
+/// of questions among metadata servers.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = words::decode(bytes);
     let _ = std::str::from_utf8(bytes).map(Book::parse);
+    metadata_server::decode_as_anything(bytes);
 }
 
 /// Why something with a pool was not done. Each message says what to do next.
@@ -54,9 +55,9 @@ pub enum PoolError {
         "{0} belongs to no pool; begin one with `meridian pool create`, or enter one with `meridian pool join`"
     )]
     NoPool(PathBuf),
-    /// The command is for the metadata server.
+    /// The command is for the first metadata server.
     #[error(
-        "this is a data server; run this on the pool's metadata server, which the data servers call at {0}"
+        "this server has joined the pool; run this on the pool's first metadata server, which the others call at {0}"
     )]
     NotTheMetadataServer(String),
     /// The authority's key is not there.
@@ -69,15 +70,18 @@ pub enum PoolError {
     TooManyTokens,
     /// There is no token for this number that may still be used.
     #[error(
-        "no token for data server {0} is outstanding; `meridian pool token list` shows those that are"
+        "no token for server {0} is outstanding; `meridian pool token list` shows those that are"
     )]
     NoSuchToken(u16),
     /// A server was named that there is not.
-    #[error("there is no data server {0} in this pool; `meridian pool members` lists them")]
+    #[error("there is no server {0} in this pool; `meridian pool members` lists them")]
     NoSuchDataServer(u16),
-    /// The metadata server cannot be removed.
+    /// The command is for data servers.
+    #[error("server {0} is a metadata server; `meridian pool members` lists the data servers")]
+    NoDataServer(u16),
+    /// The first metadata server cannot be removed.
     #[error(
-        "server {0} is the pool's metadata server: it knows the names of all files, and is not removed"
+        "server {0} is the pool's first metadata server: it knows the names of all files, and is not removed"
     )]
     MetadataServer(u16),
     /// The server is a member of a set.
@@ -87,7 +91,7 @@ pub enum PoolError {
     MemberOfSet(PathBuf),
     /// The joining server has something already.
     #[error(
-        "{path} holds {what} already, and a data server begins empty; choose an empty or a new directory with --data"
+        "{path} holds {what} already, and a server that joins a pool begins empty; choose an empty or a new directory with --data"
     )]
     NotEmpty {
         /// Where it is.
@@ -132,11 +136,11 @@ fn in_pool(directory: &SetDirectory) -> impl Fn(SetError) -> PoolError {
 pub struct PoolMember {
     /// Its number, which is never used again.
     pub number: u16,
-    /// Where the data servers call a metadata server, and where clients reach a data server, `host:port`.
+    /// Where the others call the first metadata server, and where clients reach the others, `host:port`.
     pub addresses: Vec<String>,
     /// What people call it; empty for nothing.
     pub name: String,
-    /// It is the metadata server.
+    /// It is a metadata server.
     pub metadata_server: bool,
     /// It was removed, and is refused.
     pub removed: bool,
@@ -180,7 +184,7 @@ pub fn belongs_to_one(data: &Path) -> bool {
     files(data).exists()
 }
 
-/// Makes the server of this data directory the metadata server of a new pool, which data servers call at `address`. No server may run
+/// Makes the server of this data directory the first metadata server of a new pool, which data servers call at `address`. No server may run
 /// on the directory meanwhile. New files of this tree are striped over the data servers; those that there are stay where they are.
 ///
 /// # Errors
@@ -200,19 +204,33 @@ pub fn create(
     members(data)
 }
 
-/// Makes the token by which one data server joins, once and within `lifetime`, and is called `name` then, if that is not empty.
+/// What a server is invited as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invited {
+    /// It keeps contents of files.
+    DataServer,
+    /// It shows clients the names that the first metadata server keeps.
+    MetadataServer,
+}
+
+/// Makes the token by which one server joins, once and within `lifetime`, and is called `name` then, if that is not empty.
 /// The server may run meanwhile.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
-pub fn invite_data_server(
+pub fn invite(
     data: &Path,
+    role: Invited,
     name: &str,
     lifetime: Duration,
 ) -> Result<String, PoolError> {
     refuse_another_users(data)?;
     let (directory, now) = (files(data), SystemTime::now());
-    let token = directory.invite_as(false, name, lifetime, now);
+    let role = match role {
+        Invited::DataServer => Role::Ordinary,
+        Invited::MetadataServer => Role::MetadataServer,
+    };
+    let token = directory.invite_as(role, name, lifetime, now);
     Ok(token.map_err(in_pool(&directory))?.encode())
 }
 
@@ -226,7 +244,7 @@ pub fn tokens(data: &Path) -> Result<Vec<Outstanding>, PoolError> {
     tokens.map_err(in_pool(&directory))
 }
 
-/// Has the token for a data server of this number admit nobody any more.
+/// Has the token for a server of this number admit nobody any more.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
@@ -237,8 +255,8 @@ pub fn revoke_token(data: &Path, number: u16) -> Result<(), PoolError> {
     revoked.map_err(in_pool(&directory))
 }
 
-/// Makes the server of an empty data directory a data server of the pool that invited it, where clients reach it at `address`.
-/// No server may run on the directory meanwhile; the metadata server has to run.
+/// Makes the server of an empty data directory one of the pool that invited it, where clients reach it at `address`.
+/// No server may run on the directory meanwhile; the first metadata server has to run.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
@@ -307,7 +325,7 @@ pub fn members(data: &Path) -> Result<Pool, PoolError> {
     let list = place.directory.member_list();
     let list = list.map_err(in_pool(&place.directory))?;
     let members = list.members.into_iter().map(|member| PoolMember {
-        metadata_server: member.slot == list.keeper,
+        metadata_server: PoolRole::of(&member, place.keeper) != PoolRole::DataServer,
         number: member.slot,
         addresses: member.addresses,
         name: member.name,
@@ -323,7 +341,7 @@ pub fn members(data: &Path) -> Result<Pool, PoolError> {
     })
 }
 
-/// Changes where the data servers call the metadata server, or where clients reach a data server. Says whether that is news.
+/// Changes where the others call the first metadata server, or where clients reach another one. Says whether that is news.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
@@ -336,14 +354,14 @@ pub fn set_address(data: &Path, number: u16, address: &PeerAddress) -> Result<bo
     changed.map_err(in_pool(&directory))
 }
 
-/// Has a data server be refused from now on, whatever certificate it shows. Whether it still has files is for the caller to know.
+/// Has a server be refused from now on, whatever certificate it shows. Whether it still has files is for the caller to know.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
-pub(crate) fn revoke(directory: &SetDirectory, number: DataServerNumber) -> Result<(), PoolError> {
-    let revoked = directory.revoke(ReplicaSlot(number.0));
+pub(crate) fn revoke(directory: &SetDirectory, slot: ReplicaSlot) -> Result<(), PoolError> {
+    let revoked = directory.revoke(slot);
     revoked.map_err(|error| match error {
-        SetError::Keeper => PoolError::MetadataServer(number.0),
+        SetError::Keeper => PoolError::MetadataServer(slot.0),
         error => in_pool(directory)(error),
     })
 }

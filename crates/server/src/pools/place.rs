@@ -11,6 +11,28 @@ use vfs::ReplicaSlot;
 
 use super::words;
 
+/// What a server does in its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PoolRole {
+    /// It keeps the pool's authority, and all names of files: the metadata server that was there first.
+    First,
+    /// A metadata server that has joined.
+    MetadataServer,
+    /// It keeps contents of files.
+    DataServer,
+}
+
+impl PoolRole {
+    /// That of a member.
+    pub(crate) fn of(member: &Member, keeper: ReplicaSlot) -> PoolRole {
+        match member.metadata_server {
+            _ if member.slot == keeper.0 => PoolRole::First,
+            true => PoolRole::MetadataServer,
+            false => PoolRole::DataServer,
+        }
+    }
+}
+
 /// A server's place in a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolPlace {
@@ -20,8 +42,10 @@ pub(crate) struct PoolPlace {
     pub(crate) pool: SetId,
     /// The server's number.
     pub(crate) slot: ReplicaSlot,
-    /// Who keeps the authority: the metadata server.
+    /// Who keeps the authority: the first metadata server.
     pub(crate) keeper: ReplicaSlot,
+    /// What the server does.
+    pub(crate) role: PoolRole,
     /// The tree of the metadata server whose new files are striped.
     pub(crate) tree: String,
     /// How many consecutive bytes of a new file lie on one data server.
@@ -51,19 +75,22 @@ impl PoolPlace {
         let words = directory.tree()?;
         let unknown = || PoolPlaceError::Words(directory.path().join("tree"));
         let (tree, stripe_unit) = words::decode(&words).ok_or_else(unknown)?;
+        let (list, slot) = (directory.member_list()?, identity.slot());
+        let keeper = ReplicaSlot(list.keeper);
+        let role = match list.member(slot.0) {
+            Some(own) => PoolRole::of(own, keeper),
+            None if slot == keeper => PoolRole::First,
+            None => PoolRole::DataServer,
+        };
         Ok(PoolPlace {
             pool: identity.set(),
-            slot: identity.slot(),
-            keeper: ReplicaSlot(directory.member_list()?.keeper),
+            slot,
+            keeper,
+            role,
             tree,
             stripe_unit,
             directory,
         })
-    }
-
-    /// Whether this is the metadata server.
-    pub(crate) fn is_metadata_server(&self) -> bool {
-        self.slot == self.keeper
     }
 
     /// A server of the pool, as its files say now; nothing when they cannot be read.

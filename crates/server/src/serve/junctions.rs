@@ -288,6 +288,7 @@ mod tests {
             client_addresses: Vec::new(),
             revoked: false,
             witness: false,
+            metadata_server: false,
             name: String::new(),
         };
         let agreed = agreed.iter().map(|(name, path)| JunctionView {

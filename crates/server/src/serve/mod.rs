@@ -107,7 +107,7 @@ pub enum ServeError {
     ReplicatedTreeNotShown(String),
     /// The tree is a member's copy, and what makes the server a member is not there.
     #[error(
-        "the tree in {path} is the copy of replica {slot} of a set, and the set's files (`set/set.json`) are missing, so this server would take changes that no other replica hears of. Put back the whole data directory from one backup; or replace the copy with `meridian set rejoin`"
+        "the tree in {path} is the copy of replica {slot} of a set, or the store of metadata server {slot} of a pool, and the set's files (`set/set.json`), or the pool's (`pool`), are missing, so this server would take changes that no other server hears of. Put back the whole data directory from one backup; or replace the copy of a set with `meridian set rejoin`"
     )]
     SetMissing {
         /// Where the tree is.
@@ -177,6 +177,26 @@ pub enum ServeError {
         "{0} holds the contents of a data server, and the files of its pool (`pool`) are missing, so nobody can tell whose they are. Put back the whole data directory from one backup"
     )]
     PoolMissing(PathBuf),
+    /// The store of a metadata server that has joined a pool is there, and what makes it one is not.
+    #[error(
+        "{0} is the store of a metadata server that has joined a pool, and the files of the pool (`pool`) are missing: clients would be shown an empty tree. Put back the whole data directory from one backup; nothing that clients have written lies here"
+    )]
+    StoreOfPool(PathBuf),
+    /// A metadata server that has joined a pool had a store, and it is gone.
+    #[error(
+        "this server is a metadata server of a pool, and its store in {0} is missing. Mount the disk that holds it, or put back the whole data directory from one backup; if it is lost, let a new metadata server join with an empty data directory"
+    )]
+    StoreMissing(PathBuf),
+    /// The first metadata server of the pool does not answer one that starts for the first time.
+    #[error(
+        "this metadata server starts for the first time, and the first one of its pool, at {addresses}, does not say which tree it is to show: {trouble}. See that it runs and can be reached there, and start again"
+    )]
+    HomeAway {
+        /// Where it was called.
+        addresses: String,
+        /// Why not, as far as that is known.
+        trouble: String,
+    },
     /// A data server had contents, and they are gone.
     #[error(
         "this data server had contents, and there are none in {0}. Mount the disk that holds them, or put back the whole data directory from one backup; if they are lost, let a new data server join with an empty data directory"
@@ -280,19 +300,24 @@ impl Server {
             .iter()
             .map(|address| Listener::bind(*address));
         let listeners = listeners.collect::<Result<Vec<Listener>, ListenError>>()?;
-        let pool = pool::Prepared::read(&data, &configuration)?;
+        let mut pool = pool::Prepared::read(&data, &configuration)?;
+        let incarnation = data.next_incarnation()?;
+        if let Some(pool) = &mut pool {
+            pool.call(incarnation)?;
+        }
         let shows_trees = !pool.as_ref().is_some_and(pool::Prepared::is_data_server);
-        let replication = match shows_trees {
-            true => Replication::prepare(&data, &configuration)?,
-            false => None,
+        let replication = match &pool {
+            None => Replication::prepare(&data, &configuration)?,
+            Some(_) => None,
         };
         let striped = pool.as_ref().and_then(pool::Prepared::striped);
+        let joined = pool.as_ref().and_then(pool::Prepared::joined);
+        let pooled = (striped, joined.as_deref());
         let mut trees = match shows_trees {
-            true => trees::open_all(&data, &configuration, replication.as_ref(), striped).await?,
+            true => trees::open_all(&data, &configuration, replication.as_ref(), pooled).await?,
             false => Vec::new(),
         };
         let operations = Arc::new(OperationCounters::default());
-        let incarnation = data.next_incarnation()?;
         let membership = replication
             .as_ref()
             .map(|replication| replication.membership.clone());

@@ -239,6 +239,7 @@ mod tests {
             client_addresses: client_addresses.iter().map(ToString::to_string).collect(),
             revoked: slot == 9,
             witness: false,
+            metadata_server: false,
             name: String::new(),
         };
         let members = [

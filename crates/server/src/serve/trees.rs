@@ -12,6 +12,7 @@ use striping::Striped;
 use vfs::FileSystem;
 
 use super::ServeError;
+use super::pool::JoinedServer;
 use super::replication::Replication;
 use crate::configuration::{Commit, Configuration};
 use crate::data_directory::{DataDirectory, MemberOf};
@@ -68,19 +69,29 @@ impl Tree {
     }
 }
 
-/// Opens every exported tree, and makes those that are not there yet. One may have files whose bytes lie elsewhere.
+/// Opens every exported tree, and makes those that are not there yet. One may have files whose bytes lie
+/// elsewhere, or lie elsewhere as a whole.
 pub(super) async fn open_all(
     data: &DataDirectory,
     configuration: &Configuration,
     replication: Option<&Replication>,
-    striped: Option<(&str, Arc<Striped>)>,
+    (striped, joined): (Option<(&str, Arc<Striped>)>, Option<&JoinedServer>),
 ) -> Result<Vec<Tree>, ServeError> {
     let mut trees = Vec::new();
     for export in &configuration.exports {
         let membership = replication
             .filter(|replication| replication.tree == export.tree)
             .map(|replication| replication.membership.clone());
-        let new = new_store(membership.as_ref());
+        let joined = joined.filter(|joined| joined.shows().0 == export.tree);
+        let new = match joined {
+            Some(joined) if is_missing(&data.tree(&export.tree)) => NewStore {
+                tree: Some(joined.identity_of_tree().await?),
+                slot: joined.shows().1,
+                root_mode: ROOT_MODE,
+                ..NewStore::default()
+            },
+            _ => new_store(membership.as_ref()),
+        };
         if membership.is_some() && data.member()?.is_some() && is_missing(&data.tree(&export.tree))
         {
             return Err(ServeError::TreeMissing(data.tree(&export.tree)));
@@ -101,11 +112,14 @@ pub(super) async fn open_all(
             source,
         };
         let store = Arc::new(opened.map_err(wrong)?);
-        let file_system: Arc<dyn FileSystem> = match &striped {
-            Some(striped) => striped.file_system(store.clone()),
-            None => store.clone(),
+        let file_system: Arc<dyn FileSystem> = match (&striped, joined) {
+            (Some(striped), _) => striped.file_system(store.clone()),
+            (None, Some(joined)) => joined.show(data, &store, &data.tree(&export.tree))?,
+            (None, None) => store.clone(),
         };
-        check_place(data, &export.tree, &store, membership.as_ref())?;
+        if joined.is_none() {
+            check_place(data, &export.tree, &store, membership.as_ref())?;
+        }
         trees.push(Tree {
             name: export.tree.clone(),
             path: export.path.clone(),
@@ -138,8 +152,9 @@ fn check_place(
     let Some(membership) = membership else {
         let read = replica::is_members_copy(store);
         return match read.map_err(replica::StartError::from)? {
-            false => Ok(()),
             true => Err(ServeError::SetMissing { path, slot: slot.0 }),
+            false if slot != NewStore::default().slot => Err(ServeError::StoreOfPool(path)),
+            false => Ok(()),
         };
     };
     if (store.tree(), slot) != (membership.tree, membership.slot) {

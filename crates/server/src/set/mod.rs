@@ -289,7 +289,11 @@ pub fn invite(
     lifetime: Duration,
 ) -> Result<String, SetCommandError> {
     let (directory, now) = (to_change(data)?, SystemTime::now());
-    let token = directory.invite_as(role == Role::Witness, name, lifetime, now)?;
+    let role = match role {
+        Role::Replica => peer::set::Role::Ordinary,
+        Role::Witness => peer::set::Role::Witness,
+    };
+    let token = directory.invite_as(role, name, lifetime, now)?;
     Ok(token.encode())
 }
 

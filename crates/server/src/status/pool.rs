@@ -18,11 +18,14 @@ pub struct PoolStatus {
     pub pool: String,
     /// `metadata server` or `data server`.
     pub role: String,
+    /// A metadata server that has joined: it shows what the first one keeps.
+    #[serde(default)]
+    pub joined: bool,
     /// The server's number in the pool.
     pub number: u16,
     /// How many consecutive bytes of a new file lie on one data server.
     pub stripe_unit_bytes: u64,
-    /// At a metadata server its data servers, at a data server the metadata server.
+    /// At the first metadata server the others, elsewhere the first metadata server.
     pub servers: Vec<PoolServerStatus>,
     /// What a data server keeps itself.
     #[serde(default)]
@@ -88,8 +91,8 @@ pub struct PoolServerStatus {
     /// Why there is no connection, or why it does not serve, as far as that is known.
     #[serde(default)]
     pub trouble: Option<String>,
-    /// Clients are answered there: it has a lease of the metadata server, and has done everything that waited for it. At a data
-    /// server it says whether the metadata server is connected.
+    /// Clients are answered there: a data server has a lease of the metadata server, and has done everything that waited for it; of a metadata
+    /// server it says whether there is a connection.
     #[serde(default)]
     pub serves: bool,
     /// New files are striped over it, among others.
@@ -181,6 +184,9 @@ impl fmt::Display for PoolStatus {
             self.number,
             size(self.stripe_unit_bytes)
         )?;
+        if self.joined {
+            write!(f, "\n  shows        what the first metadata server keeps")?;
+        }
         if let Some(holding) = &self.holding {
             write!(f, "\n  keeps        {holding}")?;
         }
@@ -261,6 +267,7 @@ mod tests {
         PoolStatus {
             pool: "00000000000000000000000000000003".to_owned(),
             role: "metadata server".to_owned(),
+            joined: false,
             number: 1,
             stripe_unit_bytes: 1 << 20,
             servers: vec![server(2, true), server(3, false)],

@@ -291,6 +291,7 @@ mod tests {
             client_addresses: Vec::new(),
             revoked,
             witness: false,
+            metadata_server: false,
             name: String::new(),
         }
     }

@@ -160,6 +160,10 @@ impl Overview {
             Some(Role::Data(_)) => {
                 Err("this is a data server; run this on the pool's metadata server".to_owned())
             }
+            Some(Role::Joined(_)) => Err(
+                "this metadata server has joined the pool; run this on the pool's first metadata server"
+                    .to_owned(),
+            ),
             None => Err(
                 "this server belongs to no pool; begin one with `meridian pool create`".to_owned(),
             ),

@@ -1,16 +1,19 @@
 //! What travels between the servers of a pool, and who may send it: the one place where that is judged.
 //!
-//! Data servers call the metadata server; certificates say who is at the other end. Everything goes by the control lane, so that it
-//! arrives in the order in which it was sent, or not at all.
+//! The others call the first metadata server; certificates say who is at the other end. What data servers say goes by the control lane, so
+//! that it arrives in the order in which it was sent, or not at all. Questions about names go by the data lane, in any order.
 //!
 //! What must never enter: what the messages do.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use metadata_server::{Answer, Question};
 use peer::{Message, Refusal, Sender, Settings, TurnedAway};
 use pool::{Holding, ToDataServer, ToHome};
-use vfs::ReplicaSlot;
+use vfs::{FsId, ReplicaSlot};
 
-use crate::pools::PoolPlace;
+use crate::pools::{PoolPlace, PoolRole};
 
 /// The only version there is of what servers of a pool say to each other.
 const VERSION: u32 = 1;
@@ -18,13 +21,21 @@ const VERSION: u32 = 1;
 const TO_HOME: u32 = 1;
 const TO_DATA_SERVER: u32 = 2;
 const HOLDING: u32 = 3;
+/// A question of a metadata server, which is answered.
+const QUESTION: u32 = 4;
+/// The answer to it.
+const ANSWER: u32 = 5;
 
-/// How servers of a pool talk. Bytes of files go another way, so windows are small.
+/// How servers of a pool talk. Bytes of files go another way, but for those that clients of a metadata server that has joined read and
+/// write: as many as its questions under way can have.
 pub(super) fn settings() -> Settings {
     Settings {
         versions: VERSION..=VERSION,
         data_lanes: 1,
-        data_window_bytes: 1 << 20,
+        data_window_bytes: 16 << 20,
+        requests_served_max: 64,
+        // Clients wait for whoever is back.
+        backoff_max: Duration::from_secs(1),
         metadata_window_bytes: 1 << 20,
         compression: false,
         ..Settings::default()
@@ -71,37 +82,61 @@ pub(super) fn decode(message: &Message) -> Option<ToDataServer> {
     read.filter(|_| message.kind == TO_DATA_SERVER && message.payload.is_empty())
 }
 
-/// Whether a server may talk to the metadata server at all, by the newest list of members.
-pub(super) fn meet_at_metadata_server(place: &PoolPlace, peer: Sender) -> Result<(), TurnedAway> {
+/// A question of a metadata server; it may be long.
+pub(super) fn encode_question(question: &Question, tree: Option<FsId>) -> Message {
+    Message::new(QUESTION, Bytes::new()).with_payload(question.encode(tree))
+}
+
+/// Reads a question that [`admit_at_metadata_server`] let through; nothing when it is none.
+pub(super) fn decode_question(message: &Message) -> Option<(Option<FsId>, Question)> {
+    let is_one = message.kind == QUESTION && message.body.is_empty();
+    is_one.then(|| Question::decode(&message.payload)).flatten()
+}
+
+/// The answer to a question; it may be long.
+pub(super) fn encode_answer(answer: &vfs::Result<Answer>) -> Message {
+    Message::new(ANSWER, Bytes::new()).with_payload(Answer::encode(answer))
+}
+
+/// Reads what answers a question; nothing when it is no answer.
+pub(super) fn decode_answer(message: &Message) -> Option<vfs::Result<Answer>> {
+    let is_one = message.kind == ANSWER && message.body.is_empty();
+    is_one.then(|| Answer::decode(&message.payload)).flatten()
+}
+
+/// Whether a server may talk to the first metadata server at all, by the newest list of members, and as what.
+pub(super) fn meet_at_metadata_server(
+    place: &PoolPlace,
+    peer: Sender,
+) -> Result<PoolRole, TurnedAway> {
     match place.member(peer.slot) {
-        Some(member) if !member.revoked && peer.slot != place.keeper => Ok(()),
+        Some(member) if !member.revoked && peer.slot != place.keeper => {
+            Ok(PoolRole::of(&member, place.keeper))
+        }
         Some(_) => Err(turned_away(
-            "this data server was removed from the pool; to return, it joins anew, with an empty data directory",
+            "this server was removed from the pool; to return, it joins anew, with an empty data directory",
         )),
         None => Err(turned_away(
-            "the metadata server knows no such data server; if its data directory was put back from a backup that is older than this \
+            "the metadata server knows no such server; if its data directory was put back from a backup that is older than this \
              server, join anew, with an empty data directory",
         )),
     }
 }
 
-/// Whether a server may talk to this data server at all.
-pub(super) fn meet_at_data_server(place: &PoolPlace, peer: Sender) -> Result<(), TurnedAway> {
+/// Whether a server may talk at all to this one, which has joined.
+pub(super) fn meet_at_joined(place: &PoolPlace, peer: Sender) -> Result<(), TurnedAway> {
     match peer.slot == place.keeper {
         true => Ok(()),
         false => Err(turned_away(
-            "data servers talk to the metadata server alone",
+            "servers that have joined a pool talk to its first metadata server alone",
         )),
     }
 }
 
-pub(super) fn admit_at_metadata_server(
-    place: &PoolPlace,
-    from: ReplicaSlot,
-    kind: u32,
-) -> Result<(), Refusal> {
-    match kind {
-        TO_HOME | HOLDING if from != place.keeper => Ok(()),
+pub(super) fn admit_at_metadata_server(from: Option<PoolRole>, kind: u32) -> Result<(), Refusal> {
+    match (kind, from) {
+        (TO_HOME | HOLDING, Some(PoolRole::DataServer))
+        | (QUESTION, Some(PoolRole::MetadataServer)) => Ok(()),
         _ => Err(refusal()),
     }
 }
@@ -117,7 +152,7 @@ pub(super) fn admit_at_data_server(
     }
 }
 
-fn refusal() -> Refusal {
+pub(super) fn refusal() -> Refusal {
     Refusal("a server of the pool does not say that to another one in this role".to_owned())
 }
 

@@ -21,10 +21,11 @@ use vfs::{Commitment, Stability, Written};
 use xdr::Bytes;
 
 use super::connection::{self, FromDataServer};
+use super::joined::status_of_keeper;
 use crate::data_directory::{DataDirectory, MemberOf};
 use crate::pools::{self, PoolPlace};
 use crate::serve::ServeError;
-use crate::status::{PoolServerStatus, PoolStatus};
+use crate::status::PoolStatus;
 use crate::transport::Transport;
 
 /// What is told of a counter that cannot be kept, once and then in sums.
@@ -165,30 +166,13 @@ impl DataServer {
 
     /// How it is.
     pub(super) async fn status(&self) -> PoolStatus {
-        let keeper = self.place.member(self.place.keeper);
-        let met = self.endpoint.peer(self.place.keeper);
-        let session = met.as_ref().and_then(|peer| peer.session().ok());
-        let connected = session.is_some_and(|session| session.is_connected(Lane::Control));
-        let trouble = met.and_then(|peer| peer.status().last_error);
-        let metadata_server = PoolServerStatus {
-            number: self.place.keeper.0,
-            name: String::new(),
-            role: "metadata server".to_owned(),
-            addresses: keeper.map_or_else(Vec::new, |keeper| keeper.addresses),
-            connected,
-            trouble: trouble.filter(|_| !connected),
-            serves: connected,
-            new_files: false,
-            draining: false,
-            waits: 0,
-            holding: None,
-        };
         PoolStatus {
             pool: self.place.pool.to_string(),
             role: "data server".to_owned(),
+            joined: false,
             number: self.place.slot.0,
             stripe_unit_bytes: self.place.stripe_unit.bytes(),
-            servers: vec![metadata_server],
+            servers: vec![status_of_keeper(&self.place, &self.endpoint)],
             holding: self.kept.holding().await.map(Into::into),
             moving: None,
         }
@@ -272,7 +256,7 @@ struct Hears {
 #[async_trait]
 impl MessageHandler for Hears {
     fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
-        connection::meet_at_data_server(&self.place, peer)
+        connection::meet_at_joined(&self.place, peer)
     }
 
     fn admit_message(&self, from: Sender, kind: u32) -> Result<(), Refusal> {

@@ -1,34 +1,35 @@
-//! A metadata server: it admits data servers to the pool, knows how they are, and says over which of them new files are striped.
+//! The first metadata server of a pool: it admits others, answers metadata servers that have joined, knows how data servers are, and says
+//! over which of them new files are striped.
 //!
 //! What must never enter: who gets handles, which the home decides, and where bytes go.
 
+mod hearing;
 mod leaving;
 mod moving;
 mod whereabouts;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
+use metadata_server::Home;
 use peer::set::Member;
-use peer::{
-    Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Refusal, Sender, TurnedAway,
-};
+use peer::{Endpoint, Incarnation, Lane};
 use pool::home::{ServerView, Stranger};
-use pool::{DataServerNumber, Holding, HomeNumber, PoolId, ToDataServer};
+use pool::{DataServerNumber, Holding, HomeNumber, PoolId};
 use store::Store;
 use striping::{NewFiles, PoolView, Striped};
 use throttle::Throttle;
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, timeout};
-use vfs::ReplicaSlot;
+use vfs::{FileSystem, ReplicaSlot};
 
+use self::hearing::{Known, Link};
 use self::moving::Moves;
-use super::connection::{self, FromDataServer};
+use super::connection;
 use crate::data_directory::SealedFileError;
-use crate::pools::{self, Book, PoolPlace};
+use crate::pools::{self, Book, PoolPlace, PoolRole};
 use crate::serve::ServeError;
 use crate::status::{PoolServerStatus, PoolStatus};
 use crate::transport::Listener;
@@ -76,30 +77,6 @@ struct Keeping {
     looked_up: BTreeMap<DataServerNumber, (String, Instant)>,
 }
 
-/// What data servers have said.
-struct Known {
-    place: PoolPlace,
-    striped: Weak<Striped>,
-    /// What each of them keeps, by what it said last.
-    holdings: Mutex<BTreeMap<ReplicaSlot, Said>>,
-    /// Where each of them answers NFS.
-    addresses: Mutex<BTreeMap<DataServerNumber, SocketAddr>>,
-}
-
-/// What a data server has said of what it keeps.
-#[derive(Clone, Copy)]
-struct Said {
-    holding: Holding,
-    /// In its present session.
-    is_present: bool,
-}
-
-/// What the home says to data servers goes this way.
-struct Link {
-    endpoint: Arc<Endpoint>,
-    known: Arc<Known>,
-}
-
 /// The pool as the home knows it.
 pub(super) fn view(place: &PoolPlace, members: &[Member], book: &Book) -> PoolView {
     let [a, b, c, d, e, f, g, h, ..] = place.pool.0;
@@ -119,14 +96,22 @@ pub(super) fn view(place: &PoolPlace, members: &[Member], book: &Book) -> PoolVi
     }
 }
 
-/// Those that were not removed.
+/// Those with this role that were not removed.
+fn present<'m>(
+    place: &PoolPlace,
+    members: &'m [Member],
+    role: PoolRole,
+) -> impl Iterator<Item = &'m Member> + use<'m> {
+    let keeper = place.keeper;
+    let members = members.iter();
+    members.filter(move |member| !member.revoked && PoolRole::of(member, keeper) == role)
+}
+
 fn data_servers<'m>(
     place: &PoolPlace,
     members: &'m [Member],
 ) -> impl Iterator<Item = &'m Member> + use<'m> {
-    let keeper = place.keeper;
-    let members = members.iter();
-    members.filter(move |member| !member.revoked && ReplicaSlot(member.slot) != keeper)
+    present(place, members, PoolRole::DataServer)
 }
 
 fn number(member: &Member) -> DataServerNumber {
@@ -149,7 +134,7 @@ impl MetadataServer {
     /// [`ServeError`] says what to do next.
     pub(super) async fn start(
         beginning: Beginning,
-        store: Arc<Store>,
+        (store, file_system): (Arc<Store>, Arc<dyn FileSystem>),
         incarnation: u32,
     ) -> Result<Arc<MetadataServer>, ServeError> {
         let Beginning { place, striped, .. } = beginning;
@@ -162,6 +147,9 @@ impl MetadataServer {
             striped: Arc::downgrade(&striped),
             holdings: Mutex::default(),
             addresses: Mutex::default(),
+            roles: Mutex::default(),
+            home: Arc::new(Home::new(store.tree(), file_system)),
+            has_started: watch::Sender::new(false),
         });
         let endpoint = Endpoint::start(
             &identity,
@@ -178,6 +166,7 @@ impl MetadataServer {
         });
         let started = striped.start(store.placed_rows(), link).await;
         started.map_err(ServeError::Home)?;
+        known.has_started.send_replace(true);
         let now = Instant::now();
         let in_use = beginning.book.in_use();
         let server = Arc::new(MetadataServer {
@@ -336,12 +325,15 @@ impl MetadataServer {
                 ..self.status_of(member, view)
             }
         });
+        let others = present(&self.place, &members, PoolRole::MetadataServer);
+        let others = others.map(|member| self.status_of(member, None));
         PoolStatus {
             pool: self.place.pool.to_string(),
             role: "metadata server".to_owned(),
+            joined: false,
             number: self.place.slot.0,
             stripe_unit_bytes: self.place.stripe_unit.bytes(),
-            servers: servers.collect(),
+            servers: others.chain(servers).collect(),
             holding: None,
             moving: self.moving_status(),
         }
@@ -352,17 +344,22 @@ impl MetadataServer {
         let connected = self.is_connected(slot);
         let met = self.endpoint.peer(slot).map(|peer| peer.status());
         let stranger = view.and_then(|view| view.stranger);
+        // Names are shown by whoever can ask here.
+        let shows_names = member.metadata_server && connected;
         PoolServerStatus {
             number: member.slot,
             name: member.name.clone(),
-            role: "data server".to_owned(),
+            role: match member.metadata_server {
+                true => "metadata server".to_owned(),
+                false => "data server".to_owned(),
+            },
             addresses: member.addresses.clone(),
             connected,
             trouble: match stranger {
                 Some(stranger) => Some(told(member.slot, stranger)),
                 None => met.and_then(|met| met.last_error).filter(|_| !connected),
             },
-            serves: view.is_some_and(|view| view.serves),
+            serves: shows_names || view.is_some_and(|view| view.serves),
             new_files: false,
             draining: false,
             waits: view.map_or(0, |view| view.owes as u64),
@@ -440,88 +437,6 @@ impl Keeping {
         match there.is_subset(&self.full) {
             true => there,
             false => &there - &self.full,
-        }
-    }
-}
-
-impl Known {
-    fn holdings(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Said>> {
-        self.holdings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn addresses(&self) -> MutexGuard<'_, BTreeMap<DataServerNumber, SocketAddr>> {
-        self.addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl striping::Control for Link {
-    fn send(&self, to: DataServerNumber, message: ToDataServer) {
-        let peer = self.endpoint.peer(ReplicaSlot(to.0));
-        if let Some(session) = peer.and_then(|peer| peer.session().ok()) {
-            // What is lost is said again when the data server next asks for its lease.
-            let _ = session.try_send(Lane::Control, connection::encode(&message));
-        }
-    }
-
-    fn address(&self, server: DataServerNumber) -> Option<SocketAddr> {
-        self.known.addresses().get(&server).copied()
-    }
-
-    fn holding(&self, server: DataServerNumber) -> Option<Holding> {
-        let said = self.known.holdings().get(&ReplicaSlot(server.0)).copied();
-        said.map(|said| said.holding)
-    }
-}
-
-#[async_trait]
-impl MessageHandler for Known {
-    fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
-        connection::meet_at_metadata_server(&self.place, peer)
-    }
-
-    fn admit_message(&self, from: Sender, kind: u32) -> Result<(), Refusal> {
-        connection::admit_at_metadata_server(&self.place, from.slot, kind)
-    }
-
-    async fn receive(&self, incoming: Incoming) {
-        let from = incoming.from.slot;
-        match FromDataServer::decode(&incoming.release()) {
-            Some(FromDataServer::Holding(holding)) => {
-                let said = Said {
-                    holding,
-                    is_present: true,
-                };
-                self.holdings().insert(from, said);
-            }
-            Some(FromDataServer::ToHome(message)) => {
-                if let Some(striped) = self.striped.upgrade() {
-                    striped.receive(DataServerNumber(from.0), message);
-                }
-            }
-            None => {
-                tracing::warn!(
-                    data_server = from.0,
-                    "a message is not understood, and dropped"
-                );
-            }
-        }
-    }
-
-    async fn answer(&self, _incoming: Incoming) -> Result<Message, Refusal> {
-        Err(Refusal(
-            "servers of a pool ask no such questions".to_owned(),
-        ))
-    }
-
-    fn session_began(&self, peer: Sender) {
-        tracing::info!(data_server = peer.slot.0, "a data server is there");
-    }
-
-    fn session_ended(&self, peer: Sender) {
-        if let Some(said) = self.holdings().get_mut(&peer.slot) {
-            said.is_present = false;
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod connection;
 mod data_server;
+mod joined;
 mod metadata_server;
 mod placed;
 
@@ -21,11 +22,12 @@ use super::trees::{self, Tree};
 use crate::configuration::Configuration;
 use crate::configuration::{ListenAddress, PEER_PORT, PeerListenAddress};
 use crate::data_directory::{DataDirectory, pool_path, set_path, shelf_path, trees_path};
-use crate::pools::{Book, PoolPlace, PoolPlaceError};
+use crate::pools::{Book, PoolPlace, PoolPlaceError, PoolRole};
 use crate::status::PoolStatus;
 use crate::transport::Listener;
 
 pub(super) use data_server::DataServer;
+pub(super) use joined::JoinedServer;
 pub(super) use metadata_server::MetadataServer;
 
 /// The book of groups in the directory of the pool.
@@ -34,26 +36,46 @@ const BOOK: &str = "groups";
 /// A server that belongs to a pool, ready to begin.
 pub(super) struct Prepared {
     place: PoolPlace,
-    /// What a metadata server needs besides.
+    /// What the first metadata server needs besides.
     metadata: Option<Metadata>,
+    /// The connection of a metadata server that has joined.
+    joined: Option<Arc<JoinedServer>>,
 }
 
 struct Metadata {
-    /// Where the data servers call.
+    /// Where the others call.
     listener: Listener,
     striped: Arc<Striped>,
     book: Book,
+}
+
+impl Metadata {
+    /// Listens for the others, and reads where files lie.
+    fn read(place: &PoolPlace) -> Result<Metadata, ServeError> {
+        let at = at_own_port(place);
+        let bound = Listener::bind_plainly(at.0);
+        let listener = bound.map_err(|source| ServeError::PoolListen(at.0.0, source))?;
+        let book = Book::read(&place.directory.path().join(BOOK)).map_err(ServeError::Book)?;
+        let members = place.directory.members().map_err(PoolPlaceError::from)?;
+        let view = metadata_server::view(place, &members, &book);
+        Ok(Metadata {
+            listener,
+            striped: Arc::new(Striped::new(Settings::default(), view)),
+            book,
+        })
+    }
 }
 
 /// What a server is in its pool.
 #[derive(Clone)]
 pub(super) enum Role {
     Metadata(Arc<MetadataServer>),
+    Joined(Arc<JoinedServer>),
     Data(Arc<DataServer>),
 }
 
 impl Prepared {
-    /// Looks whether the server belongs to a pool, and listens for the data servers if it is the metadata server.
+    /// Looks whether the server belongs to a pool, and listens for the others if it is the first metadata server.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -74,43 +96,54 @@ impl Prepared {
             return Err(ServeError::SetAndPool(path.to_owned()));
         }
         let place = PoolPlace::read(directory)?;
-        if place.is_metadata_server() && has_contents {
-            return Err(ServeError::ContentsAtMetadataServer(shelf_path(path)));
-        }
-        if !place.is_metadata_server() {
-            if is_filled(&trees_path(path)) {
-                return Err(ServeError::TreesAtDataServer(trees_path(path)));
+        let metadata = match place.role {
+            PoolRole::DataServer => {
+                if is_filled(&trees_path(path)) {
+                    return Err(ServeError::TreesAtDataServer(trees_path(path)));
+                }
+                check_contents(data, &place, has_contents)?;
+                None
             }
-            check_contents(data, &place, has_contents)?;
-            return Ok(Some(Prepared {
-                place,
-                metadata: None,
-            }));
-        }
-        let mut exports = configuration.exports.iter();
-        if !exports.any(|export| export.tree == place.tree) {
-            return Err(ServeError::PooledTreeNotShown(place.tree));
-        }
-        let at = at_own_port(&place);
-        let bound = Listener::bind_plainly(at.0);
-        let listener = bound.map_err(|source| ServeError::PoolListen(at.0.0, source))?;
-        let book = Book::read(&place.directory.path().join(BOOK)).map_err(ServeError::Book)?;
-        let members = place.directory.members().map_err(PoolPlaceError::from)?;
-        let view = metadata_server::view(&place, &members, &book);
-        let striped = Arc::new(Striped::new(Settings::default(), view));
+            _ if has_contents => {
+                return Err(ServeError::ContentsAtMetadataServer(shelf_path(path)));
+            }
+            PoolRole::First => {
+                check_shown(&place, configuration)?;
+                Some(Metadata::read(&place)?)
+            }
+            PoolRole::MetadataServer => {
+                check_shown(&place, configuration)?;
+                check_store(data, &place)?;
+                None
+            }
+        };
         Ok(Some(Prepared {
             place,
-            metadata: Some(Metadata {
-                listener,
-                striped,
-                book,
-            }),
+            metadata,
+            joined: None,
         }))
     }
 
     /// Whether the server shows no trees, because it is a data server.
     pub(super) fn is_data_server(&self) -> bool {
-        self.metadata.is_none()
+        self.place.role == PoolRole::DataServer
+    }
+
+    /// Has a metadata server that has joined call the first one.
+    ///
+    /// # Errors
+    /// [`ServeError`] says what to do next.
+    pub(super) fn call(&mut self, incarnation: u32) -> Result<(), ServeError> {
+        if self.place.role == PoolRole::MetadataServer {
+            let joined = JoinedServer::start(self.place.clone(), incarnation)?;
+            self.joined = Some(Arc::new(joined));
+        }
+        Ok(())
+    }
+
+    /// The tree that lies elsewhere in the pool, and the way there.
+    pub(super) fn joined(&self) -> Option<Arc<JoinedServer>> {
+        self.joined.clone()
     }
 
     /// The tree whose files are striped over the pool, what its store keeps them in, and clients get layouts from.
@@ -129,7 +162,14 @@ impl Prepared {
         trees: &[Tree],
         incarnation: u32,
     ) -> Result<Role, ServeError> {
-        let Prepared { place, metadata } = self;
+        let Prepared {
+            place,
+            metadata,
+            joined,
+        } = self;
+        if let Some(joined) = joined {
+            return Ok(Role::Joined(joined));
+        }
         let Some(metadata) = metadata else {
             let options = StoreOptions {
                 // What a data server says that it has fenced is relied upon.
@@ -150,7 +190,8 @@ impl Prepared {
             striped: metadata.striped,
             book: metadata.book,
         };
-        let begun = MetadataServer::start(beginning, tree.store.clone(), incarnation).await?;
+        let tree = (tree.store.clone(), tree.file_system.clone());
+        let begun = MetadataServer::start(beginning, tree, incarnation).await?;
         Ok(Role::Metadata(begun))
     }
 }
@@ -160,6 +201,7 @@ impl Role {
     pub(super) async fn status(&self) -> PoolStatus {
         match self {
             Role::Metadata(server) => server.status(),
+            Role::Joined(server) => server.status(),
             Role::Data(server) => server.status().await,
         }
     }
@@ -168,8 +210,34 @@ impl Role {
     pub(super) async fn put_away(&self) {
         match self {
             Role::Metadata(server) => server.close(),
+            Role::Joined(server) => server.close(),
             Role::Data(server) => server.put_away().await,
         }
+    }
+}
+
+/// Refuses a configuration that does not show the pool's tree to clients.
+fn check_shown(place: &PoolPlace, configuration: &Configuration) -> Result<(), ServeError> {
+    let mut exports = configuration.exports.iter();
+    match exports.any(|export| export.tree == place.tree) {
+        true => Ok(()),
+        false => Err(ServeError::PooledTreeNotShown(place.tree.clone())),
+    }
+}
+
+/// Refuses a store that is another server's, or that is gone.
+fn check_store(data: &DataDirectory, place: &PoolPlace) -> Result<(), ServeError> {
+    let store = data.tree(&place.tree);
+    match data.member()? {
+        Some(member) if (member.set, member.slot) != (place.pool, place.slot) => {
+            Err(ServeError::OtherPool {
+                path: data.path().to_owned(),
+                theirs: format!("server {} of pool {}", member.slot.0, member.set),
+                own: format!("server {} of pool {}", place.slot.0, place.pool),
+            })
+        }
+        Some(_) if !is_filled(&store) => Err(ServeError::StoreMissing(store)),
+        _ => Ok(()),
     }
 }
 

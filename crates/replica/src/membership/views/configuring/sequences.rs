@@ -71,6 +71,7 @@ impl Run {
             client_addresses: Vec::new(),
             revoked: false,
             witness: is_witness(slot),
+            metadata_server: false,
             name: String::new(),
         };
         Run {
@@ -144,6 +145,7 @@ impl Run {
                     client_addresses: Vec::new(),
                     revoked: false,
                     witness: false,
+                    metadata_server: false,
                     name: String::new(),
                 });
                 self.up.insert(ReplicaSlot(slot));

@@ -1,4 +1,4 @@
-//! Data servers that leave the pool, or come back at an administrator's word.
+//! Servers that leave the pool, or come back at an administrator's word.
 //!
 //! What must never enter: over which data servers new files are striped; only which of them are to get none.
 
@@ -12,7 +12,7 @@ use vfs::ReplicaSlot;
 
 use super::super::placed::{self, Listed};
 use super::{LOOK, MetadataServer, told};
-use crate::pools::{self, Book, PoolError};
+use crate::pools::{self, Book, PoolError, PoolRole};
 use crate::status::{DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion};
 
 /// How long is waited for a data server that was readmitted.
@@ -23,8 +23,11 @@ impl MetadataServer {
     fn data_server(&self, number: u16) -> Result<Member, String> {
         let slot = ReplicaSlot(number);
         let found = match self.place.member(slot) {
-            Some(_) if slot == self.place.keeper => Err(PoolError::MetadataServer(number)),
-            Some(member) => Ok(member),
+            Some(member) => match PoolRole::of(&member, self.place.keeper) {
+                PoolRole::First => Err(PoolError::MetadataServer(number)),
+                PoolRole::MetadataServer => Err(PoolError::NoDataServer(number)),
+                PoolRole::DataServer => Ok(member),
+            },
             None => Err(PoolError::NoSuchDataServer(number)),
         };
         found.map_err(|error| error.to_string())
@@ -218,12 +221,15 @@ impl MetadataServer {
         })
     }
 
-    /// Removes a data server that holds no files, for ever.
+    /// Removes a data server that holds no files, or a metadata server that has joined, for ever.
     ///
     /// # Errors
     /// Why it stays, and what to do next.
     pub(in crate::serve) async fn remove(&self, number: u16) -> Result<(), String> {
         let (slot, server) = (ReplicaSlot(number), DataServerNumber(number));
+        if self.known.is_metadata_server(slot) {
+            return self.remove_metadata_server(slot).await;
+        }
         if !self.data_server(number)?.revoked {
             may_go(number, self.holding(slot))?;
             self.keeping().leaving.insert(server);
@@ -237,6 +243,19 @@ impl MetadataServer {
         }
         self.striped.dismiss(server);
         self.endpoint.revoke(slot);
+        Ok(())
+    }
+
+    /// Nothing lies at a metadata server that has joined, but what its clients have open is open here.
+    async fn remove_metadata_server(&self, slot: ReplicaSlot) -> Result<(), String> {
+        let removed = pools::revoke(&self.place.directory, slot);
+        removed.map_err(|error| error.to_string())?;
+        self.endpoint.revoke(slot);
+        self.known.home.part(slot).await;
+        tracing::warn!(
+            number = slot.0,
+            "a metadata server was removed from the pool"
+        );
         Ok(())
     }
 
@@ -255,7 +274,7 @@ impl MetadataServer {
     }
 
     fn revoke(&self, server: DataServerNumber) -> Result<(), String> {
-        let removed = pools::revoke(&self.place.directory, server);
+        let removed = pools::revoke(&self.place.directory, ReplicaSlot(server.0));
         removed.map_err(|error| error.to_string())
     }
 

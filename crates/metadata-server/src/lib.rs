@@ -1,0 +1,17 @@
+//! Several metadata servers of one pool, and one tree: what a server shows its clients that it does not keep itself.
+//!
+//! Every object lives at a home (rule 12 of `docs/design/striping.md`), and all of them live at the first metadata server so far. A metadata
+//! server that has joined asks it ([`RemoteTree`], a [`vfs::FileSystem`] around the server's own store) and has it make changes (decisions 34
+//! and 35). The home answers ([`Home`]) out of whatever file system it shows its own clients, and keeps account of what clients of others have open.
+//!
+//! What must never enter: NFS, sockets, and how questions travel.
+
+#![forbid(unsafe_code)]
+
+mod home;
+mod question;
+mod remote_tree;
+
+pub use home::{Asker, Home};
+pub use question::{Answer, Change, Question, Warrant, decode_as_anything};
+pub use remote_tree::{Connection, RemoteTree};

@@ -1,0 +1,263 @@
+//! What a metadata server asks a home, and the answers, in the form in which they travel.
+//!
+//! Encodings are postcard's. Every decoder is bounded by the length of what it is given.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use store::TreeIdentity;
+use vfs::{
+    AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
+    DirectoryPage, Error, Extent, FsId, LockConflict, LockKind, LockOwner, Name, NewObject,
+    ObjectId, OpenOwner, ReadData, RequestGroup, Result, SeekTarget, SetAttributes, Share, Space,
+    Stability, Written, XattrMode, XattrName, XattrPage,
+};
+
+/// [`AccessCheck`] in a form that travels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warrant {
+    who: Credentials,
+    opened: bool,
+}
+
+impl From<AccessCheck<'_>> for Warrant {
+    fn from(access: AccessCheck<'_>) -> Warrant {
+        Warrant {
+            who: access.credentials().clone(),
+            opened: matches!(access, AccessCheck::Open(_)),
+        }
+    }
+}
+
+impl Warrant {
+    /// Why the operation is allowed.
+    #[must_use]
+    pub fn access(&self) -> AccessCheck<'_> {
+        match self.opened {
+            true => AccessCheck::Open(&self.who),
+            false => AccessCheck::Credentials(&self.who),
+        }
+    }
+}
+
+/// A change of the tree, which the home makes. The names are those of [`vfs::FileSystem`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// Other attributes.
+    SetAttributes(Warrant, ObjectId, SetAttributes),
+    /// A new object.
+    Create(Credentials, ObjectId, Name, NewObject, SetAttributes),
+    /// A name goes.
+    Remove(Credentials, ObjectId, Name),
+    /// A name becomes another one.
+    Rename(Credentials, (ObjectId, Name), (ObjectId, Name)),
+    /// One more name.
+    Link(Credentials, ObjectId, ObjectId, Name),
+    /// Bytes from an offset on.
+    Write(Warrant, ObjectId, u64, Bytes, Stability),
+    /// Room for an extent.
+    Allocate(Warrant, ObjectId, Extent),
+    /// An extent becomes a hole.
+    Deallocate(Warrant, ObjectId, Extent),
+    /// An extended attribute's value.
+    SetXattr(Credentials, ObjectId, XattrName, Bytes, XattrMode),
+    /// An extended attribute goes.
+    RemoveXattr(Credentials, ObjectId, XattrName),
+}
+
+/// A question for the home of an object. Each may be asked again: what changes nothing is answered as of then, and a [`Change`] has
+/// the name of the client's request, or comes to the same the second time. The names are those of [`vfs::FileSystem`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Question {
+    /// What all copies of the tree have in common, for a server that is to have a store of it.
+    Tree,
+    /// Room in the tree.
+    Space,
+    /// What is known of an object.
+    Attributes(ObjectId),
+    /// The object behind a name.
+    Lookup(Credentials, ObjectId, Name),
+    /// The directory that holds a directory.
+    Parent(Credentials, ObjectId),
+    /// Entries behind a cookie, so many at most.
+    ReadDirectory(Credentials, ObjectId, Cookie, u32),
+    /// The target of a symbolic link.
+    ReadLink(Credentials, ObjectId),
+    /// A client of the asker opens a file, and keeps nobody out.
+    Open(Warrant, ObjectId, OpenOwner, Share),
+    /// It goes on with a smaller share.
+    Downgrade(ObjectId, OpenOwner, Share),
+    /// It has closed the file.
+    Close(ObjectId, OpenOwner),
+    /// Clients of the asker had time to open again what they had open in its earlier runs.
+    EndReclaim,
+    /// A lock that would be in the way.
+    TestLock(ObjectId, LockOwner, ByteRange, LockKind),
+    /// Bytes from an offset on, so many at most.
+    Read(Warrant, ObjectId, u64, u32),
+    /// Has what was written be stable, whoever wrote it.
+    Commit(ObjectId, u64, u32),
+    /// The next data or hole.
+    Seek(Warrant, ObjectId, u64, SeekTarget),
+    /// The value of an extended attribute.
+    Xattr(Credentials, ObjectId, XattrName),
+    /// Names of extended attributes.
+    Xattrs(Credentials, ObjectId, u64, u32),
+    /// Something is to be changed.
+    Change(Change),
+    /// Nobody asks again for what requests of these groups have done.
+    EndRequests(Vec<RequestGroup>),
+}
+
+/// What a home answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// To [`Question::Tree`]: what clients see of the identity, and the key of names' hash.
+    Tree(FsId, [u8; 16]),
+    /// Room.
+    Space(Space),
+    /// What is known of the object that the question was about, or led to.
+    Attributes(Attributes),
+    /// A page of a directory.
+    Page(DirectoryPage),
+    /// A symbolic link's target, or an extended attribute's value.
+    Bytes(Bytes),
+    /// It was done.
+    Done,
+    /// A lock in the way, if there is one.
+    Conflict(Option<LockConflict>),
+    /// What was read.
+    Read(ReadData),
+    /// What was written before is stable.
+    Committed(Commitment),
+    /// Where the next data or hole is.
+    Found(Option<u64>),
+    /// A page of names of extended attributes.
+    Xattrs(XattrPage),
+    /// A made, or found, object.
+    Created(Created),
+    /// The version of a directory, or of an object, around the change.
+    Changed(DirectoryChange),
+    /// The same of both directories of a renaming.
+    Renamed(DirectoryChange, DirectoryChange),
+    /// What was written.
+    Written(Written),
+}
+
+/// A question about one tree, and no other that may be there under the same identifiers of objects.
+#[derive(Serialize, Deserialize)]
+struct Asked {
+    /// `None` by who does not know it yet.
+    tree: Option<FsId>,
+    question: Question,
+}
+
+impl Question {
+    /// Whether an answer that is late does no harm: whoever asked may have gone on meanwhile.
+    #[must_use]
+    pub fn may_be_given_up(&self) -> bool {
+        !matches!(
+            self,
+            Question::Change(_)
+                | Question::Open(..)
+                | Question::Downgrade(..)
+                | Question::Close(..)
+                | Question::EndReclaim
+        )
+    }
+
+    /// Whether it is about a change that the home knows again by the client's request, and makes once. Other changes come to the same
+    /// the second time.
+    #[must_use]
+    pub fn is_made_once(&self) -> bool {
+        match self {
+            Question::Change(change) => !matches!(
+                change,
+                Change::Write(..) | Change::Allocate(..) | Change::Deallocate(..)
+            ),
+            _ => false,
+        }
+    }
+
+    /// As it travels: about the tree that the asker means, if it knows that.
+    #[must_use]
+    pub fn encode(&self, tree: Option<FsId>) -> Bytes {
+        encode(&Asked {
+            tree,
+            question: self.clone(),
+        })
+    }
+
+    /// Reads what [`Question::encode`] wrote; nothing when it is none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<(Option<FsId>, Question)> {
+        let asked: Asked = decode(bytes)?;
+        Some((asked.tree, asked.question))
+    }
+}
+
+impl Answer {
+    /// As it travels.
+    #[must_use]
+    pub fn encode(answer: &Result<Answer>) -> Bytes {
+        encode(answer)
+    }
+
+    /// Reads what [`Answer::encode`] wrote; nothing when it is none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Result<Answer>> {
+        decode(bytes)
+    }
+
+    /// The answer to [`Question::Tree`].
+    #[must_use]
+    pub fn of_tree(tree: TreeIdentity) -> Answer {
+        Answer::Tree(tree.fs_id, tree.name_key)
+    }
+}
+
+/// What is in memory can be written; were that ever wrong, the other side reads nothing and says so.
+fn encode<T: Serialize>(value: &T) -> Bytes {
+    postcard::to_allocvec(value).unwrap_or_default().into()
+}
+
+fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Option<T> {
+    let (value, rest) = postcard::take_from_bytes(bytes).ok()?;
+    rest.is_empty().then_some(value)
+}
+
+/// What the decoders say of bytes that may be anything.
+pub fn decode_as_anything(bytes: &[u8]) {
+    let _ = Question::decode(bytes);
+    let _ = Answer::decode(bytes);
+}
+
+/// An answer to another question than was asked.
+pub(crate) fn other_answer() -> Error {
+    Error::Io("a metadata server answers another question than was asked".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_and_answers_arrive_as_they_were_sent_and_others_are_none() {
+        let tree = FsId { major: 1, minor: 2 };
+        let who = Credentials::root();
+        let warrant = Warrant::from(AccessCheck::Open(&who));
+        let question = Question::Read(warrant, ObjectId::ROOT, 7, 8);
+        let sent = question.encode(Some(tree));
+        assert_eq!(Question::decode(&sent), Some((Some(tree), question)));
+        for end in 0..sent.len() {
+            assert_eq!(Question::decode(&sent[..end]), None);
+        }
+        assert_eq!(Question::decode(&[&sent[..], &[0]].concat()), None);
+        let answer = Ok(Answer::Read(ReadData {
+            bytes: Bytes::from_static(b"bytes"),
+            end_of_file: true,
+        }));
+        assert_eq!(Answer::decode(&Answer::encode(&answer)), Some(answer));
+        let refused = Err(Error::AccessDenied);
+        assert_eq!(Answer::decode(&Answer::encode(&refused)), Some(refused));
+    }
+}

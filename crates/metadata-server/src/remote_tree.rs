@@ -1,0 +1,433 @@
+//! A tree that lives at another metadata server, as this one shows it to its clients.
+//!
+//! What must never enter: how the home is reached.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use vfs::{
+    AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
+    DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
+    ObjectId, OpenOwner, Properties, ReadData, RequestGroup, Result, SeekTarget, SetAttributes,
+    Share, Space, Stability, Written, XattrMode, XattrName, XattrPage,
+};
+
+use crate::home::{BYTES_MAX, ENTRIES_MAX, keeps_out};
+use crate::question::{Answer, Change, Question, Warrant, other_answer};
+
+/// The way to the home.
+#[async_trait]
+pub trait Connection: Send + Sync + 'static {
+    /// Asks the home of everything. A question whose answer is lost is asked again.
+    ///
+    /// # Errors
+    /// What the home answers; [`Error::Delay`] while there is no connection to it.
+    async fn ask(&self, question: Question) -> Result<Answer>;
+}
+
+/// The tree.
+pub struct RemoteTree {
+    /// The server's own store, which has the tree's properties and no objects yet.
+    own: Arc<dyn FileSystem>,
+    home: Arc<dyn Connection>,
+    /// What clients have open here.
+    opens: Mutex<BTreeMap<(ObjectId, OpenOwner), Share>>,
+}
+
+/// Takes what a question is answered with, or says that it is something else.
+macro_rules! answered {
+    ($self:ident, $question:expr, $answer:pat => $value:expr) => {
+        match $self.home.ask($question).await? {
+            $answer => Ok($value),
+            _ => Err(other_answer()),
+        }
+    };
+}
+
+impl RemoteTree {
+    /// The tree of which `own` is the server's store, behind this connection.
+    #[must_use]
+    pub fn new(own: Arc<dyn FileSystem>, home: Arc<dyn Connection>) -> Arc<RemoteTree> {
+        Arc::new(RemoteTree {
+            own,
+            home,
+            opens: Mutex::default(),
+        })
+    }
+
+    fn opens(&self) -> MutexGuard<'_, BTreeMap<(ObjectId, OpenOwner), Share>> {
+        self.opens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells a home that was started anew what clients have open here. Returns how much that is, counted by owner.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] when it cannot be told now; then all of it is to be told again.
+    pub async fn hand_over(&self) -> Result<usize> {
+        let who = Credentials::root();
+        let opens = self.opens().clone();
+        let count = opens.len();
+        for ((id, owner), share) in opens {
+            let warrant = Warrant::from(AccessCheck::Open(&who));
+            let open = Question::Open(warrant, id, owner.clone(), share);
+            // Whoever reads what is gone meanwhile is told so then.
+            let opened = self.home.ask(open).await;
+            let is_open = self.opens().contains_key(&(id, owner.clone()));
+            let closed = match opened {
+                Ok(_) if !is_open => self.home.ask(Question::Close(id, owner)).await.map(drop),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if closed == Err(Error::Delay) {
+                return Err(Error::Delay);
+            }
+            if let Err(error) = closed {
+                tracing::debug!(%id, %error, "an open file was not handed over");
+            }
+        }
+        Ok(count)
+    }
+}
+
+#[async_trait]
+impl FileSystem for RemoteTree {
+    fn properties(&self) -> &Properties {
+        self.own.properties()
+    }
+
+    async fn space(&self) -> Result<Space> {
+        answered!(self, Question::Space, Answer::Space(space) => space)
+    }
+
+    async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
+        answered!(self, Question::Attributes(id), Answer::Attributes(found) => found)
+    }
+
+    async fn set_attributes(
+        &self,
+        access: AccessCheck<'_>,
+        id: ObjectId,
+        set: &SetAttributes,
+    ) -> Result<Attributes> {
+        let change = Change::SetAttributes(access.into(), id, set.clone());
+        answered!(self, Question::Change(change), Answer::Attributes(found) => found)
+    }
+
+    async fn lookup(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<Attributes> {
+        let question = Question::Lookup(who.clone(), directory, name.clone());
+        answered!(self, question, Answer::Attributes(found) => found)
+    }
+
+    async fn parent(&self, who: &Credentials, directory: ObjectId) -> Result<Attributes> {
+        let question = Question::Parent(who.clone(), directory);
+        answered!(self, question, Answer::Attributes(found) => found)
+    }
+
+    async fn read_directory(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        after: Cookie,
+        max_entries: usize,
+    ) -> Result<DirectoryPage> {
+        let entries = u32::try_from(max_entries)
+            .unwrap_or(u32::MAX)
+            .min(ENTRIES_MAX);
+        let question = Question::ReadDirectory(who.clone(), directory, after, entries);
+        answered!(self, question, Answer::Page(page) => page)
+    }
+
+    async fn create(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+        new: NewObject,
+        set: &SetAttributes,
+    ) -> Result<Created> {
+        let change = Change::Create(who.clone(), directory, name.clone(), new, set.clone());
+        answered!(self, Question::Change(change), Answer::Created(created) => created)
+    }
+
+    async fn remove(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<DirectoryChange> {
+        let change = Change::Remove(who.clone(), directory, name.clone());
+        answered!(self, Question::Change(change), Answer::Changed(change) => change)
+    }
+
+    async fn rename(
+        &self,
+        who: &Credentials,
+        (source, old): (ObjectId, &Name),
+        (target, new): (ObjectId, &Name),
+    ) -> Result<(DirectoryChange, DirectoryChange)> {
+        let (from, to) = ((source, old.clone()), (target, new.clone()));
+        let change = Change::Rename(who.clone(), from, to);
+        answered!(self, Question::Change(change), Answer::Renamed(from, to) => (from, to))
+    }
+
+    async fn link(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<DirectoryChange> {
+        let change = Change::Link(who.clone(), id, directory, name.clone());
+        answered!(self, Question::Change(change), Answer::Changed(change) => change)
+    }
+
+    async fn read_link(&self, who: &Credentials, id: ObjectId) -> Result<Bytes> {
+        let question = Question::ReadLink(who.clone(), id);
+        answered!(self, question, Answer::Bytes(target) => target)
+    }
+
+    async fn open(
+        &self,
+        access: AccessCheck<'_>,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<Attributes> {
+        if keeps_out(share) {
+            return Err(Error::ReadOnly);
+        }
+        let open = (id, owner.clone());
+        // Noted first: a home that is started anew meanwhile is told of it.
+        let before = {
+            let mut opens = self.opens();
+            let before = opens.get(&open).copied();
+            let held = before.map_or(share, |before| before.union(share));
+            opens.insert(open.clone(), held);
+            before
+        };
+        let question = Question::Open(access.into(), id, owner.clone(), share);
+        let opened = match self.home.ask(question).await {
+            Ok(Answer::Attributes(found)) => Ok(found),
+            Ok(_) => Err(other_answer()),
+            Err(error) => Err(error),
+        };
+        if opened.is_err() {
+            let mut opens = self.opens();
+            match before {
+                Some(before) => opens.insert(open, before),
+                None => opens.remove(&open),
+            };
+        }
+        opened
+    }
+
+    async fn downgrade(&self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {
+        let question = Question::Downgrade(id, owner.clone(), share);
+        let done: Result<()> = answered!(self, question, Answer::Done => ());
+        done?;
+        if let Some(held) = self.opens().get_mut(&(id, owner.clone())) {
+            *held = share;
+        }
+        Ok(())
+    }
+
+    async fn close(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        self.opens().remove(&(id, owner.clone()));
+        let question = Question::Close(id, owner.clone());
+        answered!(self, question, Answer::Done => ())
+    }
+
+    async fn lock(
+        &self,
+        _id: ObjectId,
+        _owner: &LockOwner,
+        _range: ByteRange,
+        _kind: LockKind,
+    ) -> Result<()> {
+        Err(Error::ReadOnly)
+    }
+
+    async fn test_lock(
+        &self,
+        id: ObjectId,
+        owner: &LockOwner,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> Result<Option<LockConflict>> {
+        let question = Question::TestLock(id, owner.clone(), range, kind);
+        answered!(self, question, Answer::Conflict(conflict) => conflict)
+    }
+
+    async fn unlock(&self, _id: ObjectId, _owner: &LockOwner, _range: ByteRange) -> Result<()> {
+        // Nobody has locked anything here.
+        Ok(())
+    }
+
+    async fn holds_lock(&self, _id: ObjectId, _owner: &LockOwner) -> Result<bool> {
+        Ok(false)
+    }
+
+    async fn read(
+        &self,
+        access: AccessCheck<'_>,
+        id: ObjectId,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadData> {
+        let warrant = Warrant::from(access);
+        let mut pieces = BytesMut::new();
+        loop {
+            let read = pieces.len() as u32;
+            let wanted = (count - read).min(BYTES_MAX);
+            let from = offset.saturating_add(read.into());
+            let question = Question::Read(warrant.clone(), id, from, wanted);
+            let piece: ReadData = answered!(self, question, Answer::Read(piece) => piece)?;
+            if piece.bytes.len() > wanted as usize {
+                return Err(other_answer());
+            }
+            let end_of_file = piece.end_of_file;
+            let is_last = end_of_file || wanted == count - read || piece.bytes.is_empty();
+            if is_last && pieces.is_empty() {
+                return Ok(piece);
+            }
+            pieces.extend_from_slice(&piece.bytes);
+            if is_last {
+                return Ok(ReadData {
+                    bytes: pieces.freeze(),
+                    end_of_file,
+                });
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        access: AccessCheck<'_>,
+        id: ObjectId,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        let warrant = Warrant::from(access);
+        let mut rest = data;
+        let mut all: Option<Written> = None;
+        let mut from = offset;
+        loop {
+            let piece = rest.split_to(rest.len().min(BYTES_MAX as usize));
+            let length = piece.len() as u64;
+            let change = Change::Write(warrant.clone(), id, from, piece, stability);
+            let written: Written =
+                answered!(self, Question::Change(change), Answer::Written(written) => written)?;
+            let written = match all {
+                None => written,
+                // By the verifier of the first a client sees that something of it may be lost.
+                Some(before) => Written {
+                    count: before.count.saturating_add(written.count),
+                    stability: before.stability.min(written.stability),
+                    verifier: before.verifier,
+                    attributes: written.attributes,
+                },
+            };
+            if rest.is_empty() {
+                return Ok(written);
+            }
+            from = from.checked_add(length).ok_or(Error::TooLarge)?;
+            all = Some(written);
+        }
+    }
+
+    async fn commit(&self, id: ObjectId, offset: u64, count: u32) -> Result<Commitment> {
+        let question = Question::Commit(id, offset, count);
+        answered!(self, question, Answer::Committed(done) => done)
+    }
+
+    async fn seek(
+        &self,
+        access: AccessCheck<'_>,
+        id: ObjectId,
+        offset: u64,
+        target: SeekTarget,
+    ) -> Result<Option<u64>> {
+        let question = Question::Seek(access.into(), id, offset, target);
+        answered!(self, question, Answer::Found(found) => found)
+    }
+
+    async fn allocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent) -> Result<()> {
+        let change = Change::Allocate(access.into(), id, extent);
+        answered!(self, Question::Change(change), Answer::Done => ())
+    }
+
+    async fn deallocate(
+        &self,
+        access: AccessCheck<'_>,
+        id: ObjectId,
+        extent: Extent,
+    ) -> Result<()> {
+        let change = Change::Deallocate(access.into(), id, extent);
+        answered!(self, Question::Change(change), Answer::Done => ())
+    }
+
+    async fn xattr(&self, who: &Credentials, id: ObjectId, name: &XattrName) -> Result<Bytes> {
+        let question = Question::Xattr(who.clone(), id, name.clone());
+        answered!(self, question, Answer::Bytes(value) => value)
+    }
+
+    async fn set_xattr(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        name: &XattrName,
+        value: Bytes,
+        mode: XattrMode,
+    ) -> Result<DirectoryChange> {
+        let change = Change::SetXattr(who.clone(), id, name.clone(), value, mode);
+        answered!(self, Question::Change(change), Answer::Changed(change) => change)
+    }
+
+    async fn remove_xattr(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        name: &XattrName,
+    ) -> Result<DirectoryChange> {
+        let change = Change::RemoveXattr(who.clone(), id, name.clone());
+        answered!(self, Question::Change(change), Answer::Changed(change) => change)
+    }
+
+    async fn xattrs(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        cookie: u64,
+        max_bytes: usize,
+    ) -> Result<XattrPage> {
+        let max_bytes = u32::try_from(max_bytes).unwrap_or(u32::MAX);
+        let question = Question::Xattrs(who.clone(), id, cookie, max_bytes);
+        answered!(self, question, Answer::Xattrs(page) => page)
+    }
+
+    fn keeps_requests(&self) -> bool {
+        // The home keeps them in its store, whose kind is that of this server's own.
+        self.own.keeps_requests()
+    }
+
+    async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
+        answered!(self, Question::EndRequests(ended), Answer::Done => ())
+    }
+
+    async fn end_reclaim(&self) -> Result<()> {
+        self.own.end_reclaim().await?;
+        answered!(self, Question::EndReclaim, Answer::Done => ())
+    }
+
+    async fn sync(&self) -> Result<()> {
+        self.own.sync().await
+    }
+}

@@ -1,0 +1,421 @@
+//! A metadata server that has joined shows what the home has, and has it make changes. Questions and answers go through their encodings,
+//! between two stores; only the network is missing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use metadata_server::{Answer, Asker, Connection, Home, Question, RemoteTree};
+use store::{NewStore, Reserve, Store, StoreOptions};
+use vfs::{
+    AccessCheck, Attributes, Cookie, Creation, Credentials, Error, Extent, FileSystem, FsId,
+    LockKind, LockOwner, Name, NewObject, ObjectId, ObjectKind, OpenOwner, ReplicaSlot, RequestId,
+    SetAttributes, Share, Stability, XattrMode, XattrName,
+};
+
+const READS: Share = Share {
+    read: true,
+    write: false,
+    deny_read: false,
+    deny_write: false,
+};
+
+/// The way to the home, as long as there is one.
+struct Wire {
+    home: Mutex<Option<Arc<Home>>>,
+    tree: FsId,
+    run: AtomicU64,
+    asked: AtomicU64,
+}
+
+#[async_trait]
+impl Connection for Wire {
+    async fn ask(&self, question: Question) -> vfs::Result<Answer> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let home = self.home.lock().unwrap().clone().ok_or(Error::Delay)?;
+        let sent = question.encode(Some(self.tree));
+        let (tree, question) = Question::decode(&sent).unwrap();
+        let answer = home.answer(self.asker(), tree, question).await;
+        Answer::decode(&Answer::encode(&answer)).unwrap()
+    }
+}
+
+impl Wire {
+    fn asker(&self) -> Asker {
+        Asker {
+            server: ReplicaSlot(2),
+            run: self.run.load(Ordering::SeqCst),
+        }
+    }
+}
+
+/// A home with a store, and a metadata server beside it.
+struct Pool {
+    first: Arc<Store>,
+    home: Arc<Home>,
+    wire: Arc<Wire>,
+    second: Arc<RemoteTree>,
+    who: Credentials,
+    _directories: [tempfile::TempDir; 2],
+}
+
+fn new_store(new: &NewStore) -> (Arc<Store>, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = StoreOptions::new(directory.path().join("store"));
+    options.reserve = Reserve::Bytes(1 << 20);
+    (Arc::new(Store::create(&options, new).unwrap()), directory)
+}
+
+impl Pool {
+    fn new() -> Pool {
+        let new = NewStore {
+            root_mode: 0o777,
+            ..NewStore::default()
+        };
+        let (first, one) = new_store(&new);
+        let (own, other) = new_store(&NewStore {
+            tree: Some(first.tree()),
+            slot: ReplicaSlot(2),
+            ..new
+        });
+        let home = Arc::new(Home::new(first.tree(), first.clone()));
+        let wire = Arc::new(Wire {
+            home: Mutex::new(Some(home.clone())),
+            tree: first.tree().fs_id,
+            run: AtomicU64::new(1),
+            asked: AtomicU64::new(0),
+        });
+        let second = RemoteTree::new(own, wire.clone());
+        Pool {
+            first,
+            home,
+            wire,
+            second,
+            who: Credentials::root(),
+            _directories: [one, other],
+        }
+    }
+
+    /// Nothing of before the home's start is waited for any more.
+    async fn serving(self) -> Pool {
+        self.first.end_reclaim().await.unwrap();
+        self
+    }
+
+    /// A file made at the home.
+    async fn file(&self, name: &str, bytes: &[u8]) -> Attributes {
+        let new = NewObject::File(Creation::Guarded);
+        let set = SetAttributes {
+            mode: Some(0o600),
+            ..SetAttributes::default()
+        };
+        let (root, name) = (ObjectId::ROOT, called(name));
+        let made = self.first.create(&self.who, root, &name, new, &set);
+        let file = made.await.unwrap().attributes;
+        let access = AccessCheck::Open(&self.who);
+        let data = Bytes::copy_from_slice(bytes);
+        let written = self
+            .first
+            .write(access, file.id, 0, data, Stability::File)
+            .await;
+        written.unwrap();
+        self.first.attributes(file.id).await.unwrap()
+    }
+
+    async fn open(&self, file: ObjectId, owner: &str) -> vfs::Result<Attributes> {
+        let access = AccessCheck::Credentials(&self.who);
+        self.second.open(access, file, &owned(owner), READS).await
+    }
+
+    async fn read(&self, file: ObjectId) -> vfs::Result<Vec<u8>> {
+        let access = AccessCheck::Open(&self.who);
+        let read = self.second.read(access, file, 0, 4 << 20).await?;
+        assert!(read.end_of_file);
+        Ok(read.bytes.to_vec())
+    }
+
+    async fn remove(&self, name: &str) {
+        let name = called(name);
+        let removed = self.first.remove(&self.who, ObjectId::ROOT, &name);
+        removed.await.unwrap();
+    }
+}
+
+fn called(name: &str) -> Name {
+    Name::new(name.as_bytes().to_vec()).unwrap()
+}
+
+fn owned(owner: &str) -> OpenOwner {
+    OpenOwner::new(b"client", owner.as_bytes())
+}
+
+#[tokio::test]
+async fn what_the_home_has_is_shown_as_it_is_there() {
+    let pool = Pool::new();
+    let bytes: Vec<u8> = (0..(3 << 19) + 77_u32).map(|at| (at / 999) as u8).collect();
+    let file = pool.file("large", &bytes).await;
+    let (who, root) = (&pool.who, ObjectId::ROOT);
+    let found = pool.second.lookup(who, root, &called("large")).await;
+    assert_eq!(found.unwrap(), file);
+    let missing = pool.second.lookup(who, root, &called("none")).await;
+    assert_eq!(missing, Err(Error::NotFound));
+    // The moment that the home has something else, so has the other.
+    let other = pool.file("other", b"").await;
+    let found = pool.second.lookup(who, root, &called("other")).await;
+    assert_eq!(found.unwrap(), other);
+    let page = |tree: Arc<dyn FileSystem>| async move {
+        let who = Credentials::root();
+        let page = tree.read_directory(&who, ObjectId::ROOT, Cookie::START, usize::MAX);
+        page.await.unwrap()
+    };
+    let (shown, there) = (page(pool.second.clone()), page(pool.first.clone()));
+    assert_eq!(shown.await, there.await);
+    pool.open(file.id, "reader").await.unwrap();
+    let before = pool.wire.asked.load(Ordering::SeqCst);
+    assert_eq!(pool.read(file.id).await.unwrap(), bytes);
+    let pieces = pool.wire.asked.load(Ordering::SeqCst) - before;
+    assert_eq!(pieces, 4, "an answer has a bound");
+    let access = AccessCheck::Open(who);
+    let part = pool.second.read(access, file.id, 600_000, 600_000).await;
+    assert_eq!(part.unwrap().bytes, bytes[600_000..1_200_000]);
+    assert_eq!(
+        pool.second.properties().fs_id,
+        pool.first.properties().fs_id
+    );
+    let (room, known) = (pool.second.space().await, pool.first.space().await);
+    assert_eq!(room.unwrap().total_bytes, known.unwrap().total_bytes);
+}
+
+#[tokio::test]
+async fn rights_are_checked_at_the_home_for_whoever_asks() {
+    let pool = Pool::new();
+    let file = pool.file("secret", b"mine").await;
+    let other = Credentials {
+        user: 1000,
+        group: 1000,
+        ..Credentials::root()
+    };
+    let access = AccessCheck::Credentials(&other);
+    let opened = pool
+        .second
+        .open(access, file.id, &owned("other"), READS)
+        .await;
+    assert_eq!(opened, Err(Error::AccessDenied));
+    let read = pool.second.read(access, file.id, 0, 10).await;
+    assert_eq!(read, Err(Error::AccessDenied));
+}
+
+#[tokio::test]
+async fn changes_are_made_at_the_home() {
+    let pool = Pool::new();
+    let (who, root, name) = (&pool.who, ObjectId::ROOT, called("file"));
+    let (tree, access) = (&pool.second, AccessCheck::Open(who));
+    let set = SetAttributes {
+        mode: Some(0o640),
+        ..SetAttributes::default()
+    };
+    let new = NewObject::File(Creation::Guarded);
+    let made = tree.create(who, root, &name, new.clone(), &set).await;
+    let made = made.unwrap();
+    assert!(made.made && made.attributes.mode == 0o640);
+    let file = made.attributes.id;
+    let again = tree.create(who, root, &name, new, &set).await;
+    assert_eq!(again.err(), Some(Error::Exists));
+    let bytes: Vec<u8> = (0..(3 << 19) + 7_u32).map(|at| (at / 999) as u8).collect();
+    let data = Bytes::from(bytes.clone());
+    let written = tree.write(access, file, 0, data, Stability::Unstable).await;
+    let written = written.unwrap();
+    assert_eq!(written.count as usize, bytes.len());
+    let done = tree.commit(file, 0, 0).await.unwrap();
+    assert_eq!(done.verifier, written.verifier);
+    let there = pool.first.read(access, file, 0, 4 << 20).await.unwrap();
+    assert_eq!(there.bytes, bytes);
+    let extent = Extent {
+        offset: 0,
+        length: 4096,
+    };
+    tree.deallocate(access, file, extent).await.unwrap();
+    tree.allocate(access, file, extent).await.unwrap();
+    let there = pool.first.read(access, file, 0, 4096).await.unwrap();
+    assert_eq!(there.bytes, vec![0; 4096]);
+    let plain = NewObject::Plain(ObjectKind::Directory);
+    let below = tree.create(who, root, &called("below"), plain, &set).await;
+    let below = below.unwrap().attributes.id;
+    tree.link(who, file, below, &called("link")).await.unwrap();
+    let (from, to) = ((root, &name), (below, &called("moved")));
+    tree.rename(who, from, to).await.unwrap();
+    let removed = tree.remove(who, below, &called("link")).await.unwrap();
+    let attribute = XattrName::new(b"name".to_vec()).unwrap();
+    let value = Bytes::from(vec![7; 60_000]);
+    let any = XattrMode::Any;
+    let valued = tree.set_xattr(who, file, &attribute, value.clone(), any);
+    valued.await.unwrap();
+    assert_eq!(pool.first.xattr(who, file, &attribute).await, Ok(value));
+    tree.remove_xattr(who, file, &attribute).await.unwrap();
+    let cut = SetAttributes {
+        size: Some(1),
+        ..SetAttributes::default()
+    };
+    assert_eq!(
+        tree.set_attributes(access, file, &cut).await.unwrap().size,
+        1
+    );
+    let found = pool.first.lookup(who, below, &called("moved")).await;
+    assert_eq!(found.unwrap().links, 1);
+    let directory = pool.first.attributes(below).await.unwrap();
+    assert_eq!(directory.change, removed.after);
+    assert_eq!(pool.first.attributes(file).await.unwrap().size, 1);
+}
+
+#[tokio::test]
+async fn what_a_request_has_done_is_not_done_twice() {
+    let pool = Pool::new();
+    let request = RequestId {
+        series: [3; RequestId::SERIES_BYTES],
+        number: 1,
+        part: 2,
+        digest: 9,
+        repeat_only: false,
+    };
+    assert!(pool.second.keeps_requests());
+    let who = pool.who.with_request(Some(request));
+    let make = || async {
+        let new = NewObject::File(Creation::Guarded);
+        let (name, set) = (called("once"), SetAttributes::default());
+        let made = pool.second.create(&who, ObjectId::ROOT, &name, new, &set);
+        made.await
+    };
+    let made = make().await.unwrap();
+    // Also by another run of the server.
+    pool.wire.run.store(2, Ordering::SeqCst);
+    assert_eq!(make().await.unwrap(), made);
+    let ended = vec![[3; RequestId::GROUP_BYTES]];
+    pool.second.end_requests(ended).await.unwrap();
+    assert_eq!(make().await.err(), Some(Error::Exists));
+}
+
+#[tokio::test]
+async fn nobody_is_locked_or_kept_out_from_there() {
+    let pool = Pool::new();
+    let file = pool.file("file", b"bytes").await.id;
+    let (tree, access) = (&pool.second, AccessCheck::Open(&pool.who));
+    let owner = LockOwner {
+        client: Arc::from(&b"client"[..]),
+        owner: Arc::from(&b"owner"[..]),
+    };
+    let range = vfs::ByteRange::EVERYTHING;
+    for kind in [LockKind::Read, LockKind::Write] {
+        let locked = tree.lock(file, &owner, range, kind).await;
+        assert_eq!(locked, Err(Error::ReadOnly));
+    }
+    for share in [
+        Share {
+            deny_read: true,
+            ..READS
+        },
+        Share {
+            deny_write: true,
+            ..READS
+        },
+    ] {
+        let opened = tree.open(access, file, &owned("owner"), share).await;
+        assert_eq!(opened, Err(Error::ReadOnly));
+        // Nor by somebody who asks the home past that check.
+        let asked = Question::Open(access.into(), file, owned("owner"), share);
+        assert_eq!(pool.wire.ask(asked).await, Err(Error::ReadOnly));
+    }
+    // What holds at the home is told.
+    let there = pool.first.lock(file, &owner, range, LockKind::Write).await;
+    there.unwrap();
+    let other = LockOwner {
+        owner: Arc::from(&b"other"[..]),
+        ..owner.clone()
+    };
+    let conflict = tree.test_lock(file, &other, range, LockKind::Read).await;
+    assert_eq!(conflict.unwrap().unwrap().owner, owner);
+}
+
+#[tokio::test]
+async fn what_is_open_there_stays_when_it_is_removed_until_it_is_closed() {
+    let pool = Pool::new().serving().await;
+    let file = pool.file("open", b"bytes").await.id;
+    pool.open(file, "one").await.unwrap();
+    // The same owner at the home itself is somebody else.
+    let access = AccessCheck::Credentials(&pool.who);
+    let at_home = pool.first.open(access, file, &owned("one"), READS).await;
+    at_home.unwrap();
+    pool.remove("open").await;
+    pool.first.close(file, &owned("one")).await.unwrap();
+    assert_eq!(pool.read(file).await.unwrap(), b"bytes");
+    pool.second.close(file, &owned("one")).await.unwrap();
+    assert_eq!(pool.read(file).await, Err(Error::Stale));
+}
+
+#[tokio::test]
+async fn clients_open_again_what_they_had_when_their_server_was_started_anew_and_the_rest_is_closed()
+ {
+    let pool = Pool::new().serving().await;
+    let file = pool.file("open", b"bytes").await.id;
+    let other = pool.file("other", b"others").await.id;
+    for object in [file, other] {
+        pool.open(object, "one").await.unwrap();
+    }
+    for name in ["open", "other"] {
+        pool.remove(name).await;
+    }
+    pool.wire.run.store(2, Ordering::SeqCst);
+    pool.open(file, "one").await.unwrap();
+    // A late question of the former run is not heard.
+    pool.wire.run.store(1, Ordering::SeqCst);
+    assert_eq!(pool.open(file, "late").await, Err(Error::Delay));
+    pool.wire.run.store(2, Ordering::SeqCst);
+    assert_eq!(pool.read(other).await.unwrap(), b"others");
+    pool.second.end_reclaim().await.unwrap();
+    assert_eq!(pool.read(other).await, Err(Error::Stale));
+    assert_eq!(pool.read(file).await.unwrap(), b"bytes");
+    // A server that belongs to the pool no more has nothing open.
+    pool.home.part(ReplicaSlot(2)).await;
+    assert_eq!(pool.read(file).await, Err(Error::Stale));
+}
+
+#[tokio::test]
+async fn a_home_that_is_away_is_waited_for_and_told_what_is_open_when_it_is_back() {
+    let pool = Pool::new().serving().await;
+    let file = pool.file("open", b"bytes").await.id;
+    let closed = pool.file("closed", b"bytes").await.id;
+    pool.open(file, "one").await.unwrap();
+    pool.open(closed, "one").await.unwrap();
+    pool.wire.home.lock().unwrap().take();
+    let name = called("open");
+    let away = pool.second.lookup(&pool.who, ObjectId::ROOT, &name);
+    assert_eq!(away.await, Err(Error::Delay));
+    assert_eq!(pool.open(file, "two").await, Err(Error::Delay));
+    assert_eq!(
+        pool.second.close(closed, &owned("one")).await,
+        Err(Error::Delay)
+    );
+    assert_eq!(pool.second.hand_over().await, Err(Error::Delay));
+    // What is open is known to nobody there any more.
+    pool.home.part(ReplicaSlot(2)).await;
+    *pool.wire.home.lock().unwrap() = Some(pool.home.clone());
+    assert_eq!(
+        pool.second.hand_over().await,
+        Ok(1),
+        "what is open, and no more"
+    );
+    pool.remove("open").await;
+    pool.remove("closed").await;
+    assert_eq!(pool.read(file).await.unwrap(), b"bytes");
+    assert_eq!(pool.read(closed).await, Err(Error::Stale));
+}
+
+#[tokio::test]
+async fn another_tree_is_not_meant() {
+    let (pool, other) = (Pool::new(), Pool::new());
+    *pool.wire.home.lock().unwrap() = Some(other.home.clone());
+    let asked = pool.second.attributes(ObjectId::ROOT).await;
+    assert!(matches!(asked, Err(Error::Io(_))), "{asked:?}");
+}

@@ -1,0 +1,307 @@
+//! A metadata server that has joined a pool: it shows clients what lives at the first one, which it calls, and has that make their changes.
+//!
+//! What must never enter: what clients may do there.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use metadata_server::{Answer, Connection, Question, RemoteTree};
+use peer::{
+    Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, RequestError,
+    SendError, Sender, Session, TurnedAway,
+};
+use store::{Store, TreeIdentity};
+use throttle::Throttle;
+use tokio::time::Instant;
+use vfs::{Error, FileSystem, FsId, ReplicaSlot};
+
+use super::connection;
+use crate::data_directory::{DataDirectory, MemberOf};
+use crate::pools::{self, PoolPlace};
+use crate::serve::ServeError;
+use crate::status::{PoolServerStatus, PoolStatus};
+
+/// So long a client waits for the first metadata server before it is told to ask again.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The same when this server starts for the first time, and has to know which tree it is to show.
+const FIRST_PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than a server runs.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Before a question is asked again that did not get through.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What is told of questions that are refused, once and then in sums.
+static REFUSED: Throttle = Throttle::new();
+
+/// A running metadata server that has joined.
+pub(in crate::serve) struct JoinedServer {
+    place: PoolPlace,
+    endpoint: Endpoint,
+    home: Arc<ToHome>,
+}
+
+/// The way to the first metadata server.
+struct ToHome {
+    /// Set when it is called.
+    peer: OnceLock<Peer>,
+    /// Which tree is meant, once that is known.
+    tree: OnceLock<FsId>,
+    /// What clients are shown.
+    shown: OnceLock<Weak<RemoteTree>>,
+}
+
+impl JoinedServer {
+    /// Calls the first metadata server.
+    ///
+    /// # Errors
+    /// [`ServeError`] says what to do next.
+    pub(super) fn start(place: PoolPlace, incarnation: u32) -> Result<JoinedServer, ServeError> {
+        let identity = place.directory.identity();
+        let identity = identity.map_err(pools::PoolPlaceError::from)?;
+        let home = Arc::new(ToHome {
+            peer: OnceLock::new(),
+            tree: OnceLock::new(),
+            shown: OnceLock::new(),
+        });
+        let hears = Hears {
+            place: place.clone(),
+            home: home.clone(),
+        };
+        let endpoint = Endpoint::start_calling(
+            &identity,
+            Incarnation(incarnation.into()),
+            connection::settings(),
+            Arc::new(hears),
+        )?;
+        let keeper = place.member(place.keeper);
+        let addresses = keeper.map_or_else(Vec::new, |keeper| keeper.addresses);
+        // Nobody else has set it.
+        let _ = home.peer.set(endpoint.connect(place.keeper, addresses));
+        Ok(JoinedServer {
+            place,
+            endpoint,
+            home,
+        })
+    }
+
+    /// The tree of which this server keeps a store, and in which place.
+    pub(in crate::serve) fn shows(&self) -> (&str, ReplicaSlot) {
+        (&self.place.tree, self.place.slot)
+    }
+
+    /// Asks which tree it is, for a server that has no store of it.
+    ///
+    /// # Errors
+    /// [`ServeError::HomeAway`] when nobody answers for a while.
+    pub(in crate::serve) async fn identity_of_tree(&self) -> Result<TreeIdentity, ServeError> {
+        let deadline = Instant::now() + FIRST_PATIENCE;
+        match self.home.ask_until(Question::Tree, deadline).await {
+            Ok(Answer::Tree(fs_id, name_key)) => Ok(TreeIdentity { fs_id, name_key }),
+            other => {
+                let keeper = self.place.member(self.place.keeper);
+                let addresses = keeper.map_or_else(Vec::new, |keeper| keeper.addresses);
+                let trouble = self.endpoint.peer(self.place.keeper);
+                let trouble = trouble.and_then(|peer| peer.status().last_error);
+                let trouble = trouble.or_else(|| other.err().map(|error| error.to_string()));
+                Err(ServeError::HomeAway {
+                    addresses: addresses.join(", "),
+                    trouble: trouble.unwrap_or_default(),
+                })
+            }
+        }
+    }
+
+    /// What clients are shown of the tree of which this is the store.
+    ///
+    /// # Errors
+    /// [`ServeError`] when the store belongs to somebody else.
+    pub(in crate::serve) fn show(
+        &self,
+        data: &DataDirectory,
+        store: &Arc<Store>,
+        path: &Path,
+    ) -> Result<Arc<dyn FileSystem>, ServeError> {
+        let place = MemberOf {
+            set: self.place.pool,
+            slot: self.place.slot,
+        };
+        if store.slot() != place.slot {
+            return Err(ServeError::OtherTree {
+                tree: self.place.tree.clone(),
+                path: path.to_owned(),
+            });
+        }
+        data.note_member(place)?;
+        let shown = RemoteTree::new(store.clone(), self.home.clone());
+        // There is one.
+        let _ = self.home.tree.set(store.tree().fs_id);
+        let _ = self.home.shown.set(Arc::downgrade(&shown));
+        Ok(shown)
+    }
+
+    /// Makes no connections any more.
+    pub(super) fn close(&self) {
+        self.endpoint.close();
+    }
+
+    /// How it is.
+    pub(super) fn status(&self) -> PoolStatus {
+        PoolStatus {
+            pool: self.place.pool.to_string(),
+            role: "metadata server".to_owned(),
+            joined: true,
+            number: self.place.slot.0,
+            stripe_unit_bytes: self.place.stripe_unit.bytes(),
+            servers: vec![status_of_keeper(&self.place, &self.endpoint)],
+            holding: None,
+            moving: None,
+        }
+    }
+}
+
+/// How the first metadata server is, for one that calls it.
+pub(super) fn status_of_keeper(place: &PoolPlace, endpoint: &Endpoint) -> PoolServerStatus {
+    let keeper = place.member(place.keeper);
+    let met = endpoint.peer(place.keeper);
+    let session = met.as_ref().and_then(|peer| peer.session().ok());
+    let connected = session.is_some_and(|session| session.is_connected(Lane::Control));
+    let trouble = met.and_then(|peer| peer.status().last_error);
+    PoolServerStatus {
+        number: place.keeper.0,
+        name: String::new(),
+        role: "metadata server".to_owned(),
+        addresses: keeper.map_or_else(Vec::new, |keeper| keeper.addresses),
+        connected,
+        trouble: trouble.filter(|_| !connected),
+        serves: connected,
+        new_files: false,
+        draining: false,
+        waits: 0,
+        holding: None,
+    }
+}
+
+impl ToHome {
+    /// Asks until an answer comes, or the time is over. A change, or an open, is not given up once it is on its way, as long as the first
+    /// metadata server runs: it might be made after something that the client asks for later.
+    async fn ask_until(&self, question: Question, deadline: Instant) -> vfs::Result<Answer> {
+        let message = connection::encode_question(&question, self.tree.get().copied());
+        let given_up = match question.may_be_given_up() {
+            true => deadline,
+            false => Instant::now() + FOREVER,
+        };
+        let mut otherwise = Error::Delay;
+        let peer = self.peer.get().ok_or(Error::Delay)?;
+        loop {
+            let Ok(session) = tokio::time::timeout_at(deadline, connected(peer)).await else {
+                return Err(otherwise);
+            };
+            let asked = session.request(Lane::Data, message.clone(), given_up).await;
+            match asked {
+                Ok(reply) => {
+                    return connection::decode_answer(&reply).unwrap_or_else(|| {
+                        Err(refused("the answer of the first metadata server is none"))
+                    });
+                }
+                Err(RequestError::Deadline) => return Err(otherwise),
+                Err(RequestError::Refused(why)) => return Err(refused(&why.to_string())),
+                Err(RequestError::NotSent(too_large @ SendError::TooLarge { .. })) => {
+                    return Err(refused(&too_large.to_string()));
+                }
+                Err(RequestError::OutcomeUnknown(_)) => {
+                    // The home may have made it. It knows the same request again.
+                    if question.is_made_once() {
+                        otherwise = Error::Uncertain;
+                    }
+                }
+                Err(RequestError::NotSent(_) | RequestError::Busy) => {}
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// A session in which messages travel.
+async fn connected(peer: &Peer) -> Session {
+    loop {
+        let session = peer.ready().await;
+        if session.connected(Lane::Data).await {
+            return session;
+        }
+    }
+}
+
+/// What cannot be asked is an error for the client, and for the log.
+fn refused(why: &str) -> Error {
+    if let Some(sum) = REFUSED.failed(("a question", 0), std::time::Instant::now()) {
+        tracing::warn!(why, %sum, "the first metadata server of the pool does not answer a question");
+    }
+    Error::Io(why.to_owned())
+}
+
+#[async_trait]
+impl Connection for ToHome {
+    async fn ask(&self, question: Question) -> vfs::Result<Answer> {
+        self.ask_until(question, Instant::now() + PATIENCE).await
+    }
+}
+
+/// Tells a run of the first metadata server what clients have open, as long as it runs and has not heard it.
+async fn hand_over(home: Weak<ToHome>, to: Sender) {
+    loop {
+        let Some(home) = home.upgrade() else { return };
+        let session = home.peer.get().and_then(|peer| peer.session().ok());
+        if session.is_some_and(|session| session.peer() != to) {
+            return;
+        }
+        let Some(shown) = home.shown.get().and_then(Weak::upgrade) else {
+            return;
+        };
+        if let Ok(opens) = shown.hand_over().await {
+            return tracing::info!(
+                opens,
+                "the first metadata server knows what clients have open here"
+            );
+        }
+        drop((shown, home));
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Hears the first metadata server.
+struct Hears {
+    place: PoolPlace,
+    home: Arc<ToHome>,
+}
+
+#[async_trait]
+impl MessageHandler for Hears {
+    fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
+        connection::meet_at_joined(&self.place, peer)
+    }
+
+    fn admit_message(&self, _from: Sender, _kind: u32) -> Result<(), Refusal> {
+        Err(connection::refusal())
+    }
+
+    async fn receive(&self, incoming: Incoming) {
+        drop(incoming);
+    }
+
+    async fn answer(&self, _incoming: Incoming) -> Result<Message, Refusal> {
+        Err(connection::refusal())
+    }
+
+    fn session_began(&self, peer: Sender) {
+        tracing::info!("the first metadata server of the pool is there");
+        if self.home.shown.get().is_some() {
+            tokio::spawn(hand_over(Arc::downgrade(&self.home), peer));
+        }
+    }
+
+    fn session_ended(&self, _peer: Sender) {
+        tracing::info!("the first metadata server of the pool is gone, or was started anew");
+    }
+}

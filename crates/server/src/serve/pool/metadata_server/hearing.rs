@@ -1,0 +1,169 @@
+//! What the other servers of the pool say to the first metadata server, and what it says to them.
+//!
+//! What must never enter: what follows from it for new files.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use async_trait::async_trait;
+use metadata_server::{Asker, Home};
+use peer::{Endpoint, Incoming, Lane, Message, MessageHandler, Refusal, Sender, TurnedAway};
+use pool::{DataServerNumber, Holding, ToDataServer};
+use striping::Striped;
+use tokio::sync::watch;
+use vfs::ReplicaSlot;
+
+use super::super::connection::{self, FromDataServer};
+use crate::pools::{PoolPlace, PoolRole};
+
+/// What other servers have said, and who answers them.
+pub(super) struct Known {
+    pub(super) place: PoolPlace,
+    pub(super) striped: Weak<Striped>,
+    /// What each of them keeps, by what it said last.
+    pub(super) holdings: Mutex<BTreeMap<ReplicaSlot, Said>>,
+    /// Where each of them answers NFS.
+    pub(super) addresses: Mutex<BTreeMap<DataServerNumber, SocketAddr>>,
+    /// Who has called, and what it is in the pool.
+    pub(super) roles: Mutex<BTreeMap<ReplicaSlot, PoolRole>>,
+    /// Answers other metadata servers.
+    pub(super) home: Arc<Home>,
+    /// Whether it can answer.
+    pub(super) has_started: watch::Sender<bool>,
+}
+
+/// What a data server has said of what it keeps.
+#[derive(Clone, Copy)]
+pub(super) struct Said {
+    pub(super) holding: Holding,
+    /// In its present session.
+    pub(super) is_present: bool,
+}
+
+/// What the home says to data servers goes this way.
+pub(super) struct Link {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) known: Arc<Known>,
+}
+
+impl Known {
+    pub(super) fn holdings(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Said>> {
+        self.holdings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn roles(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, PoolRole>> {
+        self.roles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a server that has called is in the pool; that never changes.
+    fn role(&self, slot: ReplicaSlot) -> Option<PoolRole> {
+        self.roles().get(&slot).copied()
+    }
+
+    /// Whether a member, present or not, is a metadata server that has joined.
+    pub(super) fn is_metadata_server(&self, slot: ReplicaSlot) -> bool {
+        let member = self.place.member(slot);
+        member.is_some_and(|member| {
+            PoolRole::of(&member, self.place.keeper) == PoolRole::MetadataServer
+        })
+    }
+
+    pub(super) fn addresses(&self) -> MutexGuard<'_, BTreeMap<DataServerNumber, SocketAddr>> {
+        self.addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn asker(from: Sender) -> Asker {
+    Asker {
+        server: from.slot,
+        run: from.incarnation.0,
+    }
+}
+
+impl striping::Control for Link {
+    fn send(&self, to: DataServerNumber, message: ToDataServer) {
+        let peer = self.endpoint.peer(ReplicaSlot(to.0));
+        if let Some(session) = peer.and_then(|peer| peer.session().ok()) {
+            // What is lost is said again when the data server next asks for its lease.
+            let _ = session.try_send(Lane::Control, connection::encode(&message));
+        }
+    }
+
+    fn address(&self, server: DataServerNumber) -> Option<SocketAddr> {
+        self.known.addresses().get(&server).copied()
+    }
+
+    fn holding(&self, server: DataServerNumber) -> Option<Holding> {
+        let said = self.known.holdings().get(&ReplicaSlot(server.0)).copied();
+        said.map(|said| said.holding)
+    }
+}
+
+#[async_trait]
+impl MessageHandler for Known {
+    fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
+        let role = connection::meet_at_metadata_server(&self.place, peer)?;
+        self.roles().insert(peer.slot, role);
+        Ok(())
+    }
+
+    fn admit_message(&self, from: Sender, kind: u32) -> Result<(), Refusal> {
+        connection::admit_at_metadata_server(self.role(from.slot), kind)
+    }
+
+    async fn receive(&self, incoming: Incoming) {
+        let from = incoming.from.slot;
+        match FromDataServer::decode(&incoming.release()) {
+            Some(FromDataServer::Holding(holding)) => {
+                let said = Said {
+                    holding,
+                    is_present: true,
+                };
+                self.holdings().insert(from, said);
+            }
+            Some(FromDataServer::ToHome(message)) => {
+                if let Some(striped) = self.striped.upgrade() {
+                    striped.receive(DataServerNumber(from.0), message);
+                }
+            }
+            None => {
+                tracing::warn!(
+                    data_server = from.0,
+                    "a message is not understood, and dropped"
+                );
+            }
+        }
+    }
+
+    async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
+        let asker = asker(incoming.from);
+        let question = connection::decode_question(&incoming.message);
+        let (tree, question) = question.ok_or_else(connection::refusal)?;
+        let mut has_started = self.has_started.subscribe();
+        // The sender lives as long as this.
+        let _ = has_started.wait_for(|started| *started).await;
+        let answer = self.home.answer(asker, tree, question).await;
+        // Until here its bytes count against what the asker may send.
+        drop(incoming);
+        Ok(connection::encode_answer(&answer))
+    }
+
+    fn session_began(&self, peer: Sender) {
+        match self.role(peer.slot) {
+            Some(PoolRole::MetadataServer) => {
+                tracing::info!(number = peer.slot.0, "a metadata server is there");
+                self.home.meet(asker(peer));
+            }
+            _ => tracing::info!(data_server = peer.slot.0, "a data server is there"),
+        }
+    }
+
+    fn session_ended(&self, peer: Sender) {
+        if let Some(said) = self.holdings().get_mut(&peer.slot) {
+            said.is_present = false;
+        }
+    }
+}
