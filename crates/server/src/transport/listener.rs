@@ -26,8 +26,6 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// How long to wait when the operating system has no room for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(200);
-/// After so long without lack there may be as many connections as before.
-const RECOVERY: Duration = Duration::from_secs(60);
 /// What is told of once, with sums later.
 const CROWDED: throttle::Subject = ("too many connections", 0);
 const EXHAUSTED: throttle::Subject = ("cannot accept connections", 0);
@@ -134,7 +132,6 @@ pub(crate) async fn accept(
 ) {
     let throttle = Throttle::default();
     let mut reserve = Reserve::default();
-    let mut exhausted = None;
     loop {
         reserve.refill();
         let accepted = tokio::select! {
@@ -143,10 +140,6 @@ pub(crate) async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
-                if exhausted.is_some_and(|at: Instant| at.elapsed() > RECOVERY) {
-                    exhausted = None;
-                    transport.recover();
-                }
                 // Whatever becomes of one connection, the next one is accepted.
                 let welcomed = AssertUnwindSafe(|| welcome(stream, peer, &transport));
                 match catch_unwind(welcomed) {
@@ -159,7 +152,6 @@ pub(crate) async fn accept(
             }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
-                exhausted = Some(Instant::now());
                 tell_of_exhaustion(&throttle, transport.relieve(), &error);
                 // Whoever waits is let in with the reserve.
                 if !reserve.release() {
@@ -242,7 +234,7 @@ fn tell_of_exhaustion(throttle: &Throttle, closed: u64, error: &io::Error) {
             closed,
             %error,
             %sum,
-            "cannot accept connections: those without a session are closed first; raise the limit of open files"
+            "cannot accept connections: some without a session are closed; raise the limit of open files"
         );
     }
 }

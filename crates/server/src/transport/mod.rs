@@ -41,6 +41,8 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
 /// So many connections are closed when descriptors, or memory, are lacking.
 const RELIEF: usize = 16;
 
+/// After so long without a lack of descriptors there may be as many connections without a session as before.
+const RECOVERY: Duration = Duration::from_secs(60);
 /// So long requests wait for memory before somebody has to go.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
 /// Whoever would take longer than this to move what it keeps, at the pace of the last second, may have to go.
@@ -71,6 +73,8 @@ pub(crate) struct Transport {
 struct Open {
     connections: HashMap<ConnectionId, Arc<TcpConnection>>,
     places: Places,
+    /// When descriptors were lacking last, if that matters still.
+    relieved: Option<Instant>,
 }
 
 /// Counts since the start.
@@ -100,6 +104,7 @@ impl Transport {
             open: Mutex::new(Open {
                 connections: HashMap::new(),
                 places: Places::new(limits.connections),
+                relieved: None,
             }),
             open_count: watch::Sender::new(0),
             next_id: AtomicU64::new(1),
@@ -169,10 +174,15 @@ impl Transport {
         self.service.connection_opened(connection.clone());
         let (count, victim) = {
             let mut open = self.open();
+            if open.relieved.is_some_and(|at| at.elapsed() > RECOVERY) {
+                open.relieved = None;
+                open.places.recover();
+            }
             open.connections.insert(id, connection);
             let Open {
                 connections,
                 places,
+                ..
             } = &mut *open;
             let victim = places.enter(id, address, last_use(connections));
             (connections.len(), open.close(victim))
@@ -186,18 +196,12 @@ impl Transport {
         (registration, victim)
     }
 
-    /// Descriptors are lacking: closes some connections, those that have to go first, so that the rest of the server
-    /// has some, and lets there be no more than are left then. Returns how many were closed.
+    /// Descriptors are lacking: closes some connections without a session, so that the rest of the server has some, and
+    /// lets there be few of them for a while. Returns how many were closed.
     fn relieve(&self) -> u64 {
         let mut open = self.open();
-        let Open {
-            connections,
-            places,
-        } = &mut *open;
-        let victims: Vec<_> = (0..RELIEF)
-            .map_while(|_| places.make_room(last_use(connections)))
-            .collect();
-        places.set_limit(places.len());
+        open.relieved = Some(Instant::now());
+        let victims = open.places.relieve(RELIEF);
         let closed = victims
             .iter()
             .filter_map(|victim| open.close(Some(*victim)));
@@ -264,11 +268,6 @@ impl Transport {
             let remedy = "raise `memory` in [limits], or find out what keeps these clients from taking their replies";
             tracing::warn!(closed, %sum, remedy, "memory for requests and replies is used up: connections that hardly move are closed");
         }
-    }
-
-    /// There may be as many connections as are configured again.
-    fn recover(&self) {
-        self.open().places.set_limit(self.limits.connections);
     }
 
     fn count_closed(&self, victim: Option<&Arc<TcpConnection>>) {

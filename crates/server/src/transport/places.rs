@@ -5,6 +5,8 @@
 //! are few of those one with a session, of the origin that has most, the one unused for longest. A client that comes
 //! back so finds a place, and keeps it once it has used its session, unless it takes more than others do.
 //!
+//! When the process lacks descriptors, those without a session alone go, and few of them are let in until that is over.
+//!
 //! What must never enter: sockets, clocks, and what a session is.
 
 use std::cmp::Reverse;
@@ -15,6 +17,8 @@ use nfs4_server::ConnectionId;
 
 /// Connections without a session keep at least one of so many places, so that whoever comes has time to show its session.
 const PART_OF_NEWCOMERS: usize = 8;
+/// When descriptors are lacking, so many without a session may still be there, so that whoever comes has that time, too.
+const NEWCOMERS_IN_NEED: usize = 16;
 
 /// Where connections come from: an IPv4 address, or the 64 bits of an IPv6 address that name a network, because a host
 /// there has as many addresses as it likes.
@@ -44,6 +48,8 @@ struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Places {
     limit: usize,
+    /// Those without a session may be so many.
+    newcomers_max: usize,
     all: HashMap<ConnectionId, Place>,
     /// Those over which no session has been used.
     newcomers: BTreeMap<Origin, BTreeSet<ConnectionId>>,
@@ -59,6 +65,7 @@ impl Places {
     pub(super) fn new(limit: usize) -> Places {
         Places {
             limit: limit.max(1),
+            newcomers_max: usize::MAX,
             ..Places::default()
         }
     }
@@ -79,30 +86,41 @@ impl Places {
         self.change_newcomers(origin, |newcomers| {
             newcomers.insert(id);
         });
-        if self.all.len() <= self.limit {
-            return None;
-        }
-        self.make_room(last_use)
-    }
-
-    /// Returns which connection has to go next, if there is one.
-    pub(super) fn make_room(
-        &mut self,
-        last_use: impl Fn(ConnectionId) -> u64,
-    ) -> Option<ConnectionId> {
-        let victim = self.victim(last_use)?;
+        let victim = if self.all.len() > self.limit {
+            self.victim(last_use)
+        } else if self.newcomer_count() > self.newcomers_max {
+            self.oldest_of_crowd()
+        } else {
+            None
+        }?;
         self.leave(victim);
         Some(victim)
     }
 
-    /// There may be so many from now on, at least one. More stay until others come.
-    pub(super) fn set_limit(&mut self, limit: usize) {
-        self.limit = limit.max(1);
+    /// Descriptors are lacking. Returns which connections have to go, at most so many: none over which a session has been
+    /// used, and of the others none that is the only one of its origin, as long as these are few. From now on there are few
+    /// of those, until [`Places::recover`].
+    pub(super) fn relieve(&mut self, count: usize) -> Vec<ConnectionId> {
+        let mut victims = Vec::new();
+        while victims.len() < count
+            && (self.newcomer_count() > NEWCOMERS_IN_NEED || self.has_crowd())
+            && let Some(victim) = self.oldest_of_crowd()
+        {
+            self.leave(victim);
+            victims.push(victim);
+        }
+        self.newcomers_max = NEWCOMERS_IN_NEED;
+        victims
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.all.len()
+    /// Descriptors are lacking no more.
+    pub(super) fn recover(&mut self) {
+        self.newcomers_max = usize::MAX;
+    }
+
+    /// Those over which no session has been used.
+    fn newcomer_count(&self) -> usize {
+        self.all.len() - self.established_total
     }
 
     /// A session was used over a connection.
@@ -165,6 +183,16 @@ impl Places {
         if self.established_total > self.limit.saturating_sub(of_newcomers) {
             return self.unused_longest(last_use);
         }
+        self.oldest_of_crowd()
+    }
+
+    /// Whether an origin has more than one connection without a session.
+    fn has_crowd(&self) -> bool {
+        self.crowds.last().is_some_and(|(count, ..)| *count > 1)
+    }
+
+    /// Of the origin with most connections without a session.
+    fn oldest_of_crowd(&self) -> Option<ConnectionId> {
         let crowd = self.crowds.last();
         crowd.map(|(_, Reverse(oldest), _)| *oldest)
     }
@@ -316,6 +344,34 @@ mod tests {
         } = world.places;
         assert!(newcomers.is_empty() && crowds.is_empty() && established.is_empty());
         assert_eq!(established_total, 0);
+    }
+
+    /// Each lack of descriptors closed sixteen connections, whoever they were, and took their places away for good.
+    #[test]
+    fn a_lack_of_descriptors_costs_nobody_a_session_and_passes() {
+        let mut world = World::new(64);
+        let mounted: Vec<_> = (1..30).map(|host| world.connect(host)).collect();
+        mounted.iter().for_each(|id| world.use_session(*id));
+        let beginner = world.connect(40);
+        let crowd: Vec<_> = (0..30).map(|_| world.connect(50)).collect();
+        let mut closed = Vec::new();
+        for _ in 0..10 {
+            closed.extend(world.places.relieve(16));
+        }
+        assert_eq!(closed, crowd[..29], "of the one host, all but its newest");
+        // Few come in now, and none of them for somebody with a session.
+        for _ in 0..40 {
+            world.connect(50);
+        }
+        let back = world.connect(1);
+        assert!(world.stays(back) && world.stays(beginner));
+        assert!(mounted.iter().all(|id| world.stays(*id)));
+        assert_eq!(world.places.newcomer_count(), NEWCOMERS_IN_NEED);
+        world.places.recover();
+        for host in 100..110 {
+            world.connect(host);
+        }
+        assert_eq!(world.places.newcomer_count(), NEWCOMERS_IN_NEED + 10);
     }
 
     #[test]
