@@ -15,12 +15,15 @@ pub trait Tree {
 
     /// The directories above `object` over every link, each once, nearest first where there is one link.
     fn above(&self, object: ObjectId) -> Rc<[ObjectId]> {
+        let mut seen = BTreeSet::new();
         let mut found = self.parents(object);
-        found.dedup();
+        // A directory has one link, so only the ways up from several links can meet.
+        let may_meet = found.len() > 1;
+        found.retain(|parent| !may_meet || seen.insert(*parent));
         let mut next = 0;
         while let Some(directory) = found.get(next).copied() {
             for parent in self.parents(directory) {
-                if !found.contains(&parent) {
+                if !may_meet || seen.insert(parent) {
                     found.push(parent);
                 }
             }

@@ -4,8 +4,9 @@
 
 mod fixture;
 
-use fixture::{ROOT, Set, Site, eventually};
-use vfs::ObjectId;
+use fixture::{ROOT, Set, Site, eventually, patiently, root};
+use store::ContentPiece;
+use vfs::{AccessCheck, Extent, ObjectId};
 
 /// Each file is so long: several pieces.
 const LENGTH: usize = 3 << 20;
@@ -103,5 +104,42 @@ async fn of_a_file_that_is_there_only_what_differs_is_shipped() {
         sent <= 3 * BLOCK,
         "{sent} bytes were shipped for two that differ"
     );
+    set.assert_equal().await;
+}
+
+/// A hole of a terabyte was walked in pieces of a megabyte, for many minutes, in which the control of its file was kept; after a
+/// restart the same again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hole_of_a_terabyte_is_shipped_at_once() {
+    const FAR: u64 = 1 << 40;
+    let mut set = Set::failing(2).await;
+    let file = write(&set, "sparse", 1).await;
+    set.sites[0].write(file, FAR, b"end").await.unwrap();
+    set.rest().await;
+    let who = root();
+    let punched = patiently(|| {
+        let extent = Extent {
+            offset: BLOCK,
+            length: FAR - BLOCK,
+        };
+        let by = AccessCheck::Open(&who);
+        set.sites[0].files.deallocate(by, file, extent)
+    });
+    punched.await.unwrap();
+    set.rest().await;
+    restart_the_first(&mut set).await;
+    has_all(&set, 2).await;
+    set.rest().await;
+    let store = &set.sites[1].store;
+    let found = store.content(file, 0, 2 * BLOCK).unwrap();
+    let ContentPiece::Data { bytes: data, .. } = &found[0] else {
+        panic!("{found:?}");
+    };
+    assert_eq!(data[..], bytes(1)[..BLOCK as usize]);
+    assert!(matches!(found[1..], [ContentPiece::Hole(_)]), "{found:?}");
+    assert_eq!(store.hole_end(file, BLOCK).unwrap(), FAR);
+    let end = store.content(file, FAR, 10).unwrap();
+    assert!(matches!(&end[..], [ContentPiece::Data { bytes, .. }] if bytes[..] == *b"end"));
+    set.sites[0].remove(ROOT, "sparse").await.unwrap();
     set.assert_equal().await;
 }

@@ -19,6 +19,7 @@ use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::subject_of;
 use crate::replication::conversing;
 use crate::replication::degraded;
+use crate::replication::holes;
 use crate::replication::offers;
 use crate::replication::withheld;
 use crate::state::arrivals::{Inbox, Piece as Arrived};
@@ -89,7 +90,7 @@ fn nobody_needs(shared: &ReplicaState, file: ObjectId) {
 async fn ship_piece(
     shared: &Arc<ReplicaState>,
     session: &Session,
-    piece: Piece,
+    mut piece: Piece,
 ) -> std::result::Result<(), peer::SendError> {
     let to = session.peer().slot;
     if shared.store.orphan_home(piece.file).is_some() {
@@ -102,7 +103,7 @@ async fn ship_piece(
         try_again(shared, to, piece.file, piece.range, piece.id);
         return Ok(());
     }
-    let message = match read(shared, to, &piece).await {
+    let message = match read(shared, to, &mut piece).await {
         Ok(Some(message)) => message,
         Ok(None) => {
             shared.engine.with_core(|guard| {
@@ -171,7 +172,7 @@ fn may_send(shared: &ReplicaState, to: ReplicaSlot, file: ObjectId) -> bool {
 async fn read(
     shared: &Arc<ReplicaState>,
     to: ReplicaSlot,
-    piece: &Piece,
+    piece: &mut Piece,
 ) -> Result<Option<Message>> {
     let initial = shared.conversations.owes(to, piece.file);
     // Before it is read: what is missing may come meanwhile.
@@ -190,7 +191,11 @@ async fn read(
     let read = reading
         .await
         .map_err(|error| Error::Io(format!("a read was broken off: {error}")))?;
-    let content = match read {
+    let gathered = match read {
+        Ok(content) => holes::gather(shared, to, piece, content).await,
+        Err(error) => Err(error),
+    };
+    let content = match gathered {
         Ok(content) => content,
         Err(error @ (Error::Io(_) | Error::Delay)) => return Err(error),
         // It is gone, or was never a file.

@@ -1,6 +1,7 @@
 //! How copies become equal: what this replica sends of its own changes, and what it takes in of others'.
 //!
-//! `streams` applies rows as records in order (`sending`: those of our own; `line`: those that wait to be applied), `contents` what files hold beside them (`offers`: what may be there already), `base` a whole copy; `conversing` is what else
+//! `streams` applies rows as records in order (`sending`: those of our own; `line`: those that wait to be applied), `contents` carries what files hold beside them
+//! (`offers`: what may be there already, `holes`: as one piece however long), `base` a whole copy; `conversing` is what else
 //! is said to a peer. `withheld` and `settled` say what is not sent or taken because a replica is lost, `renewing` gives files new
 //! versions, `degraded` leaves the view when nothing can be stored. `progress` says how far those are who are on their way back,
 //! `removed` keeps removed files that are open elsewhere, and `scrub` compares copies.
@@ -12,6 +13,7 @@ pub(crate) mod base;
 pub(crate) mod contents;
 pub(crate) mod conversing;
 pub(crate) mod degraded;
+mod holes;
 mod line;
 mod offers;
 pub(crate) mod progress;

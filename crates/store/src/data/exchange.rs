@@ -62,6 +62,19 @@ impl Inner {
         Ok(pieces)
     }
 
+    /// [`crate::Store::hole_end`].
+    pub(crate) fn hole_end(&self, id: ObjectId, offset: u64) -> Result<u64> {
+        let row = self.object(id)?;
+        if self.damaged.contains(id) {
+            return Err(Error::Delay);
+        }
+        let data = match row.file()?.stored {
+            true => self.content_of(id)?.seek(offset, SeekTarget::Data)?,
+            false => None,
+        };
+        Ok(data.map_or(row.size, |data| data.min(row.size)))
+    }
+
     /// [`crate::Store::put_content`].
     pub(crate) async fn put_content(
         self: &Arc<Self>,

@@ -210,6 +210,14 @@ impl Store {
         self.inner.content(id, offset, count)
     }
 
+    /// Where the next data of a file is behind `offset`, or at it; the size of the file where there is none. It may block.
+    ///
+    /// # Errors
+    /// As [`Store::content`].
+    pub fn hole_end(&self, id: ObjectId, offset: u64) -> Result<u64> {
+        self.inner.hole_end(id, offset)
+    }
+
     /// Takes over part of the content of a file, clipped at the size in its row. It is stable on return.
     /// Many of these at once share their trips to the disk. Neither the version nor a time of
     /// the file changes.

@@ -370,11 +370,28 @@ impl Backlog {
         let Some(InFlight { file, .. }) = self.in_flight.get(&id).copied() else {
             return;
         };
-        if let Some(Some(shorter)) = self.update(file, |state| state.found_end(id, size))
+        self.update(file, |state| state.found_end(id, size));
+        self.weigh(id);
+    }
+
+    /// Whoever read piece `id` found that it is part of a hole that goes on to `end`, or did not go on as far as the piece
+    /// was to reach after all: it reaches there from now on, as far as the peer lacks what comes behind it and nothing of
+    /// that is in flight. Must be read again after this call. Returns its range; none when it is not in flight any more.
+    pub fn reaches(&mut self, id: PieceId, end: u64) -> Option<Range<u64>> {
+        let file = self.in_flight.get(&id)?.file;
+        let range = self.update(file, |state| state.reach(id, end))?;
+        self.weigh(id);
+        range
+    }
+
+    /// Has a piece in flight count by what it covers now. One that is longer than others has no bytes.
+    fn weigh(&mut self, id: PieceId) {
+        if let Some(range) = self.range_of(id)
             && let Some(piece) = self.in_flight.get_mut(&id)
         {
-            piece.cost -= shorter;
-            self.in_flight_cost -= shorter;
+            let cost = (range.end - range.start).min(self.settings.piece_bytes) + PIECE_COST;
+            self.in_flight_cost = self.in_flight_cost - piece.cost + cost;
+            piece.cost = cost;
         }
     }
 

@@ -30,7 +30,8 @@
 //! - A piece is read after [`Backlog::next`] returned it. If the file ends before the piece does, that is
 //!   said with [`Backlog::found_end`]. If the file is gone, [`Backlog::removed`] is called (again). Pieces
 //!   that turn out to have no content are not sent and are acknowledged at once.
-//! - Holes are sent as holes: the receiver may have something there.
+//! - Holes are sent as holes: the receiver may have something there. A piece that is found to be part of a longer one takes the rest
+//!   of that along ([`Backlog::reaches`]) and is read again then.
 //! - The receiver applies rows one after the other, a truncation before the growth that follows it. It
 //!   acknowledges a piece when the piece *and the rows it follows* are stable: a truncation that is applied
 //!   again after a crash would erase what came after it. Before it takes part in a new session it drops the

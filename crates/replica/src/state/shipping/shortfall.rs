@@ -188,6 +188,36 @@ impl Shortfall {
         Some(range)
     }
 
+    /// Piece `id`, which is not sent yet, covers everything up to `end` from now on, but nothing that is not lacking or is in
+    /// flight. What it covers no longer is lacking. Returns its range; none when it is not in flight.
+    pub(super) fn reach(&mut self, id: PieceId, end: u64) -> Option<Range<u64>> {
+        let at = self.flying.iter().position(|f| f.id == id)?;
+        let next = self.flying.get(at + 1).map_or(u64::MAX, |f| f.range.start);
+        let before = self.flying[at].range.end;
+        let more = self.lacking.overlap(before..end.min(next)).next();
+        let piece = &mut self.flying[at];
+        if end < before {
+            let rest = end.max(piece.range.start)..before;
+            piece.range.end = rest.start;
+            if piece.owed {
+                self.owed.add(rest.clone());
+            }
+            if piece.in_round {
+                self.round.add(rest.clone());
+            }
+            self.lacking.add(rest);
+        } else if let Some(more) = more.filter(|more| more.start == before) {
+            piece.owed |= self.owed.overlap(more.clone()).next().is_some();
+            piece.in_round |= self.round.overlap(more.clone()).next().is_some();
+            piece.range.end = more.end;
+            self.lacking.remove(more.clone());
+            self.owed.remove(more.clone());
+            self.round.remove(more.clone());
+            self.cursor = self.cursor.max(more.end);
+        }
+        Some(self.flying[at].range.clone())
+    }
+
     /// Something lacking that overlaps nothing in flight.
     pub(super) fn free(&self, most: usize) -> Option<Range<u64>> {
         if self.flying.len() >= most.max(1) {
@@ -217,12 +247,12 @@ impl Shortfall {
     }
 
     /// Whoever read piece `id` found that the file ends at `size`: nothing behind that is lacking, but what was changed
-    /// since. Returns the bytes by which the piece became shorter; none when it is not in flight.
-    pub(super) fn found_end(&mut self, id: PieceId, size: u64) -> Option<u64> {
-        let piece = self.flying.iter_mut().find(|f| f.id == id)?;
-        let end = piece.range.end.min(size.max(piece.range.start));
-        let shorter = piece.range.end - end;
-        piece.range.end = end;
+    /// since.
+    pub(super) fn found_end(&mut self, id: PieceId, size: u64) {
+        let Some(piece) = self.flying.iter_mut().find(|f| f.id == id) else {
+            return;
+        };
+        piece.range.end = piece.range.end.min(size.max(piece.range.start));
         let behind = self.lacking.split_off(size.max(piece.changed_to));
         self.owed.remove(size..u64::MAX);
         self.round.remove(size..u64::MAX);
@@ -231,7 +261,6 @@ impl Shortfall {
                 self.lacking.add(again);
             }
         }
-        Some(shorter)
     }
 
     /// The peer has piece `id`. False when it was not in flight.

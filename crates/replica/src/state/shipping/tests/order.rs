@@ -356,3 +356,32 @@ fn a_range_is_there_when_nothing_of_it_is_to_be_sent_or_acknowledged() {
     change(&mut backlog, DUE, 1, 5..6);
     assert!(lacks(&backlog, 0..12) && !lacks(&backlog, 6..12));
 }
+
+/// A hole of a terabyte was walked in pieces of a megabyte, for minutes.
+#[test]
+fn a_hole_is_one_piece_as_far_as_it_is_lacking() {
+    let mut backlog = backlog();
+    backlog.suspected(Moment(0), file(1), Position(1));
+    let first = backlog.next(DUE).unwrap();
+    assert_eq!(backlog.reaches(first.id, 1 << 40), Some(0..1 << 40));
+    assert!(backlog.in_flight_bytes() < 1 << 10, "it has no bytes");
+    // What is written there meanwhile waits, and what is behind does not.
+    change(&mut backlog, DUE, 1, 5..6);
+    let second = backlog.next(DUE).unwrap();
+    assert_eq!(second.range, 1 << 40..(1 << 40) + settings().piece_bytes);
+    assert_eq!(backlog.reaches(first.id, 1 << 50), Some(0..1 << 40));
+    backlog.found_end(second.id, 1 << 40);
+    assert_eq!(backlog.acknowledged(second.id), None);
+    assert_eq!(backlog.next(DUE), None);
+    // It was shorter after all: the rest is due.
+    assert_eq!(backlog.reaches(first.id, 100), Some(0..100));
+    let rest = backlog.next(DUE).unwrap();
+    assert_eq!(rest.range.start, 100);
+    assert_eq!(backlog.reaches(rest.id, 1 << 40), Some(100..1 << 40));
+    assert_eq!(backlog.acknowledged(rest.id), None);
+    assert_eq!(backlog.acknowledged(first.id), None);
+    let again = backlog.next(DUE).unwrap();
+    assert_eq!(again.range, 5..6);
+    assert_eq!(backlog.acknowledged(again.id), Some(file(1)));
+    assert_eq!((backlog.in_flight_bytes(), backlog.bytes()), (0, 0));
+}

@@ -19,6 +19,7 @@ enum Step {
     Owe,
     Wait(u64),
     Take,
+    Reach(usize, u64),
     Read(usize, usize),
     DeliverRow,
     DeliverPiece(usize),
@@ -44,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Owe),
         6 => (0_u64..10).prop_map(Step::Wait),
         16 => Just(Step::Take),
+        6 => (which(), 0_u64..60).prop_map(|(index, end)| Step::Reach(index, end)),
         16 => (which(), 0..LANES).prop_map(|(index, lane)| Step::Read(index, lane)),
         12 => Just(Step::DeliverRow),
         16 => (0..LANES).prop_map(Step::DeliverPiece),
@@ -81,6 +83,14 @@ fn carry_out(world: &mut World, step: Step) {
         Step::Owe => world.owe(),
         Step::Wait(time) => world.now = Moment(world.now.0 + time),
         Step::Take => drop(world.take()),
+        Step::Reach(choice, end) => {
+            if !world.taken.is_empty() {
+                let index = choice % world.taken.len();
+                // One that covers nothing is not sent.
+                let end = end.max(world.taken[index].range.start + 1);
+                world.reach(index, end);
+            }
+        }
         Step::Read(choice, lane) => {
             if !world.taken.is_empty() {
                 world.read(choice % world.taken.len(), lane);

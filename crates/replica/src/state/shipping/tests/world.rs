@@ -220,6 +220,28 @@ impl World {
         true
     }
 
+    /// Has a piece that was taken, and not read, reach further or less far.
+    pub fn reach(&mut self, index: usize, end: u64) {
+        let piece = &mut self.taken[index];
+        if matches!(piece.manner, Manner::Blocks(_)) {
+            return;
+        }
+        let Some(range) = self.backlog.reaches(piece.id, end) else {
+            return;
+        };
+        assert_eq!(range.start, piece.range.start);
+        assert!(range.end <= piece.range.end.max(end), "{range:?}");
+        piece.range = range.clone();
+        let (id, file) = (piece.id, piece.file);
+        let mut others = self.in_flight.iter().filter(|(other, _)| **other != id);
+        let apart = others.all(|(_, (of, other))| {
+            *of != file || other.end <= range.start || range.end <= other.start
+        });
+        let removed = !self.files.contains_key(&file);
+        assert!(removed || apart, "{range:?} overlaps one in flight");
+        self.in_flight.insert(id, (file, range));
+    }
+
     /// Reads a piece that was taken and sends it over `lane`.
     pub fn read(&mut self, index: usize, lane: usize) {
         let piece = self.taken.swap_remove(index);

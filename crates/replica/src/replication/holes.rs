@@ -1,0 +1,89 @@
+//! A hole goes to a peer as one piece, however long it is: one of a terabyte, walked in pieces like bytes, takes minutes, and
+//! for as long the control of its file is kept.
+//!
+//! What must never enter: how bytes are read and sent.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use store::{ContentPiece, Store};
+use vfs::{Error, Extent, ObjectId, ReplicaSlot, Result};
+
+use crate::driver::replica_state::ReplicaState;
+use crate::replication::offers;
+use crate::state::shipping::{Manner, Piece};
+
+/// Has a piece in which there was nothing but a hole reach as far as that goes, and the peer lacks it. `content` is what was
+/// read of it; returned is what there is now, since a piece is read after it was taken.
+pub(super) async fn gather(
+    shared: &Arc<ReplicaState>,
+    to: ReplicaSlot,
+    piece: &mut Piece,
+    content: Vec<ContentPiece>,
+) -> Result<Vec<ContentPiece>> {
+    let taken = piece.range.clone();
+    let is_hole = matches!(
+        content[..],
+        [ContentPiece::Hole(Extent { offset, length })] if offset + length >= taken.end
+    );
+    if !is_hole || matches!(piece.manner, Manner::Blocks(_)) {
+        return Ok(content);
+    }
+    let end = hole_end(shared, piece.file, taken.end).await?;
+    if end <= taken.end || !reach(shared, to, piece, end) || piece.range.end <= taken.end {
+        return Ok(content);
+    }
+    let end = hole_end(shared, piece.file, taken.start).await?;
+    if end < piece.range.end {
+        // Somebody has written into it, or cut it.
+        reach(shared, to, piece, end.max(taken.end));
+    }
+    match end < taken.end {
+        true => read(shared, piece).await,
+        false => Ok(vec![hole(&piece.range)]),
+    }
+}
+
+/// Has a piece reach to `end`, as far as that can be. False when its session is over.
+fn reach(shared: &ReplicaState, to: ReplicaSlot, piece: &mut Piece, end: u64) -> bool {
+    let range = shared
+        .engine
+        .with_core(|guard| guard.ledger.unshipped.peer(to)?.reaches(piece.id, end));
+    match range {
+        Some(range) => {
+            piece.range = range;
+            true
+        }
+        None => false,
+    }
+}
+
+async fn read(shared: &ReplicaState, piece: &Piece) -> Result<Vec<ContentPiece>> {
+    let (file, range, manner) = (piece.file, piece.range.clone(), piece.manner);
+    with_store(shared, move |store| {
+        offers::read(store, file, &range, manner)
+    })
+    .await
+}
+
+async fn hole_end(shared: &ReplicaState, file: ObjectId, offset: u64) -> Result<u64> {
+    with_store(shared, move |store| store.hole_end(file, offset)).await
+}
+
+async fn with_store<T: Send + 'static>(
+    shared: &ReplicaState,
+    look: impl FnOnce(&Store) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let store = shared.store.clone();
+    let looking = tokio::task::spawn_blocking(move || look(&store));
+    looking
+        .await
+        .map_err(|error| Error::Io(format!("a read was broken off: {error}")))?
+}
+
+fn hole(range: &Range<u64>) -> ContentPiece {
+    ContentPiece::Hole(Extent {
+        offset: range.start,
+        length: range.end - range.start,
+    })
+}
