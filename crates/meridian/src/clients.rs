@@ -36,8 +36,11 @@ pub(crate) fn run(arguments: &ClientsArguments) -> Result<Exit, Failure> {
         }
     };
     match json {
-        true => output::say_json(&clients)?,
-        false => show(&clients)?,
+        true => output::say_json(&clients.rows)?,
+        false => show(&clients.rows)?,
+    }
+    if clients.more > 0 {
+        output::remark(clients.remark());
     }
     Ok(Exit::Success)
 }

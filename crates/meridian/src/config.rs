@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use server::{Configuration, ConfigurationError};
+use server::{Configuration, ConfigurationError, StatusError};
 
 use crate::arguments::ConfigCommand;
 use crate::asking::runtime;
@@ -49,8 +49,16 @@ fn reload(data: Option<&PathBuf>, json: bool) -> Result<Exit, Failure> {
     let default = Configuration::default().data;
     let data = data.unwrap_or(&default);
     let runtime = runtime()?;
-    let asked = runtime.block_on(server::ask_reload(data));
-    let answer = asked.map_err(failure)?;
+    let answer = match runtime.block_on(server::ask_reload(data)) {
+        Err(StatusError::Misconfigured(problems)) if json => {
+            output::say_json(&Verdict {
+                right: false,
+                problems,
+            })?;
+            return Ok(Exit::Configuration);
+        }
+        asked => asked.map_err(failure)?,
+    };
     match json {
         true => output::say_json(&answer)?,
         false => output::say(&answer)?,

@@ -19,14 +19,15 @@ pub(crate) fn list(arguments: &FrozenArguments) -> Result<Exit, Failure> {
     let frozen = runtime()?.block_on(server::ask_frozen(&data));
     let frozen = frozen.map_err(failure)?;
     if arguments.json {
-        output::say_json(&frozen)?;
-        return Ok(Exit::Success);
-    }
-    if frozen.is_empty() {
+        output::say_json(&frozen.rows)?;
+    } else if frozen.rows.is_empty() {
         output::say("nothing is frozen")?;
+    } else {
+        let texts = frozen.rows.iter().map(server::FrozenText);
+        texts.into_iter().try_for_each(output::say)?;
     }
-    for one in &frozen {
-        output::say(server::FrozenText(one))?;
+    if frozen.more > 0 {
+        output::remark(frozen.remark());
     }
     Ok(Exit::Success)
 }

@@ -29,6 +29,8 @@ use crate::token;
 
 /// How long a token works unless somebody says otherwise.
 const LIFETIME: Duration = Duration::from_secs(3600);
+/// So many stretches of numbers of removed members are told.
+const STRETCHES_TOLD: usize = 16;
 
 pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
     let told = match command {
@@ -298,11 +300,10 @@ fn firewall(address: &PeerAddress) -> String {
 
 fn members(joined: &Joined) -> String {
     let mut text = format!("set {}\n", joined.set);
-    for member in &joined.members {
-        let note = match (member.slot == joined.slot, member.revoked) {
-            (_, true) => "  removed",
-            (true, false) => "  this server",
-            (false, false) => "",
+    for member in joined.members.iter().filter(|member| !member.revoked) {
+        let note = match member.slot == joined.slot {
+            true => "  this server",
+            false => "",
         };
         let kind = match (member.witness, member.slot == joined.keeper) {
             (true, true) => "  witness  keeps the authority",
@@ -322,7 +323,7 @@ fn members(joined: &Joined) -> String {
             "  replica {:<5} {addresses}{name}{kind}{note}",
             member.slot
         );
-        if !member.client_addresses.is_empty() && !member.revoked {
+        if !member.client_addresses.is_empty() {
             let clients = member.client_addresses.join(", ");
             let _ = writeln!(
                 text,
@@ -331,8 +332,44 @@ fn members(joined: &Joined) -> String {
             );
         }
     }
+    text += &removed(joined);
     text += &warning(joined);
     text
+}
+
+/// Who was removed, in one line however many there were: their numbers are never used again.
+fn removed(joined: &Joined) -> String {
+    let gone = joined.members.iter().filter(|member| member.revoked);
+    let mut stretches: Vec<(u16, u16)> = Vec::new();
+    for slot in gone.map(|member| member.slot) {
+        match stretches.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(slot) => *last = slot,
+            _ => stretches.push((slot, slot)),
+        }
+    }
+    if stretches.is_empty() {
+        return String::new();
+    }
+    let more = stretches.len().saturating_sub(STRETCHES_TOLD);
+    let told = stretches.iter().take(STRETCHES_TOLD);
+    let told = told.map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    });
+    let mut told: Vec<String> = told.collect();
+    if more > 0 {
+        told.push("…".to_owned());
+    }
+    let this = joined
+        .members
+        .iter()
+        .any(|member| member.revoked && member.slot == joined.slot);
+    let this = if this {
+        "  this server is one of them"
+    } else {
+        ""
+    };
+    format!("  removed       {}{this}\n", told.join(", "))
 }
 
 /// What a set of two has to be told, or one that a further server would make safer.
@@ -431,6 +468,27 @@ mod tests {
             keeper: 1,
             remark: None,
         }
+    }
+
+    #[test]
+    fn removed_members_are_one_line_however_many_there_were() {
+        let mut joined = of(600);
+        for slot in (2..400).chain((401..600).step_by(2)) {
+            joined.members[slot - 1].revoked = true;
+        }
+        let text = members(&joined);
+        assert!(
+            text.contains("  removed       2 to 399, 401, 403, "),
+            "{text}"
+        );
+        assert!(
+            text.contains(", 429, …\n") && !text.contains("431"),
+            "{text}"
+        );
+        assert!(!text.contains("replica 401 ") && text.contains("replica 402 "));
+        joined.slot = 2;
+        assert!(members(&joined).contains("this server is one of them"));
+        assert_eq!(removed(&of(3)), "");
     }
 
     #[test]

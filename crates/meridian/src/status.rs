@@ -31,6 +31,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<Exit, Failure> {
 pub(crate) fn failure(error: StatusError) -> Failure {
     match error {
         StatusError::NotRunning(_) => Failure::new(Exit::NotRunning, error),
+        StatusError::Misconfigured(_) => Failure::new(Exit::Configuration, error),
         error => error.into(),
     }
 }

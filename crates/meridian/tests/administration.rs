@@ -5,7 +5,6 @@
 mod fixture;
 
 use std::fs;
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -67,9 +66,15 @@ fn access_rules_change_while_the_server_runs() {
 
     fs::write(place.configuration(), "listen = 7").unwrap();
     let refused = meridian(&place, &["config", "reload"]);
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.status.code(), Some(78));
     let complaint = complaint(&refused);
     assert!(complaint.contains("nothing was changed: /"), "{complaint}");
+    let refused = meridian(&place, &["config", "reload", "--json"]);
+    assert_eq!(refused.status.code(), Some(78));
+    let verdict: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(verdict["right"], false);
+    let problem = verdict["problems"][0].as_str().unwrap();
+    assert!(problem.contains("meridian.toml:1:"), "{problem}");
     assert!(!is_admitted(server.address));
 
     fs::write(place.configuration(), &before).unwrap();
@@ -80,47 +85,36 @@ fn access_rules_change_while_the_server_runs() {
     server.stop();
 }
 
-/// Who reads a pipe waits until somebody has written into it, as who reads a file of a server that is away.
+/// Who reads a pipe waits until somebody has written into it, and a device may have no end.
 #[test]
-fn nobody_waits_for_a_configuration_that_cannot_be_read_now() {
-    const ASKING: usize = 8;
+fn a_configuration_is_a_regular_file_and_whatever_else_there_is_is_refused_at_once() {
     let place = Place::new("");
     let server = place.start();
-    let (pipe, file) = (place.directory.path().join("pipe"), place.configuration());
+    let file = place.configuration();
     let kept = place.directory.path().join("kept");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
     fs::rename(&file, &kept).unwrap();
-    fs::hard_link(&pipe, &file).unwrap();
-
+    rustix::fs::mkfifoat(rustix::fs::CWD, &file, rustix::fs::Mode::RWXU).unwrap();
+    let refused = meridian(&place, &["config", "reload"]);
+    assert_eq!(refused.status.code(), Some(78));
+    let told = complaint(&refused);
+    assert!(told.contains("not a regular file"), "{told}");
     server.signal(Signal::HUP);
-    std::thread::scope(|scope| {
-        for _ in 0..ASKING {
-            // In the end it is told that the server takes too long, or what came of it.
-            scope.spawn(|| meridian(&place, &["config", "reload"]));
-        }
-        // More are asked than there are threads that serve.
-        for _ in 0..5 {
-            server.signal(Signal::HUP);
-            while !is_admitted(server.address) {
-                std::thread::sleep(PAUSE);
-            }
-            place.status();
-        }
-        assert!(!place.read_log().contains("was read again"));
-        // Whoever reads from here on reads the file.
-        fs::rename(&kept, &file).unwrap();
-        let before = fs::read(&file).unwrap();
-        let mut pipe = fs::File::options()
-            .read(true)
-            .write(true)
-            .open(&pipe)
-            .unwrap();
-        pipe.write_all(&before).unwrap();
-        drop(pipe);
-        while !place.read_log().contains("was read again") {
-            std::thread::sleep(PAUSE);
-        }
-    });
+    while !place.read_log().contains("not a regular file") {
+        std::thread::sleep(PAUSE);
+    }
+    assert!(is_admitted(server.address));
+    for path in [file.to_str().unwrap(), "/dev/zero"] {
+        let checked = run(&["config", "check", path]);
+        assert_eq!(checked.status.code(), Some(78));
+        let told = complaint(&checked);
+        assert!(told.contains("not a regular file"), "{told}");
+    }
+    fs::remove_file(&file).unwrap();
+    let long = fs::File::create(&file).unwrap();
+    long.set_len(1 << 40).unwrap();
+    let told = complaint(&run(&["config", "check", file.to_str().unwrap()]));
+    assert!(told.contains("longer than any such file"), "{told}");
+    fs::rename(&kept, &file).unwrap();
     said(&meridian(&place, &["config", "reload"]));
     server.stop();
 }

@@ -236,10 +236,51 @@ fn only_the_keeper_of_the_authority_invites_and_removes() {
     );
     succeed(&first.command(&["remove", "2"]));
     let members = first.members();
-    assert!(
-        members.contains(&format!("127.0.0.1:{}  removed", second.port)),
-        "{members}"
+    assert!(members.ends_with("  removed       2\n"), "{members}");
+}
+
+/// Whoever was killed after `set.json` was written was told that the directory belongs to a set.
+#[test]
+fn what_was_interrupted_before_it_was_said_can_be_done_again() {
+    let (first, second) = (Site::new(), Site::new());
+    let began = succeed(&first.set(&["create", "--name", "alpha"]));
+    assert_eq!(succeed(&first.set(&["create", "--name", "alpha"])), began);
+    let server = first.place.start();
+    refuse(&first.set(&["create"]), &["belongs to a set"]);
+    let token = first.invite();
+    let joined = succeed(&second.set(&["join", &token]));
+    // As a crash leaves it.
+    fs::write(second.place.data().join("set.asking"), "left").unwrap();
+    assert_eq!(succeed(&second.set(&["join", &token])), joined);
+    assert!(!second.place.data().join("set.asking").exists());
+    let elsewhere = ["join", &token, "--address", "127.0.0.1:9"];
+    refuse(&second.command(&elsewhere), &["belongs to a set"]);
+    server.stop();
+    refuse(&first.set(&["create"]), &["belongs to a set"]);
+}
+
+/// The others would call one of the two and take it for an impostor.
+#[test]
+fn two_members_are_not_called_at_one_address() {
+    let (first, _server) = Site::founding();
+    let second = Site::new();
+    let own = format!("127.0.0.1:{}", first.port);
+    let token = first.invite();
+    refuse(
+        &second.command(&["join", &token, "--address", &own]),
+        &["replica 1 is reached at", "another address"],
     );
+    second.join(&first);
+    refuse(
+        &first.command(&["address", "2", &own]),
+        &["replica 1 is reached at", "remove replica 1"],
+    );
+    // Where nobody answers somebody may have taken the place of one that is lost.
+    let third = Site::new();
+    let theirs = format!("127.0.0.1:{}", second.port);
+    let joined = third.command(&["join", &first.invite(), "--address", &theirs]);
+    let told = succeed(&joined) + &complaint(&joined);
+    assert!(told.contains("meridian set remove 3"), "{told}");
 }
 
 #[test]

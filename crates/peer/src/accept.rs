@@ -1,6 +1,7 @@
 //! The listening side: TLS, the hello, and then the lane's connection; or a server that wants to join.
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,9 @@ use crate::wire::{Hello, HelloReply, WireRefusal, read_short, write_short};
 /// Whoever connects has so long to say something. A member does so at once.
 const FIRST_BYTES: Duration = Duration::from_secs(3);
 
+/// While nothing can be accepted, that is told so often.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+
 /// How often to see whether the log has to tell of connections that came to nothing.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -32,6 +36,7 @@ const LOOK: Duration = Duration::from_secs(10);
 pub(crate) async fn listen(shared: Arc<EndpointState>, listener: TcpListener) {
     let callers = Callers::new(shared.settings.handshakes_max);
     let refusals = Arc::new(Mutex::new(Refusals::default()));
+    let mut failing = Told::default();
     let mut looks = tokio::time::interval(LOOK);
     loop {
         let socket = tokio::select! {
@@ -47,15 +52,22 @@ pub(crate) async fn listen(shared: Arc<EndpointState>, listener: TcpListener) {
         let (socket, from) = match socket {
             Ok(accepted) => accepted,
             Err(error) => {
+                if failing.note(Instant::now()) {
+                    tracing::warn!(%error, "cannot accept a connection");
+                }
                 // Usually out of file descriptors: the pause lets others close theirs.
-                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(shared.settings.backoff_min).await;
                 continue;
             }
         };
         let address = from.ip().to_canonical();
         let from = SocketAddr::new(address, from.port());
-        let place = callers.enter(address, shared.knows_address(address));
+        // Whatever becomes of one connection, the next one is accepted.
+        let entered = AssertUnwindSafe(|| callers.enter(address, shared.knows_address(address)));
+        let Ok(place) = catch_unwind(entered) else {
+            tracing::error!(%from, "accepting a connection panicked, which is a fault of this program");
+            continue;
+        };
         let (shared, refusals) = (shared.clone(), refusals.clone());
         tokio::spawn(async move {
             let greeted = receive(&shared, &place, socket).await;
@@ -77,6 +89,23 @@ pub(crate) async fn listen(shared: Arc<EndpointState>, listener: TcpListener) {
                 }
             }
         });
+    }
+}
+
+/// When it was told last that nothing can be accepted.
+#[derive(Default)]
+struct Told(Option<Instant>);
+
+impl Told {
+    /// Whether it is to be told again.
+    fn note(&mut self, now: Instant) -> bool {
+        let is_due = self
+            .0
+            .is_none_or(|last| now.duration_since(last) >= TELL_AGAIN);
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What must never enter: how it is shown, and anything that replicas decide by themselves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use control::Depth;
@@ -11,14 +11,22 @@ use vfs::{ObjectId, ReplicaSlot};
 use view::{DecisionKind, Kind, Outcome, SettledBy, ViewState};
 
 use crate::driver::replica_state::ReplicaState;
+use crate::driver::tree::{LocalTree, Parents};
 use crate::handle::Replica;
 use crate::membership::authority;
 use crate::membership::losses;
 use crate::membership::views;
 use crate::state::members::REMOVED;
+use crate::status::{self, claimed, is_deep};
 
-/// So many objects of a control are named.
-const NAMED: usize = 32;
+/// So many objects of each kind are named where it is told what a thaw gives up.
+const NAMED: usize = 4;
+
+/// So many controls of lost replicas are told.
+const FROZEN_TOLD: usize = 100;
+
+/// It is looked whether so many files are covered at a time: everybody waits for the core meanwhile.
+const FILES_AT_ONCE: usize = 32;
 
 /// So long it may take to put something on record.
 const ON_RECORD: Duration = Duration::from_secs(2);
@@ -200,37 +208,41 @@ impl Replica {
         .collect()
     }
 
-    /// The controls of lost replicas, which stand in everybody's way. Of what lies below a directory that one of them
-    /// freezes as a whole, the directory alone is told.
+    /// The controls of lost replicas, which stand in everybody's way, and how many more there are than are told. Of what lies
+    /// below a directory that one of them freezes as a whole, the directory alone is told. Reads the store, so that no
+    /// thread should do this that others wait for.
     #[must_use]
-    pub fn frozen(&self) -> Vec<FrozenView> {
+    pub fn frozen(&self) -> (Vec<FrozenView>, usize) {
         let shared = self.shared();
         let state = shared.view_state().unwrap_or_default();
-        let frozen = shared.engine.with_core(|guard| {
-            let frozen: Vec<_> = guard.frozen().cloned().collect();
-            topmost(frozen, |object| control::ancestors(&guard.tree, object))
-        });
-        let views = frozen.into_iter().map(|control| {
+        let frozen: Vec<_> = shared
+            .engine
+            .with_core(|guard| guard.frozen().cloned().collect());
+        // Not while the core is held, for which all operations wait: deep trees take long.
+        let parents = Parents::default();
+        let tree = LocalTree {
+            store: &shared.store,
+            parents: &parents,
+        };
+        let frozen = topmost(frozen, |object| control::ancestors(&tree, object));
+        let more = frozen.len().saturating_sub(FROZEN_TOLD);
+        let mut at_stake = BTreeMap::new();
+        let views = frozen.into_iter().take(FROZEN_TOLD).map(|control| {
             let slot = control.name.holder;
             let loss = state.losses.get(&slot);
-            let claims = control.claims.iter().take(NAMED);
-            let paths = claims.map(|claim| {
-                let path = shared.store.path_of(claim.object);
-                path.unwrap_or_else(|_| format!("object {}", claim.object))
-            });
+            let files = at_stake
+                .entry(slot)
+                .or_insert_with(|| losses::at_stake(shared, slot));
             FrozenView {
                 slot: slot.0,
                 since_unix_s: loss.map_or(0, |loss| loss.since_unix_s),
                 name: control.name.to_string(),
-                paths: paths.collect(),
-                deep: control
-                    .claims
-                    .iter()
-                    .any(|claim| claim.depth == control::Depth::Deep),
-                open_questions: open_questions(shared, slot, &control),
+                paths: claimed(shared, &control),
+                deep: is_deep(&control),
+                open_questions: open_questions(shared, slot, &control, files),
             }
         });
-        views.collect()
+        (views.collect(), more)
     }
 
     /// Has the set keep on record what a person does here. Where that takes too long the log has it alone.
@@ -315,17 +327,25 @@ fn topmost(
 }
 
 /// What a thaw gives up of what a control covers, for people.
-fn open_questions(shared: &ReplicaState, slot: ReplicaSlot, control: &control::Proposal) -> String {
+fn open_questions(
+    shared: &ReplicaState,
+    slot: ReplicaSlot,
+    control: &control::Proposal,
+    at_stake: &[(ObjectId, Option<u64>)],
+) -> String {
     let place = slot.0;
     let mut words = format!(
         "whatever replica {place} answered its clients there and had not sent; nobody else knows how much that is"
     );
-    let mut at_stake = losses::at_stake(shared, slot);
-    shared
-        .engine
-        .with_core(|guard| at_stake.retain(|(file, _)| guard.covers(control, *file)));
+    let mut covered = Vec::new();
+    for some in at_stake.chunks(FILES_AT_ONCE) {
+        let files = some.iter();
+        shared.engine.with_core(|guard| {
+            covered.extend(files.filter(|(file, _)| guard.covers(control, *file)));
+        });
+    }
     let of = |before: bool| {
-        let files = at_stake.iter();
+        let files = covered.iter();
         let files = files.filter(move |(_, whole)| whole.is_some() == before);
         files.map(|(file, _)| *file).collect::<Vec<_>>()
     };
@@ -347,11 +367,8 @@ fn open_questions(shared: &ReplicaState, slot: ReplicaSlot, control: &control::P
 
 /// Paths of files, not too many.
 fn named(shared: &ReplicaState, files: &[vfs::ObjectId]) -> String {
-    let paths = files.iter().take(NAMED).map(|file| {
-        let path = shared.store.path_of(*file);
-        path.unwrap_or_else(|_| format!("object {file}"))
-    });
-    let paths: Vec<String> = paths.collect();
+    let first = files.iter().take(NAMED);
+    let paths: Vec<String> = first.map(|file| status::named(shared, *file)).collect();
     let more = files.len() - paths.len();
     match more {
         0 => paths.join(", "),

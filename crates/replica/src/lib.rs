@@ -45,3 +45,4 @@ pub use state::returns::{ReturnView, Stage};
 pub use state::scrub::{FindingView, ScrubView};
 pub use state::settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
 pub use status::{ClockView, ControlView, LinkView, PeerView, ReplicaStatus, ShortView};
+pub use view::REASON_BYTES_MAX;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use control::{ClockDifference, Depth, Proposal};
 use serde::{Deserialize, Serialize};
-use vfs::ReplicaSlot;
+use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::replica_state::ReplicaState;
 use crate::handle::Replica;
@@ -13,7 +13,13 @@ use crate::state::returns::ReturnView;
 use crate::state::scrub::ScrubView;
 
 /// So many controls are listed at most.
-const LISTED: usize = 1000;
+const LISTED: usize = 200;
+
+/// So many objects of a control are named.
+const CLAIMS_NAMED: usize = 8;
+
+/// Reasons are looked for so many at a time: everybody waits for the core meanwhile.
+const REASONS_AT_ONCE: usize = 8;
 
 /// So many torn files are named.
 const TORN_NAMED: usize = 16;
@@ -37,7 +43,7 @@ pub struct ReplicaStatus {
     pub rolled_back: Option<String>,
     /// The other members.
     pub peers: Vec<PeerView>,
-    /// The controls it acknowledges, its own first; at most a thousand.
+    /// The controls it acknowledges, its own first; at most two hundred.
     pub controls: Vec<ControlView>,
     /// How many there are.
     pub controls_total: usize,
@@ -183,7 +189,7 @@ pub struct ControlView {
 }
 
 impl Replica {
-    /// The replica as it is now.
+    /// The replica as it is now. Reads the store, so that no thread should do this that others wait for.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {
         let shared = self.shared();
@@ -191,10 +197,7 @@ impl Replica {
         let metrics = &shared.metrics;
         let list = shared.member_list();
         let torn = shared.store.torn();
-        let torn_paths = torn.iter().take(TORN_NAMED).map(|file| {
-            let path = shared.store.path_of(*file);
-            path.unwrap_or_else(|_| format!("object {file}"))
-        });
+        let torn_named = torn.iter().take(TORN_NAMED);
         ReplicaStatus {
             slot: shared.slot().0,
             witness: shared.is_witness,
@@ -211,7 +214,7 @@ impl Replica {
                 .then(|| shared.returns.own())
                 .flatten(),
             torn_files: torn.len() as u64,
-            torn_paths: torn_paths.collect(),
+            torn_paths: torn_named.map(|file| named(shared, *file)).collect(),
             entries_kept: entries_kept(shared) as u64,
             kept_bytes: shared.kept_bytes(),
             kept_bytes_max: shared.settings.kept_memory,
@@ -231,6 +234,12 @@ impl Replica {
                 .collect(),
             space_refusals: shared.free_space.refused(),
         }
+    }
+
+    /// The other members alone.
+    #[must_use]
+    pub fn peers(&self) -> Vec<PeerView> {
+        peers(self.shared())
     }
 
     /// How the scrub is.
@@ -347,37 +356,57 @@ fn controls(shared: &ReplicaState) -> (Vec<ControlView>, usize) {
     let own = shared.slot();
     let (mut found, total) = shared.engine.with_core(|guard| {
         let mut total = 0;
-        let mut found: Vec<(Proposal, f64, Option<&'static str>)> = Vec::new();
+        let mut found: Vec<(Proposal, f64)> = Vec::new();
         for proposal in guard.acknowledged() {
             total += 1;
             if found.len() < LISTED {
                 let age = guard.ledger.ages.of(proposal.name, guard.now);
-                let reason = guard.held_because(proposal.name);
-                found.push((proposal.clone(), age, reason));
+                found.push((proposal.clone(), age));
             }
         }
         (found, total)
     });
-    found.sort_by_key(|(proposal, _, _)| (proposal.name.holder != own, proposal.name));
+    found.sort_by_key(|(proposal, _)| (proposal.name.holder != own, proposal.name));
+    let mut reasons = Vec::new();
+    for some in found.chunks(REASONS_AT_ONCE) {
+        let names = some.iter().map(|(proposal, _)| proposal.name);
+        shared
+            .engine
+            .with_core(|guard| reasons.extend(names.map(|name| guard.held_because(name))));
+    }
     let views = found
         .into_iter()
-        .map(|(proposal, age_seconds, held_because)| {
-            let objects = proposal.claims.iter().map(|claim| claim.object);
-            let paths = objects.map(|object| {
-                let path = shared.store.path_of(object);
-                path.unwrap_or_else(|_| format!("object {object}"))
-            });
-            ControlView {
-                name: proposal.name.to_string(),
-                holder: proposal.name.holder.0,
-                paths: paths.collect(),
-                deep: proposal
-                    .claims
-                    .iter()
-                    .any(|claim| claim.depth == Depth::Deep),
-                age_seconds,
-                held_because,
-            }
+        .zip(reasons)
+        .map(|((proposal, age_seconds), held_because)| ControlView {
+            name: proposal.name.to_string(),
+            holder: proposal.name.holder.0,
+            paths: claimed(shared, &proposal),
+            deep: is_deep(&proposal),
+            age_seconds,
+            held_because,
         });
     (views.collect(), total)
+}
+
+/// Whether a control reaches below its objects.
+pub(crate) fn is_deep(control: &Proposal) -> bool {
+    let mut claims = control.claims.iter();
+    claims.any(|claim| claim.depth == Depth::Deep)
+}
+
+/// What a control covers, for people: some objects by name, and how many more there are.
+pub(crate) fn claimed(shared: &ReplicaState, control: &Proposal) -> Vec<String> {
+    let claims = control.claims.iter().take(CLAIMS_NAMED);
+    let mut paths: Vec<_> = claims.map(|claim| named(shared, claim.object)).collect();
+    let more = control.claims.len() - paths.len();
+    if more > 0 {
+        paths.push(format!("and {more} more"));
+    }
+    paths
+}
+
+/// An object for people: its path, or its number where it has none.
+pub(crate) fn named(shared: &ReplicaState, object: ObjectId) -> String {
+    let path = shared.store.path_of(object);
+    path.unwrap_or_else(|_| format!("object {object}"))
 }

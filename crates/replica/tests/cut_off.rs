@@ -134,7 +134,7 @@ async fn frozen(frozen: Frozen) -> (Set, ObjectId) {
     drop(set.crash(0).await);
     let replica = set.sites[0].replica.clone();
     eventually("the file is frozen", || {
-        replica.ready() && replica.frozen().iter().any(|control| control.slot == 1)
+        replica.ready() && replica.frozen().0.iter().any(|control| control.slot == 1)
     })
     .await;
     (set, file)

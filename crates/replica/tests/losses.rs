@@ -43,7 +43,7 @@ async fn what_a_lost_replica_controls_freezes_and_thaws_when_it_is_back() {
         .unwrap();
     let lost = set.crash(0).await;
     until_left(&set, 0, 1).await;
-    let frozen = set.sites[0].replica.frozen();
+    let (frozen, _) = set.sites[0].replica.frozen();
     assert!(frozen.iter().any(|control| control.slot == 1), "{frozen:?}");
     // Everything else goes on.
     set.sites[0].file(other, "made meanwhile").await.unwrap();

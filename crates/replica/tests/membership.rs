@@ -46,7 +46,7 @@ fn assert_no_ghost(set: &Set, gone: u16) {
     for site in &set.sites {
         let (view, status) = (site.replica.view_status(), site.replica.status());
         assert_eq!(view.losses, []);
-        assert_eq!(site.replica.frozen(), []);
+        assert_eq!(site.replica.frozen(), (vec![], 0));
         let slots = view.members.iter().map(|member| member.slot);
         let peers = status.peers.iter().map(|peer| peer.slot);
         let links = status.peers.iter().flat_map(|peer| &peer.links);

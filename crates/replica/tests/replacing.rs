@@ -152,7 +152,7 @@ async fn one_that_is_back_takes_the_place_of_one_that_had_sent_everything() {
     .await;
     drop((first, third));
     let third = replace(&mut set, second).await;
-    assert_eq!(set.sites[0].replica.frozen(), []);
+    assert_eq!(set.sites[0].replica.frozen(), (vec![], 0));
     assert_reads(&set, file, b"OLD contents everywhere").await;
     assert_reads(&set, more, b"of the third").await;
     work_at_both(&set).await;

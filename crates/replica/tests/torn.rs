@@ -103,7 +103,7 @@ async fn a_mixture_of_versions_is_kept_aside_and_not_shown_until_it_is_overwritt
     let (mut set, lost, file) = lost_amid_contents().await;
     let at = set.sites[0].replica.clone();
     eventually("it is known what a thaw would lose", || {
-        let frozen = at.frozen();
+        let (frozen, _) = at.frozen();
         let mut about = frozen.iter().map(|control| &control.open_questions);
         about.any(|what| what.contains("/theirs/file: only parts"))
     })

@@ -84,9 +84,9 @@ pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryEr
 fn memberships(data: &Path, member: Option<MemberOf>) -> Vec<Defect> {
     let (set_files, pool_files) = (set_path(data), pool_path(data));
     let set = SetDirectory::new(&set_files);
-    let set = set.exists().then(|| place_in_set(set));
+    let set = if_there(set, place_in_set);
     let pool = SetDirectory::of_pool(&pool_files);
-    let pool = pool.exists().then(|| place_in_pool(pool));
+    let pool = if_there(pool, place_in_pool);
     let other = match (member, &set, &pool) {
         (Some(member), None, None) => Some(format!(
             "the file `member` says that this server is number {} of {}, and neither {} nor {} is there; put back the whole data directory from one backup",
@@ -108,6 +108,17 @@ fn memberships(data: &Path, member: Option<MemberOf>) -> Vec<Defect> {
     let wrong = [set.and_then(Result::err), pool.and_then(Result::err), other];
     let defects = wrong.into_iter().flatten();
     defects.map(|what| Defect { what, repair: None }).collect()
+}
+
+/// What is read of files of a set or pool, where there are some.
+fn if_there(
+    files: SetDirectory,
+    read: impl FnOnce(SetDirectory) -> Result<MemberOf, String>,
+) -> Option<Result<MemberOf, String>> {
+    match files.exists() {
+        Ok(there) => there.then(|| read(files)),
+        Err(error) => Some(Err(error.to_string())),
+    }
 }
 
 /// The place that the files of a set give the server, or what is wrong with them.

@@ -46,7 +46,7 @@ pub use status::{
     EvictQuestion, ExportStatus, FindingView, ForgetAnswer, ForgetQuestion, FrozenText, FrozenView,
     HoldingStatus, JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus, LinkView,
     LossView, MemberView, MovingStatus, PartStatus, PoolServerStatus, PoolStatus, RebalanceAnswer,
-    RebalanceQuestion, ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubQuestion,
+    RebalanceQuestion, ReplicaPeerStatus, ReplicationStatus, ReturnStatus, Rows, ScrubQuestion,
     ScrubText, ScrubView, ShortView, Status, StatusError, ThawAnswer, ThawQuestion, ViewStatus,
     Whereabouts, ask as ask_status, ask_clients, ask_drain, ask_drain_data, ask_durability,
     ask_evict, ask_forget_data_server, ask_frozen, ask_junction, ask_junctions, ask_move_authority,

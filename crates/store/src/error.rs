@@ -6,6 +6,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use plain_file::{is_about_contents, lacks_descriptors};
+
 use crate::codec::Malformed;
 use crate::metadata::MetadataError;
 
@@ -13,9 +15,7 @@ use crate::metadata::MetadataError;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The operating system refused something.
-    #[error(
-        "cannot {action} {path}: {source}. Check that the path exists, its permissions and the disk"
-    )]
+    #[error("cannot {action} {path}: {source}. {}", next_step(source))]
     Io {
         /// What was tried, as a verb.
         action: &'static str,
@@ -122,15 +122,20 @@ impl StoreError {
     }
 }
 
+/// What to do when the operating system refuses something.
+fn next_step(error: &io::Error) -> &'static str {
+    if lacks_descriptors(error) {
+        "As many files are open as there may be: raise the limit of open files (`LimitNOFILE` in the unit, `ulimit -n`), \
+         and start again"
+    } else if is_about_contents(error) {
+        "Check that the path exists, its permissions and the disk"
+    } else {
+        "This says nothing of what is stored there: check permissions, room and memory, and try again"
+    }
+}
+
 /// How long to wait before something is opened again that has to be.
 pub(crate) const WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(20);
-
-/// Whether this process, or the machine, has as many files open as it may. That is no failure of a disk, and passes.
-pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let code = error.raw_os_error();
-    code == Some(Errno::MFILE.raw_os_error()) || code == Some(Errno::NFILE.raw_os_error())
-}
 
 /// An operating system error, as an answer to an operation.
 pub(crate) fn from_os(action: &'static str, error: &io::Error) -> vfs::Error {
@@ -151,7 +156,10 @@ pub(crate) fn from_os(action: &'static str, error: &io::Error) -> vfs::Error {
 
 impl From<MetadataError> for vfs::Error {
     fn from(error: MetadataError) -> Self {
-        vfs::Error::Io(error.to_string())
+        match error.os_error() {
+            Some(lack) if lacks_descriptors(&lack) => vfs::Error::Delay,
+            _ => vfs::Error::Io(error.to_string()),
+        }
     }
 }
 

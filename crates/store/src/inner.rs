@@ -1,11 +1,13 @@
 //! The parts of an open store, and what holds them together.
 
 use std::future::{Future, poll_fn};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use plain_file::is_about_contents;
 use tokio::runtime::RuntimeFlavor;
 use tokio::sync::broadcast;
 use vfs::{Error, ObjectId, Properties, ReplicaSlot, Timestamp, WriteVerifier};
@@ -143,7 +145,7 @@ impl Inner {
         let incomplete =
             Incomplete::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
         headroom.note_metadata(metadata.unwritten_bytes(), objects);
-        let series = Series::load(&metadata);
+        let series = Series::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
         let layout = Arc::new(layout);
         let counters = Counters::resume(reserved);
         let commits = Commits::new(counters.last(Sequence::Positions));
@@ -353,9 +355,25 @@ pub(crate) fn open_error(layout: &Layout, error: OpenError) -> StoreError {
 }
 
 pub(crate) fn metadata_error(layout: &Layout, error: &MetadataError) -> StoreError {
-    StoreError::Metadata {
-        path: layout.metadata(),
-        what: error.to_string(),
+    let path = layout.metadata();
+    match error.os_error() {
+        Some(source) if !is_about_contents(&source) => StoreError::io("open", path, source),
+        _ => StoreError::Metadata {
+            path,
+            what: error.to_string(),
+        },
+    }
+}
+
+/// The answer of an operation, where the store is only being opened.
+pub(crate) fn opening_error(path: &Path, error: &Error) -> StoreError {
+    match error {
+        // Nothing else has to wait then.
+        Error::Delay => StoreError::io("open", path, rustix::io::Errno::MFILE.into()),
+        error => StoreError::Metadata {
+            path: path.into(),
+            what: error.to_string(),
+        },
     }
 }
 

@@ -28,6 +28,8 @@ const FORMAT: u32 = 2;
 const FORMAT_PLACED: u32 = 3;
 
 const IDENTITY_FILE: &str = "store.toml";
+/// Many times what it has.
+const IDENTITY_BYTES_MAX: u64 = 64 << 10;
 const CREATING_FILE: &str = "creating";
 const LOCK_FILE: &str = "lock";
 /// How long a store may still be locked: by a process that is about to end, or by a child that was
@@ -144,7 +146,8 @@ impl Layout {
     }
 
     fn identity(&self, path: &Path) -> Result<Identity, StoreError> {
-        let text = fs::read(path).map_err(|error| StoreError::io("read", path, error))?;
+        let text = plain_file::read(path, IDENTITY_BYTES_MAX)
+            .map_err(|error| StoreError::io("read", path, error.into_io()))?;
         Identity::parse(&text, path)
     }
 
@@ -246,7 +249,8 @@ impl Layout {
 fn absent(root: &Path) -> StoreError {
     let empty = match fs::read_dir(root) {
         Ok(mut listing) => listing.next().is_none(),
-        Err(_) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return StoreError::io("list", root, error),
     };
     if empty {
         StoreError::NoStore(root.into())

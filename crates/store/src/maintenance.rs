@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use plain_file::lacks_descriptors;
 use vfs::{ObjectId, Result};
 
 use crate::committer::Wake;
 use crate::data::Guards;
-use crate::error::{from_os, lacks_descriptors};
+use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::rows::key;

@@ -12,7 +12,7 @@ use vfs::{
 };
 
 use crate::inner::Inner;
-use crate::metadata::{Metadata, Table};
+use crate::metadata::{Metadata, MetadataError, Table};
 use crate::mutation::Mutation;
 use crate::operation::Operation;
 use crate::rows::{Effect, RequestRow};
@@ -37,18 +37,26 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    pub(crate) fn load(metadata: &Metadata) -> Series {
+    /// # Errors
+    /// Where the operating system refuses to read. A row that is damaged is as good as none; the check of the store
+    /// tells of it.
+    pub(crate) fn load(metadata: &Metadata) -> std::result::Result<Series, MetadataError> {
         let (mut rows, mut newest) = (0, 0);
-        // A row that cannot be read is as good as none; the check of the store tells of it.
-        for row in metadata.view().scan(Table::Requests, &[], &[]).flatten() {
-            rows += 1;
-            newest = newest.max(age_of(row.value()));
+        for row in metadata.view().scan(Table::Requests, &[], &[]) {
+            match row {
+                Ok(row) => {
+                    rows += 1;
+                    newest = newest.max(age_of(row.value()));
+                }
+                Err(error) if error.os_error().is_some() => return Err(error),
+                Err(_) => {}
+            }
         }
-        Series {
+        Ok(Series {
             rows: AtomicU64::new(rows),
             next_age: AtomicU64::new(newest.saturating_add(1)),
             aged: AtomicU64::new(0),
-        }
+        })
     }
 
     pub(crate) fn clear(&self) {

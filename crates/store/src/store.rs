@@ -11,7 +11,7 @@ use crate::codec::Fields;
 use crate::commit_hook::CommitHook;
 use crate::creation::{random_tree, write_first_rows};
 use crate::error::StoreError;
-use crate::inner::{Inner, open_metadata};
+use crate::inner::{Inner, open_metadata, opening_error};
 use crate::layout::{Identity, Layout};
 use crate::maintenance;
 use crate::metadata::Table;
@@ -91,10 +91,7 @@ impl Store {
         let metadata = open_metadata(&layout, options)?;
         let parts = (metadata, headroom);
         let inner = Arc::new(Inner::load(options, layout, identity, parts)?);
-        let failed = |error: Error| StoreError::Metadata {
-            path: options.directory.clone(),
-            what: error.to_string(),
-        };
+        let failed = |error: Error| opening_error(&options.directory, &error);
         // Without a root there is nothing to serve; the check can make a new one.
         inner.object(ObjectId::ROOT).map_err(failed)?;
         inner.prepare_to_change().map_err(failed)?;

@@ -421,6 +421,31 @@ async fn the_way_up_is_known_without_any_lock() {
     assert!(["/d/f", "/d/h", "/g"].contains(&path.as_str()), "{path}");
 }
 
+/// Hundreds of directories with long names made every path 170 KiB long, which took long to put together.
+#[tokio::test]
+async fn of_a_long_path_people_are_shown_the_end() {
+    let store = Fixture::new();
+    let mut folder = ROOT;
+    for _ in 0..40 {
+        folder = store.directory(folder, "d").await;
+    }
+    let file = store.file(folder, "file").await;
+    let path = store.store().path_of(file).unwrap();
+    assert_eq!(path, format!("/…{}/file", "/d".repeat(31)));
+    for number in 0..9 {
+        folder = store
+            .directory(folder, &format!("{number}").repeat(255))
+            .await;
+    }
+    let file = store.file(folder, "file").await;
+    let path = store.store().path_of(file).unwrap();
+    let last = [5, 6, 7, 8].map(|number| number.to_string().repeat(255));
+    assert_eq!(path, format!("/…/{}/file", last.join("/")));
+    let file = store.file(folder, &"\u{1}".repeat(255)).await;
+    let path = store.store().path_of(file).unwrap();
+    assert_eq!(path, format!("/…/{}", "\\u{1}".repeat(255)));
+}
+
 #[tokio::test]
 async fn facts_stay_in_order_and_survive() {
     let mut store = Fixture::new();

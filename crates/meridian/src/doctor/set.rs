@@ -19,8 +19,10 @@ const CERTIFICATE: &str = "certificate";
 const SOON: Duration = Duration::from_secs(90 * 86_400);
 
 pub(super) fn findings(data: &Path) -> Vec<Finding> {
-    if !set::belongs_to_one(data) {
-        return vec![Finding::well(SET, "the server belongs to none")];
+    match set::belongs_to_one(data) {
+        Ok(true) => {}
+        Ok(false) => return vec![Finding::well(SET, "the server belongs to none")],
+        Err(error) => return vec![Finding::mend(SET, error.to_string(), "as the message says")],
     }
     let joined = match set::members(data) {
         Ok(joined) => joined,

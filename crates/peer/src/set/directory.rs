@@ -260,7 +260,7 @@ impl SetDirectory {
     /// # Errors
     /// [`SetError::NoSet`] and file errors.
     pub fn tree(&self) -> Result<Vec<u8>, SetError> {
-        if !self.exists() {
+        if !self.exists()? {
             return Err(SetError::NoSet(self.path.clone()));
         }
         files::read_bytes(&self.file(TREE))
@@ -362,9 +362,11 @@ impl SetDirectory {
     }
 
     /// Whether the directory holds a set.
-    #[must_use]
-    pub fn exists(&self) -> bool {
-        self.list_file().exists()
+    ///
+    /// # Errors
+    /// When that cannot be looked at, which does not mean that there is none.
+    pub fn exists(&self) -> Result<bool, SetError> {
+        files::exists(&self.list_file())
     }
 
     fn list_file(&self) -> PathBuf {
@@ -379,7 +381,7 @@ impl SetDirectory {
     fn begin(&self) -> Result<DirectoryLock, SetError> {
         files::make_directory(&self.path)?;
         let lock = DirectoryLock::acquire(&self.path)?;
-        if self.exists() {
+        if self.exists()? {
             return Err(SetError::Exists(self.path.clone()));
         }
         Ok(lock)
@@ -387,7 +389,7 @@ impl SetDirectory {
 
     /// Locks a directory that must hold one.
     pub(super) fn open(&self) -> Result<DirectoryLock, SetError> {
-        if !self.exists() {
+        if !self.exists()? {
             return Err(SetError::NoSet(self.path.clone()));
         }
         DirectoryLock::acquire(&self.path)
@@ -411,7 +413,7 @@ impl SetDirectory {
     }
 
     pub(super) fn read_set(&self) -> Result<SetFile, SetError> {
-        if !self.exists() {
+        if !self.exists()? {
             return Err(SetError::NoSet(self.path.clone()));
         }
         let path = self.list_file();
@@ -460,7 +462,7 @@ impl SetDirectory {
 
     pub(super) fn read_invitations(&self) -> Result<Vec<Invitation>, SetError> {
         let path = self.file("invitations.json");
-        if !path.exists() {
+        if !files::exists(&path)? {
             return Ok(Vec::new());
         }
         // The error might quote a secret.

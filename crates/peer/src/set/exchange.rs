@@ -101,7 +101,7 @@ pub async fn join(
 ) -> Result<Entry, SetError> {
     let places = places.into();
     token.check_expiry(now)?;
-    if directory.exists() {
+    if directory.exists()? {
         return Err(SetError::Exists(directory.path().to_owned()));
     }
     let asking = directory.begin_joining(token)?;
@@ -272,6 +272,12 @@ async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, S
     let request = CertificateSigningRequestDer::from(question.request.to_vec());
     become_current(&desk).await?;
     let (kind, addresses) = (desk.kind(), question.addresses.clone());
+    let taken = desk
+        .member_list()?
+        .reached_at(&addresses, ReplicaSlot(slot));
+    if let Some((address, other)) = &taken {
+        refuse_if_answered(address, *other).await?;
+    }
     let places = Places {
         addresses: question.addresses,
         client_addresses: question.client_addresses,
@@ -295,14 +301,32 @@ async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, S
         authority: Bytes::copy_from_slice(&admission.authority),
         list: admission.list.encode().into(),
         tree: admission.tree.into(),
-        remark: remark_on(kind, &addresses).await,
+        remark: remark_on(kind, &addresses, taken).await,
         proof: Bytes::copy_from_slice(&admission.proof),
     })
 }
 
-/// Which addresses of a new member lead nowhere from here; the others will look them up likewise.
-async fn remark_on(kind: Kind, addresses: &[String]) -> String {
+/// Refuses the address of another member while a server answers there. The server that joins does not run yet, so it is
+/// not that; and where nobody answers it may be what takes the place of one that is lost.
+async fn refuse_if_answered(address: &str, other: u16) -> Result<(), SetError> {
+    let answered = timeout(LOOK_UP, TcpStream::connect(address)).await;
+    match answered.is_ok_and(|connected| connected.is_ok()) {
+        false => Ok(()),
+        true => Err(SetError::Refused(format!(
+            "replica {other} is reached at {address}, and a server answers there; give this server another address"
+        ))),
+    }
+}
+
+/// Which addresses of a new member lead nowhere from here, as the others will look them up likewise; and which one was
+/// another member's until now.
+async fn remark_on(kind: Kind, addresses: &[String], taken: Option<(String, u16)>) -> String {
     let mut remarks = Vec::new();
+    remarks.extend(taken.map(|(address, other)| {
+        format!(
+            "replica {other} is reached at {address}, too, where nobody answers: if this server takes its place, remove that one with `meridian {kind} remove {other}`"
+        )
+    }));
     for address in addresses {
         let found = timeout(LOOK_UP, tokio::net::lookup_host(address)).await;
         let failed = match found.map(|found| found.map(Iterator::count)) {

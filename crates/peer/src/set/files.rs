@@ -1,9 +1,11 @@
 //! Files of a set on disk: readable by their handler only, replaced whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use plain_file::ReadError;
 
 use super::SetError;
 
@@ -17,6 +19,11 @@ pub(crate) fn damaged(path: &Path, reason: impl std::fmt::Display) -> SetError {
         path: path.to_owned(),
         reason: reason.to_string(),
     }
+}
+
+/// Whether anything has this name. What cannot be told is no answer.
+pub(crate) fn exists(path: &Path) -> Result<bool, SetError> {
+    path.try_exists().map_err(io_error(path))
 }
 
 /// Makes a directory that only its handler may enter.
@@ -66,20 +73,12 @@ pub(crate) fn remove(path: &Path) -> Result<(), SetError> {
 /// More than any file of a set has, in bytes. What is longer is no file of ours.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads a file whole. What is no regular file is damage: a FIFO would keep the reader waiting until somebody writes.
+/// Reads a file whole.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, SetError> {
-    if !fs::metadata(path).map_err(io_error(path))?.is_file() {
-        return Err(damaged(path, "it is not a regular file"));
-    }
-    let file = File::open(path).map_err(io_error(path))?;
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(io_error(path))?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(damaged(path, "it is longer than any such file"));
-    }
-    Ok(bytes)
+    plain_file::read(path, FILE_BYTES_MAX).map_err(|error| match error {
+        ReadError::Io(error) => io_error(path)(error),
+        others => damaged(path, others),
+    })
 }
 
 /// Reads a file of text whole.

@@ -264,7 +264,7 @@ impl SetDirectory {
 
     fn read_offer(&self) -> Result<Option<Handover>, SetError> {
         let path = self.file(OFFER);
-        if !path.exists() {
+        if !files::exists(&path)? {
             return Ok(None);
         }
         // The error might quote the key.

@@ -11,11 +11,11 @@ use data_encoding::BASE64;
 use rustls::pki_types::CertificateSigningRequestDer;
 use serde::{Deserialize, Serialize};
 
-use super::SetError;
 use super::authority::make_request;
 use super::directory::SetDirectory;
 use super::files;
 use super::token::Token;
+use super::{Places, SetError};
 
 /// With what a server asks to join.
 pub(super) struct Asking {
@@ -75,6 +75,45 @@ impl SetDirectory {
         let json = serde_json::to_vec(&kept).map_err(|error| files::damaged(&path, error))?;
         files::replace(&path, &json)?;
         Ok(Asking { key_pem, request })
+    }
+
+    /// Whether the directory holds what this token has brought when it was used with these addresses: whoever joined was
+    /// interrupted before it said so, or asks once more. Nothing is left to be done then.
+    ///
+    /// # Errors
+    /// File errors.
+    pub fn has_joined(&self, token: &Token, places: &Places) -> Result<bool, SetError> {
+        if !self.exists()? {
+            return Ok(false);
+        }
+        let file = self.read_set()?;
+        let own = file.list.member(file.slot);
+        let own = own.filter(|own| !own.revoked);
+        let is_it = own.is_some_and(|own| {
+            (self.set_id(&file).ok(), own.slot) == (Some(token.set), token.slot.0)
+                && own.addresses == places.addresses
+                && own.client_addresses == places.client_addresses
+        });
+        if is_it {
+            self.end_joining()?;
+        }
+        Ok(is_it)
+    }
+
+    /// Whether the directory holds a set that was begun with these words about the tree and these addresses, and that
+    /// nobody else has been invited to.
+    ///
+    /// # Errors
+    /// File errors.
+    pub fn has_begun(&self, tree: &[u8], addresses: &[String]) -> Result<bool, SetError> {
+        if !self.exists()? || self.tree()? != tree || !self.read_invitations()?.is_empty() {
+            return Ok(false);
+        }
+        let file = self.read_set()?;
+        Ok(match &file.list.members[..] {
+            [only] => only.slot == file.slot && only.addresses == addresses,
+            _ => false,
+        })
     }
 
     /// The set has answered.

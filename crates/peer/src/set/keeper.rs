@@ -58,7 +58,7 @@ impl SetDirectory {
     pub fn check_authority(&self) -> Result<(), SetError> {
         self.read_invitations()?;
         let path = self.file(AUTHORITY_KEY);
-        if path.exists() {
+        if files::exists(&path)? {
             let certificate = self.certificate("authority.pem")?;
             return match is_key_of(&certificate, &files::read(&path)?) {
                 true => Ok(()),
@@ -204,12 +204,15 @@ impl SetDirectory {
     ///
     /// # Errors
     /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::NoSuchMember`] also for a
-    /// member that was removed, [`SetError::Address`] and file errors.
+    /// member that was removed, [`SetError::Address`], [`SetError::AddressTaken`] and file errors.
     pub fn set_addresses(
         &self,
         slot: ReplicaSlot,
         addresses: Vec<String>,
     ) -> Result<bool, SetError> {
+        if let Some((address, other)) = self.member_list()?.reached_at(&addresses, slot) {
+            return Err(SetError::AddressTaken(address, other));
+        }
         self.change_member(slot, &addresses, |member| &mut member.addresses)
     }
 

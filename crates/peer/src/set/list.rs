@@ -7,6 +7,7 @@ use bytes::Bytes;
 use data_encoding::BASE64;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
+use vfs::ReplicaSlot;
 
 use crate::identity::SetId;
 
@@ -184,6 +185,24 @@ impl MemberList {
         self.members.retain(|other| other.slot != member.slot);
         self.members.push(member);
         self.members.sort_by_key(|member| member.slot);
+    }
+
+    /// Another member than this one that the others reach at one of these addresses, and at which.
+    pub(super) fn reached_at(
+        &self,
+        addresses: &[String],
+        by: ReplicaSlot,
+    ) -> Option<(String, u16)> {
+        let others = self.members.iter();
+        let mut others = others.filter(|member| member.slot != by.0 && !member.revoked);
+        others.find_map(|member| {
+            let is_known = |address: &&String| {
+                let mut known = member.addresses.iter();
+                known.any(|known| known.eq_ignore_ascii_case(address))
+            };
+            let address = addresses.iter().find(is_known)?;
+            Some((address.clone(), member.slot))
+        })
     }
 
     /// Where a list is too long to be told, the addresses and names of those who were removed are left out, of as many as it takes. The signature

@@ -126,6 +126,11 @@ pub enum SetError {
     /// This cannot be the address of a server.
     #[error("the address is none; write HOST:PORT, such as alpha.example:7643")]
     Address,
+    /// Another member is called there.
+    #[error(
+        "replica {1} is reached at {0}, and two members cannot be; give another address, or remove replica {1} first, if it is gone"
+    )]
+    AddressTaken(String, u16),
     /// This cannot be the name of a member.
     #[error(
         "`{0}` cannot be the name of a member; write up to 32 letters, digits, `-`, `_` and `.`, a letter first, such as alpha"
@@ -188,6 +193,9 @@ pub enum SetError {
 /// What to do when a file of the set cannot be read or written.
 fn remedy(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
+    if plain_file::lacks_descriptors(error) {
+        return "raise the limit of open files (`LimitNOFILE` in the unit, `ulimit -n`), and try again";
+    }
     match error.kind() {
         ErrorKind::PermissionDenied => {
             "run this as the user of the server (`sudo -u meridian`), who is to own everything in the data directory, or as root"

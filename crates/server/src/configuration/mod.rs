@@ -16,9 +16,11 @@ mod reload;
 mod replication;
 mod section;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use nfs4_server::{AccessMode, AccessRule, AddressRange, Limits, PseudoPath, Squash};
+use plain_file::ReadError;
 
 pub use address::{
     ClientAddress, ListenAddress, NFS_PORT, PEER_PORT, PeerAddress, PeerListenAddress,
@@ -36,6 +38,8 @@ pub use section::parse_size;
 
 /// The user and group that squashed callers become unless configured, `nobody` on most systems.
 const NOBODY: u32 = 65534;
+/// No configuration file is longer.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The tree that is exported unless an export names another.
 pub const DEFAULT_TREE: &str = "default";
 /// Where the default tree is exported.
@@ -228,7 +232,13 @@ impl Configuration {
             file: path.to_owned(),
             source,
         };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let bytes = plain_file::read(path, FILE_BYTES_MAX).map_err(|error| match error {
+            ReadError::NotRegular if path.is_dir() => io::ErrorKind::IsADirectory.into(),
+            error => error.into_io(),
+        });
+        let text = String::from_utf8(bytes.map_err(unreadable)?)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()));
+        let text = text.map_err(unreadable)?;
         Configuration::parse(path, &text)
     }
 

@@ -77,7 +77,7 @@ impl fmt::Display for ConfigurationError {
                 let remedy = match source.kind() {
                     io::ErrorKind::IsADirectory => "name the file in it, such as meridian.toml",
                     io::ErrorKind::NotFound => "check the path",
-                    io::ErrorKind::InvalidData => "it is to be a text in UTF-8",
+                    io::ErrorKind::InvalidData => "it is to be a regular file with text in UTF-8",
                     _ => "check the path, and who may read it",
                 };
                 write!(

@@ -7,9 +7,11 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use plain_file::ReadError;
+
 use super::{
     CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MEMBER, POOL, SET,
-    SHELF, TREES, sealed_file,
+    SHELF, TREES,
 };
 
 const LOCK: &str = "lock";
@@ -62,7 +64,7 @@ impl Claim {
     pub(super) fn unchanged(path: &Path) -> Result<Claim, DataDirectoryError> {
         expect_directory(path)?;
         refuse_foreign(path)?;
-        let lock = match sealed_file::open(&path.join(LOCK)) {
+        let lock = match plain_file::open(&path.join(LOCK)).map_err(ReadError::into_io) {
             Ok(mut file) => {
                 hold(path, &mut file, File::try_lock_shared)?;
                 Some(file)
@@ -104,7 +106,7 @@ fn expect_directory(path: &Path) -> Result<(), DataDirectoryError> {
 
 /// Refuses a directory that somebody else fills.
 fn refuse_foreign(path: &Path) -> Result<(), DataDirectoryError> {
-    if path.join(IDENTITY).exists() {
+    if super::exists(&path.join(IDENTITY))? {
         return Ok(());
     }
     for entry in fs::read_dir(path).map_err(DataDirectoryError::io("read", path))? {

@@ -64,6 +64,7 @@ impl StoredClientRecords {
             match read_record(&path) {
                 Ok(Some((name, owner))) => drop(stable.insert(name, owner)),
                 Ok(None) => {}
+                Err(error) if !error.is_about_contents() => return Err(error),
                 Err(error) => tracing::warn!(%error, "a client record is left aside"),
             }
         }

@@ -75,7 +75,7 @@ impl Examination {
             });
         }
         let records = self.path(CLIENTS);
-        if records.exists() {
+        if super::exists(&records)? {
             for path in listing(&records)? {
                 if let Err(error) = client_records::read_record(&path) {
                     let repair = "it was set aside; that client cannot reclaim its locks";
@@ -100,8 +100,8 @@ impl Examination {
     /// When their directory cannot be read.
     pub(crate) fn trees(&self) -> Result<Vec<(String, PathBuf)>, DataDirectoryError> {
         let (trees, shelf) = (self.path(TREES), self.path(SHELF));
-        let shelf = shelf.exists().then(|| (SHELF.to_owned(), shelf));
-        if !trees.exists() {
+        let shelf = super::exists(&shelf)?.then(|| (SHELF.to_owned(), shelf));
+        if !super::exists(&trees)? {
             return Ok(shelf.into_iter().collect());
         }
         let name_of = |path: PathBuf| path.file_name()?.to_str().map(str::to_owned);

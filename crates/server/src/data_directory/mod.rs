@@ -25,7 +25,7 @@ mod incarnation;
 mod member;
 mod sealed_file;
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ pub enum DataDirectoryError {
     },
     /// The disk or the operating system refused.
     #[error(
-        "cannot {action} {path}: {source}; look at the disk's free space, and in `dmesg` for what the kernel says of the disk"
+        "cannot {action} {path}: {source}; {remedy}", remedy = remedy(source)
     )]
     Io {
         /// What was tried, as a verb.
@@ -134,6 +134,18 @@ pub enum DataDirectoryError {
     /// No random bytes for a new identity.
     #[error("the operating system gives no random bytes: {0}")]
     Random(getrandom::Error),
+}
+
+/// What to do when the operating system refuses something.
+fn remedy(error: &io::Error) -> &'static str {
+    match plain_file::lacks_descriptors(error) {
+        true => {
+            "raise the limit of open files (`LimitNOFILE` in the unit, `ulimit -n`), and try again"
+        }
+        false => {
+            "look at the disk's free space, and in `dmesg` for what the kernel says of the disk"
+        }
+    }
 }
 
 impl DataDirectoryError {
@@ -223,10 +235,7 @@ impl DataDirectory {
     /// # Errors
     /// When the file cannot be read or believed.
     pub(crate) fn member(&self) -> Result<Option<MemberOf>, DataDirectoryError> {
-        MemberOf::read(&self.path().join(MEMBER)).map_err(|error| match error {
-            damaged @ SealedFileError::Damaged { .. } => DataDirectoryError::Member(damaged),
-            error => error.into(),
-        })
+        member_of(self.path())
     }
 
     /// Notes, stably, that the tree of the set has been made.
@@ -303,6 +312,32 @@ impl DataDirectory {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.claim.path()
+    }
+}
+
+/// Which replica's copy lies in a data directory, whoever works on it.
+pub(crate) fn member_of(data: &Path) -> Result<Option<MemberOf>, DataDirectoryError> {
+    MemberOf::read(&data.join(MEMBER)).map_err(|error| match error {
+        damaged @ SealedFileError::Damaged { .. } => DataDirectoryError::Member(damaged),
+        error => error.into(),
+    })
+}
+
+/// Whether anything has this name.
+fn exists(path: &Path) -> Result<bool, DataDirectoryError> {
+    path.try_exists()
+        .map_err(DataDirectoryError::io("look at", path))
+}
+
+/// Whether a directory of a data directory holds anything; there may be none.
+///
+/// # Errors
+/// When that cannot be looked at, which says nothing of what is there.
+pub(crate) fn is_filled(directory: &Path) -> Result<bool, DataDirectoryError> {
+    match fs::read_dir(directory) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(DataDirectoryError::io("read", directory)(error)),
     }
 }
 

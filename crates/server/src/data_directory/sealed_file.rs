@@ -7,11 +7,11 @@
 //! What must never enter: what the content means.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use plain_file::ReadError;
 
 /// What a file is, and the format its content is written in.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +71,14 @@ impl SealedFileError {
         matches!(self, SealedFileError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }
 
+    /// Whether the file is what cannot be read, and not this process what cannot read.
+    pub(super) fn is_about_contents(&self) -> bool {
+        match self {
+            SealedFileError::Io { source, .. } => plain_file::is_about_contents(source),
+            SealedFileError::Damaged { .. } | SealedFileError::Newer { .. } => true,
+        }
+    }
+
     /// Whether there was simply no file.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, SealedFileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
@@ -112,38 +120,23 @@ pub(crate) fn remove(path: &Path) -> Result<(), SealedFileError> {
 
 /// Reads a file and returns its content once all of it has proved true.
 pub(crate) fn read(path: &Path, kind: Kind) -> Result<Vec<u8>, SealedFileError> {
-    let file = open(path).map_err(SealedFileError::io("open", path))?;
-    let found = file.metadata().map_err(SealedFileError::io("read", path))?;
-    if !found.is_file() {
-        return Err(SealedFileError::Damaged {
-            path: path.to_owned(),
-            what: "it is not a regular file",
-        });
-    }
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(SealedFileError::io("read", path))?;
+    let damaged = |what| SealedFileError::Damaged {
+        path: path.to_owned(),
+        what,
+    };
+    let bytes = plain_file::read(path, FILE_BYTES_MAX).map_err(|error| match error {
+        ReadError::Io(error) => SealedFileError::io("read", path)(error),
+        ReadError::NotRegular => damaged("it is not a regular file"),
+        ReadError::TooLong => damaged("it is longer than any such file"),
+    })?;
     unseal(kind, &bytes).map_err(|flaw| match flaw {
-        Flaw::Damage(what) => SealedFileError::Damaged {
-            path: path.to_owned(),
-            what,
-        },
+        Flaw::Damage(what) => damaged(what),
         Flaw::Format(found) => SealedFileError::Newer {
             path: path.to_owned(),
             found,
             known: kind.format,
         },
     })
-}
-
-/// Opens for reading what should be a file. A FIFO in its place does not hold up the caller until somebody writes to it.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(without_waiting)
-        .open(path)
 }
 
 /// Whether a name is that of a file whose writing was cut short.

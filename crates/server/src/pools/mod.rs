@@ -10,7 +10,6 @@ mod book;
 mod place;
 mod words;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -20,7 +19,7 @@ use vfs::ReplicaSlot;
 
 use crate::configuration::{ClientAddress, PeerAddress};
 use crate::data_directory::{
-    DataDirectory, DataDirectoryError, pool_path, refuse_another_users, set_path, shelf_path,
+    DataDirectory, DataDirectoryError, is_filled, pool_path, refuse_another_users, shelf_path,
 };
 use crate::set::{SetCommandError, resolve};
 
@@ -99,14 +98,11 @@ pub enum PoolError {
         /// What there is.
         what: &'static str,
     },
-    /// The directory cannot be looked at.
-    #[error("cannot read {path}: {source}; check the disk and who may read it")]
-    Io {
-        /// Which directory.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    /// Another server of the pool is called there.
+    #[error(
+        "server {1} of the pool is reached at {0}, and two cannot be; give another address, or remove server {1} first, if it is gone"
+    )]
+    AddressTaken(String, u16),
     /// An address leads nowhere.
     #[error(transparent)]
     Address(SetCommandError),
@@ -125,6 +121,7 @@ fn in_pool(directory: &SetDirectory) -> impl Fn(SetError) -> PoolError {
         SetError::NoAuthority { addresses, .. } => PoolError::NotTheMetadataServer(addresses),
         SetError::KeyLost => PoolError::KeyLost,
         SetError::TooManyTokens => PoolError::TooManyTokens,
+        SetError::AddressTaken(address, other) => PoolError::AddressTaken(address, other),
         SetError::NoSuchToken(number) => PoolError::NoSuchToken(number),
         SetError::NoSuchMember(slot) => PoolError::NoSuchDataServer(slot),
         error => PoolError::Other(error),
@@ -169,9 +166,9 @@ fn files(data: &Path) -> SetDirectory {
 
 fn without_pool(data: &Path) -> Result<SetDirectory, PoolError> {
     let directory = files(data);
-    match directory.exists() {
+    match directory.exists().map_err(in_pool(&directory))? {
         true => Err(PoolError::Exists(data.to_owned())),
-        false if SetDirectory::new(set_path(data)).exists() => {
+        false if crate::set::belongs_to_one(data).map_err(PoolError::Address)? => {
             Err(PoolError::MemberOfSet(data.to_owned()))
         }
         false => Ok(directory),
@@ -179,8 +176,10 @@ fn without_pool(data: &Path) -> Result<SetDirectory, PoolError> {
 }
 
 /// Whether the server of this data directory belongs to a pool.
-#[must_use]
-pub fn belongs_to_one(data: &Path) -> bool {
+///
+/// # Errors
+/// When that cannot be looked at.
+pub fn belongs_to_one(data: &Path) -> Result<bool, SetError> {
     files(data).exists()
 }
 
@@ -194,12 +193,19 @@ pub fn create(
     address: &PeerAddress,
     (tree, stripe_unit): (&str, StripeUnit),
 ) -> Result<Pool, PoolError> {
-    let directory = without_pool(data)?;
     resolve(address.as_str()).map_err(PoolError::Address)?;
+    let (addresses, now) = (vec![address.as_str().to_owned()], SystemTime::now());
+    let words = words::encode(tree, stripe_unit);
+    let begun = files(data).has_begun(&words, &addresses);
+    if begun.map_err(in_pool(&files(data)))? {
+        // The same command was interrupted before it said so.
+        let _alone = DataDirectory::existing(data)?;
+        return members(data);
+    }
+    let directory = without_pool(data)?;
     refuse_contents(data)?;
     let _claimed = DataDirectory::open_or_create(data)?;
-    let (addresses, now) = (vec![address.as_str().to_owned()], SystemTime::now());
-    let created = directory.create_for(&words::encode(tree, stripe_unit), addresses, now);
+    let created = directory.create_for(&words, addresses, now);
     created.map_err(in_pool(&directory))?;
     members(data)
 }
@@ -264,14 +270,20 @@ pub async fn join(token: &str, data: &Path, address: &ClientAddress) -> Result<P
     let now = SystemTime::now();
     let wrong = |error| PoolError::Other(SetError::Token(error));
     let token = Token::parse(Kind::Pool, token).map_err(wrong)?;
+    resolve(address.as_str()).map_err(PoolError::Address)?;
+    let addresses = vec![address.as_str().to_owned()];
+    let joined = files(data).has_joined(&token, &addresses.clone().into());
+    if joined.map_err(in_pool(&files(data)))? {
+        // The same command was interrupted before it said so.
+        let _alone = DataDirectory::existing(data)?;
+        return members(data);
+    }
     token.check_expiry(now).map_err(wrong)?;
     let directory = without_pool(data)?;
-    resolve(address.as_str()).map_err(PoolError::Address)?;
     refuse_contents(data)?;
     refuse_trees(data)?;
     let claimed = DataDirectory::open_or_create(data)?;
     claimed.forget_member()?;
-    let addresses = vec![address.as_str().to_owned()];
     let entry = peer::set::join(&token, &directory, addresses, now).await;
     let entry = entry.map_err(in_pool(&directory))?;
     Ok(Pool {
@@ -301,24 +313,13 @@ fn refuse_trees(data: &Path) -> Result<(), PoolError> {
     }
 }
 
-fn is_filled(path: &Path) -> Result<bool, PoolError> {
-    match std::fs::read_dir(path) {
-        Ok(mut entries) => Ok(entries.next().is_some()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(PoolError::Io {
-            path: path.to_owned(),
-            source,
-        }),
-    }
-}
-
 /// The pool as this data directory knows it.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
 pub fn members(data: &Path) -> Result<Pool, PoolError> {
     let directory = files(data);
-    if !directory.exists() {
+    if !directory.exists().map_err(in_pool(&directory))? {
         return Err(PoolError::NoPool(data.to_owned()));
     }
     let place = PoolPlace::read(directory)?;

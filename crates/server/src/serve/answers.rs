@@ -37,7 +37,7 @@ impl Overview {
                         answer.map_or_else(Answer::Refused, Answer::View)
                     }
                     Question::Frozen => {
-                        let answer = overview.frozen();
+                        let answer = overview.frozen().await;
                         answer.map_or_else(Answer::Refused, Answer::Frozen)
                     }
                     Question::Thaw(question) => {
@@ -59,7 +59,7 @@ impl Overview {
                     }
                     Question::Reload => {
                         let answer = overview.reload().await;
-                        answer.map_or_else(Answer::Refused, Answer::Reloaded)
+                        answer.map_or_else(Answer::Misconfigured, Answer::Reloaded)
                     }
                     Question::Junctions => {
                         let answer = overview.junctions();

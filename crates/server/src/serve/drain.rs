@@ -67,7 +67,7 @@ fn candidates(replica: &Replica) -> Vec<Candidate> {
         let mut members = view.members.iter();
         members.any(|member| member.slot == slot && member.active)
     };
-    let peers = replica.status().peers.into_iter();
+    let peers = replica.peers().into_iter();
     let candidates = peers.map(|peer| Candidate {
         slot: peer.slot,
         objection: match (peer.witness, peer.connected, takes_part(peer.slot)) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use nfs4_server::Service;
-use replica::Durability;
+use replica::{Durability, Replica};
 use vfs::FileSystem;
 
 use super::Origin;
@@ -187,7 +187,7 @@ impl Overview {
             status: self.status().await,
             own_addresses: self.names.addresses.clone(),
             // A server that belongs to no set has nothing frozen.
-            frozen: self.frozen().unwrap_or_default(),
+            frozen: self.frozen().await.unwrap_or_default(),
             clients: self.clients(),
             rates: self.history().rates(Instant::now()),
         }
@@ -232,16 +232,29 @@ async fn export_status(tree: &Tree, durability: Durability) -> ExportStatus {
         fs_id: format!("{:016x}:{:016x}", fs_id.major, fs_id.minor),
         space,
         store,
-        replication: tree.replica.as_ref().map(|replica| {
-            let durability = match durability {
-                Durability::Relaxed => "relaxed",
-                Durability::Majority => "majority",
-            };
-            let view = replica.view_status();
-            let status = ReplicationStatus::new(replica.status(), view, durability.to_owned());
-            status.with_scrub(replica.scrub_status())
-        }),
+        replication: match &tree.replica {
+            Some(replica) => replication_status(replica, durability).await,
+            None => None,
+        },
     }
+}
+
+/// What a replica says of itself. Names and paths are read from its store, which clients must not wait for.
+async fn replication_status(
+    replica: &Arc<Replica>,
+    durability: Durability,
+) -> Option<ReplicationStatus> {
+    let durability = match durability {
+        Durability::Relaxed => "relaxed",
+        Durability::Majority => "majority",
+    };
+    let replica = replica.clone();
+    let asked = tokio::task::spawn_blocking(move || {
+        let view = replica.view_status();
+        let status = ReplicationStatus::new(replica.status(), view, durability.to_owned());
+        status.with_scrub(replica.scrub_status())
+    });
+    asked.await.ok()
 }
 
 /// The same with what the tree takes up, for whoever has to make room.

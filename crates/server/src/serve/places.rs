@@ -55,7 +55,7 @@ fn in_order(own: u16, mut seen: Vec<Seen>) -> Vec<u16> {
 }
 
 fn seen(replica: &Replica) -> Vec<Seen> {
-    let peers = replica.status().peers;
+    let peers = replica.peers();
     let members = replica.view_status().members.into_iter();
     let seen = members.map(|member| {
         let peer = peers.iter().find(|peer| peer.slot == member.slot);

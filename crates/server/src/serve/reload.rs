@@ -15,17 +15,14 @@ impl Overview {
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub(super) async fn reload(&self) -> Result<ReloadAnswer, String> {
+    pub(super) async fn reload(&self) -> Result<ReloadAnswer, Vec<String>> {
         // One at a time, or one of two would put back what the other has read.
         let mut running = self.running.lock().await;
         let reread = self.origin.reread.clone();
         let read = tokio::task::spawn_blocking(move || reread()).await;
-        let read = read.map_err(|error| format!("the configuration could not be read: {error}"))?;
-        let read = read.map_err(|error| {
-            // Of one line, as it goes to the log, and to a terminal, which shows no other's ends of lines.
-            let problems = error.to_string().replace('\n', "; ");
-            format!("the configuration is wrong, and nothing was changed: {problems}")
-        })?;
+        let read =
+            read.map_err(|error| vec![format!("the configuration could not be read: {error}")])?;
+        let read = read.map_err(|error| error.lines())?;
         let difference = Difference::between(&running, &read);
         for (path, rules) in &difference.rules {
             self.service.set_rules(path, rules);
@@ -48,8 +45,9 @@ pub(super) fn at_hangup(overview: &Arc<Overview>, mut hangups: Signal) {
             let Some(overview) = overview.upgrade() else {
                 return;
             };
-            if let Err(error) = overview.reload().await {
-                tracing::error!("{error}");
+            if let Err(problems) = overview.reload().await {
+                let problems = problems.join("; ");
+                tracing::error!("the configuration is wrong, and nothing was changed: {problems}");
             }
         }
     });

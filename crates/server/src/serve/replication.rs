@@ -16,8 +16,8 @@ use crate::configuration::{
     Configuration, ExportConfiguration, ListenAddress, PEER_PORT, PeerListenAddress,
     ReplicationConfiguration,
 };
-use crate::data_directory::DataDirectory;
-use crate::set::{self, MAJORITY_OF_TWO, Membership};
+use crate::data_directory::{DataDirectory, is_filled};
+use crate::set::{self, MAJORITY_OF_TWO, Membership, MembershipError};
 use crate::transport::Listener;
 
 /// A server that belongs to a set, ready to meet the others.
@@ -38,7 +38,7 @@ impl Replication {
         configuration: &Configuration,
     ) -> Result<Option<Replication>, ServeError> {
         let directory = SetDirectory::new(data.set());
-        if !directory.exists() {
+        if !directory.exists().map_err(MembershipError::from)? {
             return match data.member()? {
                 None => Ok(None),
                 Some(member) => Err(ServeError::SetMissing {
@@ -49,7 +49,7 @@ impl Replication {
         }
         let membership = Membership::read(directory)?;
         let tree = configuration.replication.tree.clone();
-        let has_served = data.tree(&tree).exists();
+        let has_served = is_filled(&data.tree(&tree))?;
         warn_of_two(&membership, &configuration.replication, has_served);
         let is_shown = |export: &ExportConfiguration| export.tree == tree;
         if !configuration.exports.iter().any(is_shown) {

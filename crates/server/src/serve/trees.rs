@@ -2,7 +2,7 @@
 //!
 //! What must never enter: the inside of a store.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use nfs4_server::{AccessRule, Export, PseudoPath};
@@ -15,7 +15,7 @@ use super::ServeError;
 use super::pool::JoinedServer;
 use super::replication::Replication;
 use crate::configuration::{Commit, Configuration};
-use crate::data_directory::{DataDirectory, MemberOf};
+use crate::data_directory::{DataDirectory, MemberOf, is_filled};
 use crate::set::Membership;
 
 /// Whoever can mount a new tree can make files in its root, but not remove those of others, as in
@@ -82,9 +82,10 @@ pub(super) async fn open_all(
         let membership = replication
             .filter(|replication| replication.tree == export.tree)
             .map(|replication| replication.membership.clone());
+        let is_there = is_filled(&data.tree(&export.tree))?;
         let joined = joined.filter(|joined| joined.shows().0 == export.tree);
         let new = match joined {
-            Some(joined) if is_missing(&data.tree(&export.tree)) => NewStore {
+            Some(joined) if !is_there => NewStore {
                 tree: Some(joined.identity_of_tree().await?),
                 slot: joined.shows().1,
                 root_mode: ROOT_MODE,
@@ -92,8 +93,7 @@ pub(super) async fn open_all(
             },
             _ => new_store(membership.as_ref()),
         };
-        if membership.is_some() && data.member()?.is_some() && is_missing(&data.tree(&export.tree))
-        {
+        if membership.is_some() && data.member()?.is_some() && !is_there {
             return Err(ServeError::TreeMissing(data.tree(&export.tree)));
         }
         let striped = striped.as_ref().filter(|(tree, _)| *tree == export.tree);
@@ -131,14 +131,6 @@ pub(super) async fn open_all(
         });
     }
     Ok(trees)
-}
-
-/// Whether a tree would be made there. What cannot be read is told when it is opened.
-fn is_missing(tree: &Path) -> bool {
-    match std::fs::read_dir(tree) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-    }
 }
 
 /// Refuses a tree that is not the one that belongs here, and notes whose copy it is.

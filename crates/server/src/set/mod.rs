@@ -13,7 +13,6 @@ mod recovering;
 mod rejoining;
 mod tree_words;
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -24,7 +23,9 @@ use store::{Store, StoreError, StoreOptions, TreeIdentity};
 use vfs::ReplicaSlot;
 
 use crate::configuration::{ClientAddress, NFS_PORT, PeerAddress};
-use crate::data_directory::{DataDirectory, DataDirectoryError, refuse_another_users, set_path};
+use crate::data_directory::{
+    DataDirectory, DataDirectoryError, is_filled, member_of, refuse_another_users, set_path,
+};
 
 pub use authority::{
     AuthorityView, authority, check_restoration, export_authority, restore_authority,
@@ -190,7 +191,7 @@ fn to_change(data: &Path) -> Result<SetDirectory, SetCommandError> {
 }
 
 /// Makes the server of this data directory the first replica of a new set, which keeps its tree of this name.
-/// A tree that is there already becomes the set's. No server may run on the directory meanwhile.
+/// A tree that is there already becomes the set's. May be repeated when it was interrupted. No server may run on the directory meanwhile.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -203,22 +204,17 @@ pub fn create(
     if let Some(name) = name.filter(|name| !peer::set::is_name(name)) {
         return Err(SetError::Name(name.to_owned()).into());
     }
-    let directory = without_set(data)?;
     let places = reached.places()?;
-    let data = DataDirectory::open_or_create(data)?;
-    let identity = match has_tree(&data, tree)? {
-        true => existing_tree(&data, tree)?,
-        false => tree_words::random().map_err(DataDirectoryError::Random)?,
+    let directory = match begun(data, tree, &places)? {
+        Some(directory) => directory,
+        None => begin(data, tree, &places)?,
     };
-    data.forget_member()?;
-    let words = tree_words::encode(&identity);
-    let set = directory.create_for(&words, places.addresses, SystemTime::now())?;
     directory.set_client_addresses(Membership::FIRST_SLOT, places.client_addresses)?;
     if let Some(name) = name {
         directory.set_name(Membership::FIRST_SLOT, name)?;
     }
     Ok(Joined {
-        set: set.to_string(),
+        set: directory.identity()?.set().to_string(),
         slot: Membership::FIRST_SLOT.0,
         members: directory.members()?,
         keeper: Membership::FIRST_SLOT.0,
@@ -226,12 +222,45 @@ pub fn create(
     })
 }
 
+/// The set that was begun here in the same way by a command that was interrupted, before any server ran in it.
+fn begun(
+    data: &Path,
+    tree: &str,
+    places: &Places,
+) -> Result<Option<SetDirectory>, SetCommandError> {
+    let directory = SetDirectory::new(set_path(data));
+    if !directory.exists()? || member_of(data)?.is_some() {
+        return Ok(None);
+    }
+    let data = DataDirectory::existing(data)?;
+    let words = match has_tree(&data, tree)? {
+        true => tree_words::encode(&existing_tree(&data, tree)?),
+        false => directory.tree()?,
+    };
+    let is_it = directory.has_begun(&words, &places.addresses)?;
+    Ok(is_it.then_some(directory))
+}
+
+/// Begins a set.
+fn begin(data: &Path, tree: &str, places: &Places) -> Result<SetDirectory, SetCommandError> {
+    let directory = without_set(data)?;
+    let data = DataDirectory::open_or_create(data)?;
+    let identity = match has_tree(&data, tree)? {
+        true => existing_tree(&data, tree)?,
+        false => tree_words::random().map_err(DataDirectoryError::Random)?,
+    };
+    data.forget_member()?;
+    let words = tree_words::encode(&identity);
+    directory.create_for(&words, places.addresses.clone(), SystemTime::now())?;
+    Ok(directory)
+}
+
 /// Where the set will be, of a data directory that has none. Told before it is said that a server runs there.
 fn without_set(data: &Path) -> Result<SetDirectory, SetCommandError> {
     let directory = SetDirectory::new(set_path(data));
-    match directory.exists() {
+    match directory.exists()? {
         true => Err(SetError::Exists(directory.path().to_owned()).into()),
-        false if crate::pools::belongs_to_one(data) => {
+        false if crate::pools::belongs_to_one(data)? => {
             Err(SetCommandError::InPool(data.to_owned()))
         }
         false => Ok(directory),
@@ -260,12 +289,7 @@ fn existing_tree(data: &DataDirectory, tree: &str) -> Result<TreeIdentity, SetCo
 
 /// Whether there is anything where the tree of this name would be.
 fn has_tree(data: &DataDirectory, tree: &str) -> Result<bool, SetCommandError> {
-    let path = data.tree(tree);
-    match fs::read_dir(&path) {
-        Ok(mut entries) => Ok(entries.next().is_some()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(SetCommandError::Io { path, source }),
-    }
+    Ok(is_filled(&data.tree(tree))?)
 }
 
 /// What a server is invited as.
@@ -387,7 +411,7 @@ pub fn set_address(
     Ok(silence_at(address.as_str()))
 }
 
-/// Makes the server of this data directory a replica of the set that invited it.
+/// Makes the server of this data directory a replica of the set that invited it. May be repeated when it was interrupted.
 /// No server may run on the directory meanwhile; one must run where the invitation came from.
 ///
 /// # Errors
@@ -400,9 +424,13 @@ pub async fn join(
 ) -> Result<Joined, SetCommandError> {
     let now = SystemTime::now();
     let token = Token::parse(Kind::Set, token).map_err(SetError::from)?;
+    let places = reached.places()?;
+    if SetDirectory::new(set_path(data)).has_joined(&token, &places)? {
+        let _alone = DataDirectory::existing(data)?;
+        return members(data);
+    }
     token.check_expiry(now).map_err(SetError::from)?;
     let directory = without_set(data)?;
-    let places = reached.places()?;
     let data = DataDirectory::open_or_create(data)?;
     if has_tree(&data, tree)? {
         return Err(SetCommandError::TreePresent(data.tree(tree)));
@@ -464,9 +492,11 @@ pub fn members(data: &Path) -> Result<Joined, SetCommandError> {
 }
 
 /// Whether the server of this data directory belongs to a set.
-#[must_use]
-pub fn belongs_to_one(data: &Path) -> bool {
-    SetDirectory::new(set_path(data)).exists()
+///
+/// # Errors
+/// When that cannot be looked at.
+pub fn belongs_to_one(data: &Path) -> Result<bool, SetCommandError> {
+    Ok(SetDirectory::new(set_path(data)).exists()?)
 }
 
 /// When the certificate expires with which the server of this data directory proves itself to the others.

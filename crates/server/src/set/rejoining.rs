@@ -49,11 +49,11 @@ pub async fn rejoin(
     let places = reached.places()?;
     let data = DataDirectory::existing(path)?;
     let fresh = SetDirectory::new(path.join(JOINING));
-    let begun = fresh.exists() && fresh.identity()?.slot() == token.slot;
+    let begun = fresh.exists()? && fresh.identity()?.slot() == token.slot;
     let previous = data.member()?;
     if !begun
         && previous.is_none()
-        && !SetDirectory::new(set_path(path)).exists()
+        && !SetDirectory::new(set_path(path)).exists()?
         && !has_tree(&data, tree)?
     {
         return Err(SetCommandError::NothingToReplace(path.to_owned()));
@@ -105,7 +105,7 @@ fn put_aside(
         (set_path(data.path()), "set"),
     ];
     for (from, name) in moved {
-        if from.exists() {
+        if from.try_exists().map_err(io(&from))? {
             rename(&from, &aside.join(name))?;
         }
     }
@@ -118,7 +118,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), SetCommandError> {
 }
 
 fn remove_if_there(path: &Path) -> Result<(), SetCommandError> {
-    match path.exists() {
+    match path.try_exists().map_err(io(path))? {
         true => fs::remove_dir_all(path).map_err(io(path)),
         false => Ok(()),
     }

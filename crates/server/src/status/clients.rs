@@ -11,6 +11,9 @@ use vfs::ShownBytes;
 
 use super::text::duration;
 
+/// So much is shown of what a client calls itself, in characters; it may send a kilobyte that takes several when it is shown.
+const SHOWN_CHARS: usize = 150;
+
 /// One client of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientStatus {
@@ -18,7 +21,7 @@ pub struct ClientStatus {
     pub id: String,
     /// From where it came.
     pub address: IpAddr,
-    /// Its own name for itself, with what cannot be seen in it escaped.
+    /// Its own name for itself, with what cannot be seen in it escaped; only the beginning of a long one.
     pub name: String,
     /// What it calls its implementation, the same way; empty when it does not say.
     pub implementation: String,
@@ -52,8 +55,8 @@ impl From<&ClientView> for ClientStatus {
         ClientStatus {
             id: format!("{:x}", view.id.0),
             address: view.address,
-            name: ShownBytes(&view.owner).to_string(),
-            implementation: ShownBytes(implementation).to_string(),
+            name: short(ShownBytes(&view.owner).to_string()),
+            implementation: short(ShownBytes(implementation).to_string()),
             version: format!("4.{}", view.minor_version),
             known_seconds: view.known.as_secs(),
             silent_seconds: view.silent.as_secs(),
@@ -61,6 +64,14 @@ impl From<&ClientView> for ClientStatus {
             opens: view.opens as u64,
             locks: view.locks as u64,
         }
+    }
+}
+
+/// A text with its end left out where it is long.
+fn short(text: String) -> String {
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 

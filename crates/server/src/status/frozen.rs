@@ -8,6 +8,7 @@ use std::fmt;
 use replica::FrozenView;
 use serde::{Deserialize, Serialize};
 
+use super::Rows;
 use super::text::moment;
 
 /// A wish that what a lost replica alone had is given up.
@@ -29,7 +30,7 @@ pub struct ThawAnswer {
     /// Whether it is done.
     pub done: bool,
     /// What keeps its objects frozen, or kept them.
-    pub frozen: Vec<FrozenView>,
+    pub frozen: Rows<FrozenView>,
     /// What has to happen before it can be done.
     pub waits_for: Option<String>,
 }
@@ -67,11 +68,14 @@ impl fmt::Display for ThawAnswer {
             f,
             "Replica {lost} is lost. Thawing gives up, for ever, every change that it alone had answered:"
         )?;
-        if self.frozen.is_empty() {
+        if self.frozen.rows.is_empty() {
             write!(f, "\n  (nothing of it is frozen at present)")?;
         }
-        for frozen in &self.frozen {
+        for frozen in &self.frozen.rows {
             write!(f, "\n{}", FrozenText(frozen))?;
+        }
+        if self.frozen.more > 0 {
+            write!(f, "\n{}", self.frozen.remark())?;
         }
         match &self.waits_for {
             Some(what) => write!(f, "\nIt cannot be done yet: {what}"),
@@ -101,7 +105,7 @@ mod tests {
         let mut answer = ThawAnswer {
             lost: 3,
             done: false,
-            frozen: vec![frozen],
+            frozen: Rows::of([frozen]),
             waits_for: Some("its lease runs".to_owned()),
         };
         let question = answer.to_string();

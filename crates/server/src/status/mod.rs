@@ -3,6 +3,7 @@
 //! What must never enter: figures about single clients' files, and anything that waits for clients.
 
 mod alarms;
+mod asking;
 mod called;
 mod clients;
 mod clocks;
@@ -14,6 +15,7 @@ mod pool;
 mod question;
 mod replication;
 mod returning;
+mod rows;
 mod scrub;
 mod socket;
 mod text;
@@ -27,6 +29,12 @@ use serde::{Deserialize, Serialize};
 
 pub use alarms::Alarm;
 pub(crate) use alarms::{alarms, of_pool};
+pub use asking::{
+    StatusError, ask, ask_clients, ask_drain, ask_drain_data, ask_durability, ask_evict,
+    ask_forget_data_server, ask_frozen, ask_junction, ask_junctions, ask_move_authority,
+    ask_readmit_data_server, ask_rebalance, ask_reload, ask_remove_data_server, ask_scrub,
+    ask_thaw, ask_view, ask_where,
+};
 pub use called::MemberNames;
 pub(crate) use called::replica as called;
 pub use clients::{ClientStatus, EvictQuestion};
@@ -48,14 +56,9 @@ pub use replica::{
 pub(crate) use replication::short_time;
 pub use replication::{ControlStatus, ReplicaPeerStatus, ReplicationStatus};
 pub use returning::ReturnStatus;
+pub use rows::Rows;
 pub use scrub::{ScrubQuestion, ScrubText};
 pub(crate) use socket::{Answering, StatusSocket};
-pub use socket::{
-    StatusError, ask, ask_clients, ask_drain, ask_drain_data, ask_durability, ask_evict,
-    ask_forget_data_server, ask_frozen, ask_junction, ask_junctions, ask_move_authority,
-    ask_readmit_data_server, ask_rebalance, ask_reload, ask_remove_data_server, ask_scrub,
-    ask_thaw, ask_view, ask_where,
-};
 pub use text::moment;
 pub(crate) use text::{duration, size};
 pub use views::ViewStatus;

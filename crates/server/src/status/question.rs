@@ -11,8 +11,8 @@ use crate::configuration::ReloadAnswer;
 use super::{
     ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
     ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
-    RebalanceAnswer, RebalanceQuestion, ScrubQuestion, ScrubView, Status, ThawAnswer, ThawQuestion,
-    ViewStatus, Whereabouts,
+    RebalanceAnswer, RebalanceQuestion, Rows, ScrubQuestion, ScrubView, Status, ThawAnswer,
+    ThawQuestion, ViewStatus, Whereabouts,
 };
 
 /// A question.
@@ -115,7 +115,7 @@ pub(crate) enum Answer {
     /// The view, with the decisions that led to it.
     View(Box<ViewStatus>),
     /// Everything that is frozen.
-    Frozen(Vec<FrozenView>),
+    Frozen(Rows<FrozenView>),
     /// What is given up.
     Thaw(ThawAnswer),
     /// The comparison of the copies.
@@ -139,9 +139,11 @@ pub(crate) enum Answer {
     /// The data server was readmitted, and whether it serves already.
     DataServerReadmitted(bool),
     /// Who is connected, or was sent away.
-    Clients(Vec<ClientStatus>),
+    Clients(Rows<ClientStatus>),
     /// What has changed in the configuration.
     Reloaded(ReloadAnswer),
+    /// What is wrong with the configuration; the one in force goes on.
+    Misconfigured(Vec<String>),
     /// Why there is no other answer, and what to do next.
     Refused(String),
 }

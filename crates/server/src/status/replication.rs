@@ -41,7 +41,7 @@ pub struct ReplicationStatus {
     pub durability: String,
     /// The other members, by slot.
     pub peers: Vec<ReplicaPeerStatus>,
-    /// Controls that this replica acknowledges, its own first, at most a thousand.
+    /// Controls that this replica acknowledges, its own first, at most two hundred.
     pub controls: Vec<ControlStatus>,
     /// How many there are.
     pub controls_total: u64,
@@ -335,7 +335,14 @@ impl fmt::Display for ReplicationStatus {
         write!(f, "\n  controls     {}", self.controls_total)?;
         self.controls
             .iter()
-            .try_for_each(|control| write!(f, "\n{}", Line(control, self)))
+            .try_for_each(|control| write!(f, "\n{}", Line(control, self)))?;
+        match self
+            .controls_total
+            .saturating_sub(self.controls.len() as u64)
+        {
+            0 => Ok(()),
+            more => write!(f, "\n    … and {more} more"),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! How `meridian status` and other commands get an answer: a Unix socket in the data directory, which only
-//! those who may open that directory can reach. Whoever connects writes one question and reads one answer.
+//! How the server's side of questions works: a Unix socket in the data directory, which only those who may open that directory
+//! can reach. Whoever connects writes one question and reads one answer.
 //!
 //! What must never enter: what questions mean.
 
@@ -20,334 +20,25 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use vfs::ShownText;
 
-use super::Status;
-use super::question::{Answer, DurabilityAnswer, DurabilityQuestion, Question};
-use super::{
-    ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
-    ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
-    RebalanceAnswer, RebalanceQuestion, ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion,
-    ViewStatus, Whereabouts,
-};
-use crate::Commands;
-use crate::configuration::ReloadAnswer;
-use crate::data_directory::{control_socket, is_claimed};
+use super::question::{Answer, Question};
+use crate::data_directory::control_socket;
 
 /// How long either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the server may take for a question that other replicas have a part in.
-const FAR_PATIENCE: Duration = Duration::from_secs(60);
-/// No answer is larger.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
+pub(super) const FAR_PATIENCE: Duration = Duration::from_secs(60);
+/// No answer is larger: whoever answers bounds its lists and texts.
+pub(super) const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// No question is larger: a path fits in it many times.
-const QUESTION_BYTES_MAX: u64 = 64 << 10;
+pub(super) const QUESTION_BYTES_MAX: u64 = 64 << 10;
+/// How long to wait when the operating system has no room for another connection.
+const PAUSE: Duration = Duration::from_millis(200);
 /// Questions that are answered at once; more wait.
 const QUESTIONS_AT_ONCE: usize = 16;
 
 /// Answers questions.
 pub(crate) type Answering =
     Arc<dyn Fn(Question) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
-
-/// Why there is no status. Each message says what to do next.
-#[derive(Debug, thiserror::Error)]
-pub enum StatusError {
-    /// No server answers.
-    #[error(
-        "no server runs on {path}; start one with `{start}`, or name another directory with --data",
-        path = .0.display(),
-        start = Commands::on(.0).start()
-    )]
-    NotRunning(PathBuf),
-    /// A process works on the data directory and answers nobody.
-    #[error(
-        "a process works on {0} and answers no questions: a server that starts or stops, or `meridian check`; ask again in a moment"
-    )]
-    Busy(PathBuf),
-    /// The socket belongs to somebody else.
-    #[error("this user may not ask the server on {0}; ask as the user it runs as, or as root")]
-    Permission(PathBuf),
-    /// The answer is of no use.
-    #[error("the server on {path} does not answer as expected ({what}); see its log")]
-    Answer {
-        /// The data directory.
-        path: PathBuf,
-        /// What happened.
-        what: String,
-    },
-    /// The server does not do what it is asked.
-    #[error("{0}")]
-    Refused(String),
-}
-
-/// Asks the server that runs on a data directory how it is.
-///
-/// # Errors
-/// [`StatusError`] when none does, or it does not answer.
-pub async fn ask(data: &Path) -> Result<Status, StatusError> {
-    match put(data, &Question::Status, PATIENCE).await? {
-        Answer::Status(status) => Ok(*status),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Asks the server that runs on a data directory when updates of an object are answered, or changes that.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it refuses.
-pub async fn ask_durability(
-    data: &Path,
-    question: DurabilityQuestion,
-) -> Result<DurabilityAnswer, StatusError> {
-    match put(data, &Question::Durability(question), FAR_PATIENCE).await? {
-        Answer::Durability(answer) => Ok(answer),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has the server that runs on a data directory send its clients away, or asks how far it is.
-///
-/// # Errors
-/// [`StatusError`] says what to do next.
-pub async fn ask_drain(data: &Path, question: DrainQuestion) -> Result<DrainAnswer, StatusError> {
-    match put(data, &Question::Drain(question), FAR_PATIENCE).await? {
-        Answer::Drain(answer) => Ok(answer),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Asks the server that runs on a data directory who takes part in its set, and what was decided about that.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it belongs to no set.
-pub async fn ask_view(data: &Path) -> Result<ViewStatus, StatusError> {
-    match put(data, &Question::View, PATIENCE).await? {
-        Answer::View(view) => Ok(*view),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Asks the server that runs on a data directory who its clients are.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there.
-pub async fn ask_clients(data: &Path) -> Result<Vec<ClientStatus>, StatusError> {
-    match put(data, &Question::Clients, PATIENCE).await? {
-        Answer::Clients(clients) => Ok(clients),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has the server that runs on a data directory take everything from some clients. Returns those that there were.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or there is no such client.
-pub async fn ask_evict(
-    data: &Path,
-    question: EvictQuestion,
-) -> Result<Vec<ClientStatus>, StatusError> {
-    match put(data, &Question::Evict(question), FAR_PATIENCE).await? {
-        Answer::Clients(clients) => Ok(clients),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has the server that runs on a data directory read its configuration again.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or the configuration is wrong.
-pub async fn ask_reload(data: &Path) -> Result<ReloadAnswer, StatusError> {
-    match put(data, &Question::Reload, PATIENCE).await? {
-        Answer::Reloaded(answer) => Ok(answer),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Asks the server that runs on a data directory what is frozen.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it belongs to no set.
-pub async fn ask_frozen(data: &Path) -> Result<Vec<FrozenView>, StatusError> {
-    match put(data, &Question::Frozen, PATIENCE).await? {
-        Answer::Frozen(frozen) => Ok(frozen),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has the set give up what a lost replica alone had, or asks what that would be.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it cannot be done; it says what to do next.
-pub async fn ask_thaw(data: &Path, question: ThawQuestion) -> Result<ThawAnswer, StatusError> {
-    match put(data, &Question::Thaw(question), FAR_PATIENCE).await? {
-        Answer::Thaw(answer) => Ok(answer),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has the server that runs on a data directory compare its copy with the others', or asks how far that is.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it belongs to no set.
-pub async fn ask_scrub(data: &Path, question: ScrubQuestion) -> Result<ScrubView, StatusError> {
-    match put(data, &Question::Scrub(question), PATIENCE).await? {
-        Answer::Scrub(scrub) => Ok(scrub),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has the server that runs on a data directory hand the set's authority to another member. Says whether that one has
-/// confirmed that it keeps it.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
-pub async fn ask_move_authority(data: &Path, to: u16) -> Result<bool, StatusError> {
-    match put(data, &Question::MoveAuthority(to), FAR_PATIENCE).await? {
-        Answer::AuthorityMoved(confirmed) => Ok(confirmed),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Asks the server that runs on a data directory which names lead to other servers.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it belongs to no set.
-pub async fn ask_junctions(data: &Path) -> Result<JunctionsStatus, StatusError> {
-    match put(data, &Question::Junctions, PATIENCE).await? {
-        Answer::Junctions(junctions) => Ok(junctions),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has the set agree that a name leads to these servers from now on, or to none.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
-pub async fn ask_junction(
-    data: &Path,
-    wish: JunctionStatus,
-) -> Result<JunctionAnswer, StatusError> {
-    match put(data, &Question::Junction(wish), FAR_PATIENCE).await? {
-        Answer::Junction(answer) => Ok(answer),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has a metadata server remove a data server that holds no files from its pool.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
-pub async fn ask_remove_data_server(data: &Path, number: u16) -> Result<(), StatusError> {
-    match put(data, &Question::RemoveDataServer(number), FAR_PATIENCE).await? {
-        Answer::DataServerRemoved => Ok(()),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Asks a metadata server where a file lies, by its path from the root of the tree.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it cannot tell; it says what to do next.
-pub async fn ask_where(data: &Path, path: String) -> Result<Whereabouts, StatusError> {
-    match put(data, &Question::Where(path), FAR_PATIENCE).await? {
-        Answer::Whereabouts(answer) => Ok(answer),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has a metadata server stripe no new files over a data server, or new files again.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
-pub async fn ask_drain_data(
-    data: &Path,
-    question: DrainDataQuestion,
-) -> Result<DrainDataAnswer, StatusError> {
-    match put(data, &Question::DrainData(question), FAR_PATIENCE).await? {
-        Answer::DataDrained(answer) => Ok(answer),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has a metadata server spread files over data servers that were added, or no longer.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
-pub async fn ask_rebalance(
-    data: &Path,
-    question: RebalanceQuestion,
-) -> Result<RebalanceAnswer, StatusError> {
-    match put(data, &Question::Rebalance(question), FAR_PATIENCE).await? {
-        Answer::Rebalanced(answer) => Ok(answer),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has a metadata server give up a data server that is lost, or say what that would mean.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
-pub async fn ask_forget_data_server(
-    data: &Path,
-    question: ForgetQuestion,
-) -> Result<ForgetAnswer, StatusError> {
-    match put(data, &Question::ForgetDataServer(question), FAR_PATIENCE).await? {
-        Answer::DataServerForgotten(answer) => Ok(answer),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-/// Has a metadata server serve with a data server again that is refused since an older copy of its contents was seen. Whether it serves
-/// already.
-///
-/// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
-pub async fn ask_readmit_data_server(data: &Path, number: u16) -> Result<bool, StatusError> {
-    match put(data, &Question::ReadmitDataServer(number), FAR_PATIENCE).await? {
-        Answer::DataServerReadmitted(serves) => Ok(serves),
-        other => Err(unexpected(data, &other)),
-    }
-}
-
-fn unexpected(data: &Path, answer: &Answer) -> StatusError {
-    match answer {
-        Answer::Refused(reason) => StatusError::Refused(reason.clone()),
-        _ => StatusError::Answer {
-            path: data.to_owned(),
-            what: "it answers another question".to_owned(),
-        },
-    }
-}
-
-async fn put(data: &Path, question: &Question, patience: Duration) -> Result<Answer, StatusError> {
-    let wrong = |what: String| StatusError::Answer {
-        path: data.to_owned(),
-        what,
-    };
-    let question = serde_json::to_vec(question).map_err(|error| wrong(error.to_string()))?;
-    let asked = tokio::time::timeout(patience, exchange(data, &question)).await;
-    let answer = asked.map_err(|_| wrong("it takes too long".to_owned()))?;
-    let answer = answer.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => match is_claimed(data) {
-            true => StatusError::Busy(data.to_owned()),
-            false => StatusError::NotRunning(data.to_owned()),
-        },
-        io::ErrorKind::PermissionDenied => StatusError::Permission(data.to_owned()),
-        _ => wrong(error.to_string()),
-    })?;
-    serde_json::from_slice(&answer).map_err(|error| wrong(error.to_string()))
-}
-
-async fn exchange(data: &Path, question: &[u8]) -> io::Result<Vec<u8>> {
-    let short = ShortPath::of(&control_socket(data))?;
-    let mut stream = UnixStream::connect(&short.path).await?;
-    stream.write_all(question).await?;
-    stream.shutdown().await?;
-    let mut answer = Vec::new();
-    (&mut stream)
-        .take(ANSWER_BYTES_MAX)
-        .read_to_end(&mut answer)
-        .await?;
-    Ok(answer)
-}
 
 /// The socket of a running server. Dropping it ends the answers and removes the socket.
 #[derive(Debug)]
@@ -393,7 +84,10 @@ async fn answer_all(listener: UnixListener, answering: Answering) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
+                // Usually out of file descriptors: whoever tries again at once tries for ever.
                 tracing::debug!(%error, "somebody's question did not arrive");
+                drop(place);
+                tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
@@ -410,17 +104,40 @@ async fn answer_all(listener: UnixListener, answering: Answering) {
 
 async fn answer(mut stream: UnixStream, answering: &Answering) -> io::Result<()> {
     let mut question = Vec::new();
-    let mut reading = (&mut stream).take(QUESTION_BYTES_MAX);
+    let mut reading = (&mut stream).take(QUESTION_BYTES_MAX + 1);
     let read = reading.read_to_end(&mut question);
     tokio::time::timeout(PATIENCE, read).await??;
+    let is_too_long = question.len() as u64 > QUESTION_BYTES_MAX;
+    if is_too_long {
+        // An answer arrives only when the whole question was taken.
+        let mut nowhere = tokio::io::sink();
+        let rest = tokio::io::copy(&mut stream, &mut nowhere);
+        tokio::time::timeout(PATIENCE, rest).await??;
+    }
     let answer = match serde_json::from_slice(&question) {
+        _ if is_too_long => Answer::Refused(too_long()),
         Ok(question) => answering(question).await,
         Err(error) => Answer::Refused(format!(
             "the server does not know the question ({error}); use the `meridian` of the same version"
         )),
     };
-    stream.write_all(&shown(&answer)?).await?;
+    let mut bytes = shown(&answer)?;
+    if bytes.len() as u64 > ANSWER_BYTES_MAX {
+        let refusal = format!(
+            "the answer has {} bytes, more than a question is answered with; report this as a fault of this program",
+            bytes.len()
+        );
+        bytes = shown(&Answer::Refused(refusal))?;
+    }
+    stream.write_all(&bytes).await?;
     stream.shutdown().await
+}
+
+pub(super) fn too_long() -> String {
+    format!(
+        "what was given on the command line is too long: all of it together may have {} KiB; shorten it",
+        QUESTION_BYTES_MAX >> 10
+    )
 }
 
 /// An answer whose texts, whoever wrote them, can be shown on any terminal. Names of files come here as `vfs::ShownBytes` and stay
@@ -443,13 +160,13 @@ fn show_texts(value: &mut Value) {
 /// A path to a socket that fits into the 108 bytes a Unix address has: through the open directory, as
 /// `/proc` shows it.
 #[derive(Debug)]
-struct ShortPath {
-    path: PathBuf,
+pub(super) struct ShortPath {
+    pub(super) path: PathBuf,
     _directory: fs::File,
 }
 
 impl ShortPath {
-    fn of(socket: &Path) -> io::Result<ShortPath> {
+    pub(super) fn of(socket: &Path) -> io::Result<ShortPath> {
         let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
@@ -466,6 +183,10 @@ impl ShortPath {
 
 #[cfg(test)]
 mod tests {
+    use super::super::asking::{ask, ask_durability, ask_view, exchange, put};
+    use super::super::{
+        ClientStatus, DurabilityQuestion, Rows, Status, StatusError, ThawQuestion, ViewStatus,
+    };
     use super::*;
 
     fn example() -> Answering {
@@ -477,6 +198,72 @@ mod tests {
                 }
             })
         })
+    }
+
+    fn client(name: &str) -> ClientStatus {
+        ClientStatus::from(&nfs4_server::ClientView {
+            id: nfs4_server::ClientId(u64::MAX),
+            address: std::net::Ipv6Addr::UNSPECIFIED.into(),
+            owner: name.as_bytes().into(),
+            implementation: name.to_owned(),
+            minor_version: 2,
+            known: Duration::MAX,
+            silent: Duration::MAX,
+            sessions: usize::MAX,
+            opens: usize::MAX,
+            locks: usize::MAX,
+        })
+    }
+
+    /// 4,000 clients with names of a kilobyte each made an answer that nobody took.
+    #[test]
+    fn as_many_clients_as_there_may_be_fit_in_an_answer() {
+        for name in [
+            "\u{1b}".repeat(1024),
+            "\\".repeat(1024),
+            "\u{1f600}".repeat(256),
+        ] {
+            let clients = std::iter::repeat_with(|| client(&name)).take(20_000);
+            let answer = shown(&Answer::Clients(Rows::of(clients))).unwrap();
+            assert!((answer.len() as u64) < ANSWER_BYTES_MAX, "{}", answer.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_large_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let long: Answering = Arc::new(|_| {
+            let words = "x".repeat(ANSWER_BYTES_MAX as usize);
+            Box::pin(async move { Answer::Refused(words) })
+        });
+        let _socket = StatusSocket::open(directory.path(), long).unwrap();
+        let told = ask(directory.path()).await.unwrap_err().to_string();
+        assert!(
+            told.contains("more than a question is answered with"),
+            "{told}"
+        );
+    }
+
+    /// What did not fit ended in a connection that was reset.
+    #[tokio::test]
+    async fn a_question_that_is_too_long_is_refused_with_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path();
+        let _socket = StatusSocket::open(data, example()).unwrap();
+        for bytes in [QUESTION_BYTES_MAX, 4 << 20] {
+            let question = Question::Thaw(ThawQuestion {
+                lost: 1,
+                reason: "x".repeat(bytes as usize),
+                meant: true,
+            });
+            let told = put(data, &question, PATIENCE).await.unwrap_err();
+            assert!(matches!(told, StatusError::Refused(what) if what.contains("shorten it")));
+            // Whoever is not this program is told the same.
+            let question = serde_json::to_vec(&question).unwrap();
+            let answer = exchange(data, &question).await.unwrap();
+            let answer = serde_json::from_slice::<Answer>(&answer).unwrap();
+            assert!(matches!(answer, Answer::Refused(what) if what.contains("shorten it")));
+        }
     }
 
     #[tokio::test]

@@ -27,7 +27,8 @@ impl Examination<'_> {
 
     /// What lies in a directory; a file in the place of a directory is a finding.
     fn directories_in(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
-        if path.is_dir() {
+        let looked = fs::metadata(path).map_err(|error| from_os("look at data files", &error));
+        if looked?.is_dir() {
             return children(path);
         }
         let what = format!("{} is no part of the store.", path.display());
@@ -123,8 +124,11 @@ impl Examination<'_> {
             let mark = view.row(Table::Dirty, &key::object(id))?;
             let may_be_missing = mark.is_some_and(|mark| mark[..] != *STORED_MARK || row.size == 0);
             let known = may_be_missing || self.is_marked(Table::Damaged, id)?;
-            if !stored || known || row.placement().is_some() || inner.layout.data_file(id).exists()
-            {
+            if !stored || known || row.placement().is_some() {
+                continue;
+            }
+            let there = inner.layout.data_file(id).try_exists();
+            if there.map_err(|error| from_os("look for a data file", &error))? {
                 continue;
             }
             let what = format!(

@@ -19,7 +19,7 @@ use std::path::Path;
 use vfs::{ObjectId, ShownText};
 
 use crate::error::StoreError;
-use crate::inner::{Inner, open_error, open_metadata};
+use crate::inner::{Inner, open_error, open_metadata, opening_error};
 use crate::layout::Layout;
 use crate::metadata::Metadata;
 use crate::mutation::Mutation;
@@ -113,10 +113,7 @@ impl Store {
         };
         let headroom = Headroom::new(layout.root(), &layout.data(), options.reserve)?;
         let inner = Inner::load(&options, layout, identity, (metadata, headroom))?;
-        let failed = |error: vfs::Error| StoreError::Metadata {
-            path: directory.into(),
-            what: error.to_string(),
-        };
+        let failed = |error: vfs::Error| opening_error(directory, &error);
         if repair {
             inner.prepare_to_change().map_err(failed)?;
         }

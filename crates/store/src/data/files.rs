@@ -10,9 +10,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
+use plain_file::lacks_descriptors;
 use vfs::ObjectId;
 
-use crate::error::{WITHOUT_DESCRIPTORS, lacks_descriptors};
+use crate::error::WITHOUT_DESCRIPTORS;
 use crate::layout::Layout;
 
 #[derive(Debug, Default)]

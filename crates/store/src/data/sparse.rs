@@ -7,13 +7,14 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
+use plain_file::lacks_descriptors;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use vfs::{Error, ObjectId, Result, SeekTarget};
 
 use super::contents::{AtHand, Contents, Cut, Holey, Need, Place, Stored, SyncError};
 use super::files::{DataFiles, Opened};
-use crate::error::{from_os, lacks_descriptors};
+use crate::error::from_os;
 
 impl Contents for DataFiles {
     fn read_at_hand(&self, of: Place<'_>, buffer: &mut [u8], offset: u64) -> Result<AtHand> {

@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use plain_file::{ReadError, is_about_contents};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::mark::{self, Mark, Noted, Reached};
@@ -19,6 +20,8 @@ use super::{MetadataError, framing};
 
 /// No journal grows beyond a small part of this; a longer file is none.
 const MAX_JOURNAL_BYTES: u64 = 1 << 30;
+/// No list of tables is longer.
+const MAX_LIST_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 1 << 20;
 const SECTOR_BYTES: usize = 512;
 const UNREADABLE: &str = "unreadable operation";
@@ -284,7 +287,7 @@ fn journal_files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, MetadataError> {
                 .file_stem()
                 .and_then(|name| name.to_str()?.parse().ok());
             let number = number.ok_or_else(|| {
-                MetadataError(format!("{} is no journal; move it away", path.display()))
+                MetadataError::new(format!("{} is no journal; move it away", path.display()))
             })?;
             journals.push((number, path));
         }
@@ -302,7 +305,7 @@ pub(super) fn is_journal(path: &Path) -> bool {
 pub(super) fn read_journal_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let wrong = |error| match error {
         OpenError::Damaged(damage) => io::Error::other(damage.what),
-        OpenError::Failed(error) => io::Error::other(error),
+        OpenError::Failed(error) => error.os_error().unwrap_or_else(|| io::Error::other(error)),
     };
     match read_sectors(path).map_err(wrong)? {
         (bytes, None) => Ok(bytes),
@@ -372,18 +375,21 @@ fn read_journal(
 /// A file without the zeros at its end, up to the first byte that the disk cannot read, and what it says of that.
 fn read_sectors(path: &Path) -> Result<(Vec<u8>, Option<String>), OpenError> {
     let wrong = |error: io::Error| failed("read", path, &error);
-    let file = File::open(path).map_err(wrong)?;
-    let metadata = file.metadata().map_err(wrong)?;
-    if !metadata.is_file() || metadata.len() > MAX_JOURNAL_BYTES {
+    let file = match plain_file::open(path) {
+        Ok(file) => file,
+        Err(ReadError::Io(error)) => return Err(wrong(error).into()),
+        Err(_) => return Err(damaged(path, "this is no journal")),
+    };
+    if file.metadata().map_err(wrong)?.len() > MAX_JOURNAL_BYTES {
         return Err(damaged(path, "this is no journal"));
     }
-    Ok(read_while_readable(|buffer, at| file.read_at(buffer, at)))
+    read_while_readable(|buffer, at| file.read_at(buffer, at)).map_err(|error| wrong(error).into())
 }
 
 /// The same of anything that can be read at a place.
 fn read_while_readable(
     read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
-) -> (Vec<u8>, Option<String>) {
+) -> io::Result<(Vec<u8>, Option<String>)> {
     let (mut bytes, mut zeros) = (Vec::new(), 0);
     let mut chunk = vec![0; CHUNK_BYTES];
     // Where a large piece cannot be read, sectors are tried.
@@ -391,16 +397,17 @@ fn read_while_readable(
     loop {
         let at = (bytes.len() + zeros) as u64;
         let count = match read(&mut chunk[..length], at) {
-            Ok(0) => return (bytes, None),
+            Ok(0) => return Ok((bytes, None)),
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if !is_about_contents(&error) => return Err(error),
             Err(_) if length > SECTOR_BYTES => {
                 length = SECTOR_BYTES;
                 continue;
             }
             Err(error) => {
                 let what = format!("the disk cannot read byte {at}: {error}");
-                return (bytes, Some(what));
+                return Ok((bytes, Some(what)));
             }
         };
         let used = chunk[..count].iter().rposition(|byte| *byte != 0);
@@ -423,6 +430,8 @@ fn check_lists(folder: &Path) -> Result<(), OpenError> {
     }
     for keyspace in KEYSPACES {
         let keyspace = folder.join("keyspaces").join(keyspace);
+        check_kinds(&keyspace)?;
+        check_kinds(&keyspace.join("tables"))?;
         let current = keyspace.join("current");
         let bytes = read(&current)?;
         let Ok(bytes) = <[u8; 25]>::try_from(bytes) else {
@@ -442,11 +451,30 @@ fn check_lists(folder: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// The embedded store opens what has the name of a table, and would wait for ever at a FIFO.
+fn check_kinds(folder: &Path) -> Result<(), OpenError> {
+    let found = match fs::read_dir(folder) {
+        // Whoever needs it says so.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(|error| failed("list", folder, &error))?,
+    };
+    for entry in found {
+        let path = entry
+            .map_err(|error| failed("list", folder, &error))?
+            .path();
+        let kind = fs::metadata(&path).map_err(|error| failed("look at", &path, &error))?;
+        if !kind.is_file() && !kind.is_dir() {
+            return Err(damaged(&path, "it is not a regular file"));
+        }
+    }
+    Ok(())
+}
+
 /// A small file that has to be there.
 fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
-    match fs::read(path) {
+    match plain_file::read(path, MAX_LIST_BYTES) {
         Ok(bytes) => Ok(bytes),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+        Err(ReadError::Io(error)) if !is_about_contents(&error) => {
             Err(failed("read", path, &error).into())
         }
         Err(error) => Err(damaged(path, format!("it cannot be read: {error}"))),
@@ -528,7 +556,7 @@ fn damaged(path: &Path, what: impl Into<String>) -> OpenError {
 }
 
 fn failed(action: &str, path: &Path, error: &io::Error) -> MetadataError {
-    MetadataError(format!("cannot {action} {}: {error}", path.display()))
+    MetadataError::of(format_args!("{action} {}", path.display()), error)
 }
 
 #[cfg(test)]
@@ -550,7 +578,7 @@ mod tests {
             buffer[..count].copy_from_slice(&rest[..count]);
             Ok(count)
         };
-        let (bytes, what) = read_while_readable(read);
+        let (bytes, what) = read_while_readable(read).unwrap();
         assert_eq!(bytes, disk[..unreadable as usize]);
         assert!(what.unwrap().contains("byte 1536"));
     }

@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use plain_file::lacks_descriptors;
 use rustix::fs::FallocateFlags;
 use std::thread;
 
-use crate::error::{WITHOUT_DESCRIPTORS, lacks_descriptors};
+use crate::error::WITHOUT_DESCRIPTORS;
 
 /// How long the embedded store makes a new journal, which is a hole at first.
 const NEW_BYTES: u64 = 64 << 20;

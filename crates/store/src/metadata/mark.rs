@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use plain_file::{ReadError, is_about_contents};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::Fields;
@@ -56,7 +57,7 @@ pub(super) struct Mark {
 impl Mark {
     /// Looks at the file of some rows, and changes nothing.
     pub(super) fn look(folder: &Path) -> io::Result<Noted> {
-        match File::open(folder.join(FILE)) {
+        match plain_file::open(&folder.join(FILE)).map_err(ReadError::into_io) {
             Ok(file) => Ok(match newest(&file)? {
                 Some((_, reached)) => Noted::Reached(reached),
                 None => Noted::Damaged,
@@ -124,6 +125,7 @@ fn newest(file: &File) -> io::Result<Option<(u64, Reached)>> {
         match file.read_exact_at(&mut record, place) {
             Ok(()) => found = found.max(parse(&record)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) if !is_about_contents(&error) => return Err(error),
             // A place that the disk cannot read any more is as good as one that it has changed.
             Err(error) => tracing::warn!("cannot read a note of what is stable: {error}"),
         }

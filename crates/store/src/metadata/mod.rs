@@ -4,6 +4,7 @@
 //! microseconds as long as the rows asked for are in memory; only [`Metadata::persist`] waits for
 //! the disk as a matter of course.
 
+mod error;
 mod examination;
 mod framing;
 mod journal;
@@ -21,6 +22,7 @@ use fjall::{
     AbstractTree, Database, Keyspace, OwnedWriteBatch, PersistMode, Readable, Slice, Snapshot,
 };
 
+pub(crate) use self::error::MetadataError;
 pub(crate) use self::examination::{Damage, OpenError};
 use self::journal::Journals;
 use self::mark::{Mark, Reached};
@@ -104,23 +106,6 @@ impl Table {
         ]
         .into_iter()
         .find(|table| *table as u8 == tag)
-    }
-}
-
-/// The embedded store refused or failed. Writes are over for this process when a write met it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("metadata store: {0}")]
-pub(crate) struct MetadataError(pub(crate) String);
-
-impl From<fjall::Error> for MetadataError {
-    fn from(error: fjall::Error) -> Self {
-        MetadataError(error.to_string())
-    }
-}
-
-impl From<Malformed> for MetadataError {
-    fn from(error: Malformed) -> Self {
-        MetadataError(error.to_string())
     }
 }
 
@@ -249,18 +234,18 @@ impl Metadata {
     pub(crate) fn persist(&self) -> Result<(), MetadataError> {
         let batch = self.number.load(Ordering::Acquire);
         self.database.persist(PersistMode::Buffer)?;
-        let failed = |error| MetadataError(format!("cannot make the journal stable: {error}"));
+        let failed = |error| MetadataError::of("make the journal stable", &error);
         // The next journal is made while this one counts still.
         let is_only = self.database.journal_count() == 1;
         let journal = self.journals.sync(is_only).map_err(failed)?;
         let noted = self.mark.note(Reached { journal, batch });
-        noted.map_err(|error| MetadataError(format!("cannot note what is stable: {error}")))
+        noted.map_err(|error| MetadataError::of("note what is stable", &error))
     }
 
     /// Makes the note of what is stable survive a power failure, too. Waits for the disk, but keeps nobody waiting.
     pub(crate) fn settle_mark(&self) -> Result<(), MetadataError> {
         let settled = self.mark.settle();
-        settled.map_err(|error| MetadataError(format!("cannot note what is stable: {error}")))
+        settled.map_err(|error| MetadataError::of("note what is stable", &error))
     }
 
     /// Allocates so many bytes of the newest journal behind what has been written.

@@ -10,8 +10,10 @@ use std::sync::atomic::AtomicU64;
 
 use fjall::config::{BlockSizePolicy, HashRatioPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use plain_file::is_about_contents;
 use tempfile::TempDir;
 
+use super::error::os_error;
 use super::examination::{self, Damage, OpenError, Sound};
 use super::journal::Journals;
 use super::mark::{Mark, Reached};
@@ -52,11 +54,12 @@ impl Metadata {
         cache_bytes: u64,
         write_through: bool,
     ) -> Result<Metadata, OpenError> {
-        let sound = if is_empty(path) {
-            Sound::default()
-        } else {
-            examination::examine(path)?
-        };
+        let sound =
+            if is_empty(path).map_err(|error| MetadataError::of("list the directory", &error))? {
+                Sound::default()
+            } else {
+                examination::examine(path)?
+            };
         let settings = Settings {
             cache_bytes,
             write_through,
@@ -71,10 +74,11 @@ impl Metadata {
         let sound = examination::examine(path)?;
         let copy = copy(path).map_err(|error| {
             let folder = std::env::temp_dir();
-            MetadataError(format!(
-                "cannot copy the journals to {}: {error}; give another place in TMPDIR",
+            let action = format!(
+                "copy the journals to {} (TMPDIR names another place)",
                 folder.display()
-            ))
+            );
+            MetadataError::of(action, &error)
         })?;
         let inside = |(journal, end): (std::path::PathBuf, u64)| {
             let name = journal.file_name().unwrap_or_default().to_owned();
@@ -109,7 +113,7 @@ impl Metadata {
                     let batch = number;
                     Mark::open(path, Reached { journal, batch })
                 });
-                noted.map_err(|error| MetadataError(format!("cannot note the loss: {error}")))?;
+                noted.map_err(|error| MetadataError::of("note the loss", &error))?;
             }
             _ => {}
         }
@@ -131,18 +135,19 @@ fn open_tables(
     // Damaged files may make the embedded store panic.
     let opened = catch_unwind(AssertUnwindSafe(|| open_database(path, settings)));
     let damaged = |what: String| OpenError::Damaged(Damage::of_tables(path, what));
+    let refused = |action: &str, error: fjall::Error| match os_error(&error) {
+        Some(refused) if !is_about_contents(refused) => MetadataError::of(action, refused).into(),
+        Some(refused) => damaged(format!("cannot {action}: {refused}")),
+        None => damaged(format!("cannot {action}: {error}")),
+    };
     let opened = match opened {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(fjall::Error::Io(error))) => return Err(MetadataError(error.to_string()).into()),
-        Ok(Err(error)) => return Err(damaged(format!("the tables cannot be opened: {error}"))),
+        Ok(opened) => opened.map_err(|error| refused("open the tables", error))?,
         Err(_) => return Err(damaged("the tables cannot be opened".into())),
     };
     let [_, _, others] = &opened.1;
-    let number = others.get(number_key()).map_err(|error| {
-        damaged(format!(
-            "the number of the last operation cannot be read: {error}"
-        ))
-    })?;
+    let number = others
+        .get(number_key())
+        .map_err(|error| refused("read the number of the last operation", error))?;
     let number = number.and_then(|row| Fields::new(&row).u64().ok());
     Ok((opened, number.unwrap_or(0)))
 }
@@ -155,14 +160,14 @@ fn open_examined(
 ) -> Result<Metadata, OpenError> {
     if let Some((journal, end)) = &sound.torn {
         examination::cut_at(journal, *end)
-            .map_err(|error| MetadataError(format!("cannot cut the journal: {error}")))?;
+            .map_err(|error| MetadataError::of("cut the journal", &error))?;
     }
     let ((database, [objects, entries, others]), number) = open_tables(path, settings)?;
     if number < sound.reached.batch {
         let what = ending(number, sound);
         return Err(OpenError::Damaged(Damage::of_end(path, what)));
     }
-    let failed = |error: io::Error| MetadataError(format!("cannot find the journal: {error}"));
+    let failed = |error: io::Error| MetadataError::of("find the journal", &error);
     let journals = Journals::find(path).map_err(failed)?;
     // What was replayed may only have been given to the operating system so far.
     let journal = journals.sync(false).map_err(failed)?;
@@ -171,7 +176,7 @@ fn open_examined(
         batch: number,
     };
     let mark = Mark::open(path, reached)
-        .map_err(|error| MetadataError(format!("cannot note what is stable: {error}")))?;
+        .map_err(|error| MetadataError::of("note what is stable", &error))?;
     Ok(Metadata {
         objects,
         entries,
@@ -191,7 +196,7 @@ fn open_examined(
 /// The embedded store's own lock has no content, so whoever copies files may leave it behind. The lock of the whole store is
 /// held.
 fn make_lock(path: &Path) -> io::Result<()> {
-    if is_empty(path) {
+    if is_empty(path)? {
         return Ok(());
     }
     let mut options = fs::File::options();
@@ -234,9 +239,12 @@ fn open_database(
 }
 
 /// Whether no rows were ever in a directory.
-fn is_empty(path: &Path) -> bool {
-    let list = fs::read_dir(path).map(|mut list| list.next().is_none());
-    list.unwrap_or_else(|error| error.kind() == io::ErrorKind::NotFound)
+fn is_empty(path: &Path) -> io::Result<bool> {
+    match fs::read_dir(path) {
+        Ok(mut list) => Ok(list.next().is_none()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// A directory in which the embedded store may change what it likes: tables are links to where they lie, everything

@@ -7,8 +7,15 @@ use crate::inner::Inner;
 use crate::metadata::{Table, View};
 use crate::rows::{Content, EntryRow, NameHash, key};
 
-/// No path that is shown has more parts.
+/// No path has more parts.
 const MAX_PARTS: usize = 4096;
+
+/// Of a path that has more parts, or more bytes as it is shown, people are shown the end: looking up a name for each directory of a deep
+/// tree takes long, and nobody reads it.
+const PARTS_SHOWN: usize = 32;
+const BYTES_SHOWN: usize = 1024;
+/// Stands for the directories that are not shown.
+const MORE: &str = "/…";
 
 impl Inner {
     pub(super) fn parents(&self, id: ObjectId) -> Result<Vec<ObjectId>> {
@@ -33,18 +40,37 @@ impl Inner {
 
     /// An object for people: its number, and a path where it has one.
     pub(crate) fn called(&self, id: ObjectId) -> String {
-        match self.path_bytes(id) {
-            Ok(Some(path)) => format!("object {id} ({})", ShownBytes(&path)),
+        match self.shown_path(id) {
+            Ok(Some(path)) => format!("object {id} ({path})"),
             _ => format!("object {id}"),
         }
     }
 
     pub(super) fn path_of(&self, id: ObjectId) -> Result<String> {
         self.object(id)?;
-        Ok(match self.path_bytes(id)? {
-            Some(path) => ShownBytes(&path).to_string(),
-            None => format!("(object {id} without a name)"),
-        })
+        let path = self.shown_path(id)?;
+        Ok(path.unwrap_or_else(|| format!("(object {id} without a name)")))
+    }
+
+    /// One path of an object for people, or its end.
+    fn shown_path(&self, id: ObjectId) -> Result<Option<String>> {
+        let view = self.metadata.view();
+        let (mut at, mut parts, mut bytes) = (id, Vec::new(), 0);
+        while at != ObjectId::ROOT {
+            let Some((parent, name)) = one_name(&view, at)? else {
+                return Ok(None);
+            };
+            let name = ShownBytes(&name).to_string();
+            bytes += name.len();
+            if !parts.is_empty() && (parts.len() == PARTS_SHOWN || bytes > BYTES_SHOWN) {
+                break;
+            }
+            parts.push(name);
+            at = parent;
+        }
+        let more = if at == ObjectId::ROOT { "" } else { MORE };
+        parts.reverse();
+        Ok(Some(format!("{more}/{}", parts.join("/"))))
     }
 
     /// One path of an object; none when it has no name, or lies below what has none.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::names::{quoted, visible};
 use super::reach;
-use crate::status::{FrozenView, LossView, ReplicationStatus, moment};
+use crate::status::{FrozenView, LossView, ReplicationStatus, Rows, moment};
 
 /// So many are listed; `meridian frozen` has the others.
 const LISTED: usize = 50;
@@ -40,16 +40,16 @@ pub(super) struct Way {
 
 /// What is to be shown, if anything is frozen.
 pub(super) fn part(
-    frozen: &[FrozenView],
+    frozen: &Rows<FrozenView>,
     replication: &ReplicationStatus,
     data: &Path,
 ) -> Option<FrozenPart> {
     let losses = replication.view.iter().flat_map(|view| &view.losses);
     let freezing = losses.filter(|loss| loss.frozen_controls > 0);
     let ways: Vec<Way> = freezing.map(|loss| way(loss, data)).collect();
-    (!frozen.is_empty()).then(|| FrozenPart {
-        objects: frozen.iter().take(LISTED).map(objects).collect(),
-        more: frozen.len().saturating_sub(LISTED),
+    (!frozen.rows.is_empty()).then(|| FrozenPart {
+        objects: frozen.rows.iter().take(LISTED).map(objects).collect(),
+        more: frozen.total().saturating_sub(LISTED),
         ways,
     })
 }

@@ -17,7 +17,7 @@ use self::names::visible;
 use self::sites::{Site, sites};
 use super::history::Rate;
 use crate::status::{
-    Alarm, ClientStatus, ControlStatus, ExportStatus, FrozenView, ReplicationStatus, Status,
+    Alarm, ClientStatus, ControlStatus, ExportStatus, FrozenView, ReplicationStatus, Rows, Status,
     called, duration, short_time, size,
 };
 
@@ -36,9 +36,9 @@ pub(crate) struct Facts {
     /// Where the other replicas call this one, if it belongs to a set.
     pub(crate) own_addresses: Vec<String>,
     /// What nobody may change because a replica is lost.
-    pub(crate) frozen: Vec<FrozenView>,
+    pub(crate) frozen: Rows<FrozenView>,
     /// Who is connected.
-    pub(crate) clients: Vec<ClientStatus>,
+    pub(crate) clients: Rows<ClientStatus>,
     /// The last minutes, oldest first.
     pub(crate) rates: Vec<Rate>,
 }
@@ -134,11 +134,12 @@ impl Picture {
             server: server(status),
             clients: facts
                 .clients
+                .rows
                 .iter()
                 .take(CLIENTS_LISTED)
                 .map(client)
                 .collect(),
-            clients_more: facts.clients.len().saturating_sub(CLIENTS_LISTED),
+            clients_more: facts.clients.total().saturating_sub(CLIENTS_LISTED),
             charts: charts::charts(&facts.rates, replicated.is_some()),
             exports: status.exports.iter().map(export).collect(),
             groups: groups(facts, replicated),
@@ -293,8 +294,8 @@ mod tests {
             host: "alpha".to_owned(),
             status: Status::example(),
             own_addresses: Vec::new(),
-            frozen: Vec::new(),
-            clients: Vec::new(),
+            frozen: Rows::default(),
+            clients: Rows::default(),
             rates: Vec::new(),
         }
     }
@@ -305,7 +306,7 @@ mod tests {
         export.replication = Some(ReplicationStatus::example());
         facts.status.alarms = alarms(export);
         facts.own_addresses = vec!["beta:7643".to_owned()];
-        facts.frozen = vec![FrozenView {
+        facts.frozen.rows = vec![FrozenView {
             slot: 3,
             since_unix_s: 1_790_000_000,
             name: "3.7.2".to_owned(),
@@ -389,7 +390,7 @@ mod tests {
             opens: 3,
             locks: 4,
         };
-        facts.clients = vec![client; 150];
+        facts.clients.rows = vec![client; 150];
         let html = drawn(&facts);
         assert_shown(
             &html,
@@ -412,7 +413,7 @@ mod tests {
             replication.controls[0].paths = vec![evil.to_owned()];
             replication.peers[1].last_error = Some(evil.to_owned());
         }
-        facts.frozen[0].paths = vec![evil.to_owned()];
+        facts.frozen.rows[0].paths = vec![evil.to_owned()];
         facts.status.alarms[0].what = evil.to_owned();
         facts.status.data = evil.into();
         let html = drawn(&facts);
@@ -430,8 +431,8 @@ mod tests {
             replication.controls = vec![one; 1000];
             replication.controls_total = 4000;
         }
-        let one = facts.frozen[0].clone();
-        facts.frozen = vec![one; 1000];
+        let one = facts.frozen.rows[0].clone();
+        facts.frozen.rows = vec![one; 1000];
         let html = drawn(&facts);
         assert_shown(&html, &["3950 more", "950 more"]);
         assert!(html.len() < 200_000, "{} bytes", html.len());

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use replica::Replica;
+use replica::{REASON_BYTES_MAX, Replica};
 use vfs::ObjectKind;
 
 use super::{NO_CONTENTS, find};
@@ -12,22 +12,21 @@ use crate::serve::overview::Overview;
 use crate::serve::pool::{MetadataServer, Role};
 use crate::status::{
     ClientStatus, DrainDataAnswer, DrainDataQuestion, EvictQuestion, ForgetAnswer, ForgetQuestion,
-    FrozenView, RebalanceAnswer, RebalanceQuestion, ScrubQuestion, ScrubView, ThawAnswer,
+    FrozenView, RebalanceAnswer, RebalanceQuestion, Rows, ScrubQuestion, ScrubView, ThawAnswer,
     ThawQuestion, ViewStatus, Whereabouts,
 };
 
 impl Overview {
     /// Who is connected.
-    pub(in crate::serve) fn clients(&self) -> Vec<ClientStatus> {
-        let clients = self.service.clients();
-        clients.iter().map(ClientStatus::from).collect()
+    pub(in crate::serve) fn clients(&self) -> Rows<ClientStatus> {
+        Rows::of(self.service.clients().iter().map(ClientStatus::from))
     }
 
     /// Takes everything from those clients that are meant.
     pub(super) async fn evict(
         &self,
         question: &EvictQuestion,
-    ) -> Result<Vec<ClientStatus>, String> {
+    ) -> Result<Rows<ClientStatus>, String> {
         let mut evicted = Vec::new();
         for view in self.service.clients() {
             let client = ClientStatus::from(&view);
@@ -47,7 +46,7 @@ impl Overview {
                 "there is no such client; `meridian clients` lists those that there are".to_owned(),
             );
         }
-        Ok(evicted)
+        Ok(Rows::of(evicted))
     }
 
     /// The view, with the decisions that led to it.
@@ -57,8 +56,11 @@ impl Overview {
     }
 
     /// Everything that is frozen.
-    pub(in crate::serve) fn frozen(&self) -> Result<Vec<FrozenView>, String> {
-        Ok(self.replica()?.frozen())
+    pub(in crate::serve) async fn frozen(&self) -> Result<Rows<FrozenView>, String> {
+        let replica = self.replica()?.clone();
+        let asked = tokio::task::spawn_blocking(move || replica.frozen()).await;
+        let (rows, more) = asked.map_err(|error| error.to_string())?;
+        Ok(Rows { rows, more })
     }
 
     /// Says what thawing would give up, or does it.
@@ -70,12 +72,13 @@ impl Overview {
         let (lost, reason) = (question.lost, question.reason.trim());
         let view = ViewStatus::new(replica.view_status());
         check_thaw(&view, lost, reason)?;
-        let of_it = |frozen: &FrozenView| frozen.slot == lost;
+        let mut frozen = self.frozen().await?;
+        frozen.rows.retain(|frozen| frozen.slot == lost);
         let loss = view.losses.into_iter().find(|loss| loss.slot == lost);
         let answer = ThawAnswer {
             lost,
             done: question.meant,
-            frozen: self.frozen()?.into_iter().filter(of_it).collect(),
+            frozen,
             waits_for: loss.and_then(|loss| loss.waits_for),
         };
         if question.meant {
@@ -186,6 +189,12 @@ fn check_thaw(view: &ViewStatus, lost: u16, reason: &str) -> Result<(), String> 
             "say with --reason why its changes are given up; it is kept on record".to_owned(),
         );
     }
+    if reason.len() > REASON_BYTES_MAX {
+        return Err(format!(
+            "the reason has {} bytes, and the record keeps {REASON_BYTES_MAX}; shorten what --reason says",
+            reason.len()
+        ));
+    }
     let member = view.members.iter().find(|member| member.slot == lost);
     if member.is_some_and(|member| member.active) {
         return Err(format!(
@@ -216,6 +225,7 @@ mod tests {
         assert_eq!(check_thaw(&view, 3, "it burnt down"), Ok(()));
         for (lost, reason, parts) in [
             (3, "", "--reason"),
+            (3, &"x".repeat(REASON_BYTES_MAX + 1), "shorten"),
             (1, "why not", "is in the view"),
             (9, "why not", "no replica 9"),
         ] {

@@ -8,9 +8,6 @@ mod joined;
 mod metadata_server;
 mod placed;
 
-use std::fs;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use peer::set::SetDirectory;
@@ -21,7 +18,9 @@ use super::ServeError;
 use super::trees::{self, Tree};
 use crate::configuration::Configuration;
 use crate::configuration::{ListenAddress, PEER_PORT, PeerListenAddress};
-use crate::data_directory::{DataDirectory, pool_path, set_path, shelf_path, trees_path};
+use crate::data_directory::{
+    DataDirectory, is_filled, pool_path, set_path, shelf_path, trees_path,
+};
 use crate::pools::{Book, PoolPlace, PoolPlaceError, PoolRole};
 use crate::status::PoolStatus;
 use crate::transport::Listener;
@@ -85,20 +84,21 @@ impl Prepared {
     ) -> Result<Option<Prepared>, ServeError> {
         let path = data.path();
         let directory = SetDirectory::of_pool(pool_path(path));
-        let has_contents = is_filled(&shelf_path(path));
-        if !directory.exists() {
+        let has_contents = is_filled(&shelf_path(path))?;
+        if !directory.exists().map_err(PoolPlaceError::from)? {
             return match has_contents {
                 true => Err(ServeError::PoolMissing(path.to_owned())),
                 false => Ok(None),
             };
         }
-        if SetDirectory::new(set_path(path)).exists() {
+        let set = SetDirectory::new(set_path(path));
+        if set.exists().map_err(PoolPlaceError::from)? {
             return Err(ServeError::SetAndPool(path.to_owned()));
         }
         let place = PoolPlace::read(directory)?;
         let metadata = match place.role {
             PoolRole::DataServer => {
-                if is_filled(&trees_path(path)) {
+                if is_filled(&trees_path(path))? {
                     return Err(ServeError::TreesAtDataServer(trees_path(path)));
                 }
                 check_contents(data, &place, has_contents)?;
@@ -236,7 +236,7 @@ fn check_store(data: &DataDirectory, place: &PoolPlace) -> Result<(), ServeError
                 own: format!("server {} of pool {}", place.slot.0, place.pool),
             })
         }
-        Some(_) if !is_filled(&store) => Err(ServeError::StoreMissing(store)),
+        Some(_) if !is_filled(&store)? => Err(ServeError::StoreMissing(store)),
         _ => Ok(()),
     }
 }
@@ -258,14 +258,6 @@ fn check_contents(
         Some(_) if !has_contents => Err(ServeError::ContentsMissing(shelf_path(data.path()))),
         None if has_contents => Err(ServeError::ContentsUnmarked(data.path().to_owned())),
         _ => Ok(()),
-    }
-}
-
-/// What cannot be read is told when it is opened.
-fn is_filled(path: &Path) -> bool {
-    match fs::read_dir(path) {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }
 

@@ -13,6 +13,8 @@ use vfs::{Attributes, Cookie, Credentials, FileSystem, ObjectId, ObjectKind, Sho
 const PAGE: usize = 256;
 /// So many paths are named at most.
 const NAMED: usize = 1000;
+/// And only as far as all of them together have no more bytes, since a path may be hundreds of KiB long.
+const NAMED_BYTES: usize = 2 << 20;
 
 /// Files that concern a data server.
 #[derive(Debug, Default)]
@@ -21,12 +23,14 @@ pub(super) struct Listed {
     pub(super) files: u64,
     /// The first of these.
     pub(super) paths: Vec<String>,
+    bytes: usize,
 }
 
 impl Listed {
     fn add(&mut self, path: String) {
         self.files += 1;
-        if self.paths.len() < NAMED {
+        self.bytes = self.bytes.saturating_add(path.len());
+        if self.paths.len() < NAMED && self.bytes <= NAMED_BYTES {
             self.paths.push(path);
         }
     }
@@ -191,5 +195,24 @@ impl Walk {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_named_as_far_as_an_answer_has_room_for_them() {
+        let mut listed = Listed::default();
+        for _ in 0..3000 {
+            listed.add("/short".to_owned());
+        }
+        assert_eq!((listed.files, listed.paths.len()), (3000, NAMED));
+        let mut listed = Listed::default();
+        for _ in 0..100 {
+            listed.add("x".repeat(170 << 10));
+        }
+        assert_eq!((listed.files, listed.paths.len()), (100, 12));
     }
 }

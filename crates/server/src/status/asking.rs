@@ -1,0 +1,337 @@
+//! How `meridian status` and other commands get an answer of the server that runs on a data directory.
+//!
+//! What must never enter: what is done with answers.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::question::{Answer, DurabilityAnswer, DurabilityQuestion, Question};
+use super::socket::{
+    ANSWER_BYTES_MAX, FAR_PATIENCE, PATIENCE, QUESTION_BYTES_MAX, ShortPath, too_long,
+};
+use super::{
+    ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
+    ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
+    RebalanceAnswer, RebalanceQuestion, Rows, ScrubQuestion, ScrubView, Status, ThawAnswer,
+    ThawQuestion, ViewStatus, Whereabouts,
+};
+use crate::Commands;
+use crate::configuration::ReloadAnswer;
+use crate::data_directory::{control_socket, is_claimed};
+
+/// Why there is no status. Each message says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// No server answers.
+    #[error(
+        "no server runs on {path}; start one with `{start}`, or name another directory with --data",
+        path = .0.display(),
+        start = Commands::on(.0).start()
+    )]
+    NotRunning(PathBuf),
+    /// A process works on the data directory and answers nobody.
+    #[error(
+        "a process works on {0} and answers no questions: a server that starts or stops, or `meridian check`; ask again in a moment"
+    )]
+    Busy(PathBuf),
+    /// The socket belongs to somebody else.
+    #[error("this user may not ask the server on {0}; ask as the user it runs as, or as root")]
+    Permission(PathBuf),
+    /// The answer is of no use.
+    #[error("the server on {path} does not answer as expected ({what}); see its log")]
+    Answer {
+        /// The data directory.
+        path: PathBuf,
+        /// What happened.
+        what: String,
+    },
+    /// The configuration is wrong, in so many ways.
+    #[error("the configuration is wrong, and nothing was changed: {}", .0.join("\n"))]
+    Misconfigured(Vec<String>),
+    /// The server does not do what it is asked.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Asks the server that runs on a data directory how it is.
+///
+/// # Errors
+/// [`StatusError`] when none does, or it does not answer.
+pub async fn ask(data: &Path) -> Result<Status, StatusError> {
+    match put(data, &Question::Status, PATIENCE).await? {
+        Answer::Status(status) => Ok(*status),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks the server that runs on a data directory when updates of an object are answered, or changes that.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it refuses.
+pub async fn ask_durability(
+    data: &Path,
+    question: DurabilityQuestion,
+) -> Result<DurabilityAnswer, StatusError> {
+    match put(data, &Question::Durability(question), FAR_PATIENCE).await? {
+        Answer::Durability(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the server that runs on a data directory send its clients away, or asks how far it is.
+///
+/// # Errors
+/// [`StatusError`] says what to do next.
+pub async fn ask_drain(data: &Path, question: DrainQuestion) -> Result<DrainAnswer, StatusError> {
+    match put(data, &Question::Drain(question), FAR_PATIENCE).await? {
+        Answer::Drain(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks the server that runs on a data directory who takes part in its set, and what was decided about that.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it belongs to no set.
+pub async fn ask_view(data: &Path) -> Result<ViewStatus, StatusError> {
+    match put(data, &Question::View, PATIENCE).await? {
+        Answer::View(view) => Ok(*view),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks the server that runs on a data directory who its clients are.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there.
+pub async fn ask_clients(data: &Path) -> Result<Rows<ClientStatus>, StatusError> {
+    match put(data, &Question::Clients, PATIENCE).await? {
+        Answer::Clients(clients) => Ok(clients),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the server that runs on a data directory take everything from some clients. Returns those that there were.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or there is no such client.
+pub async fn ask_evict(
+    data: &Path,
+    question: EvictQuestion,
+) -> Result<Rows<ClientStatus>, StatusError> {
+    match put(data, &Question::Evict(question), FAR_PATIENCE).await? {
+        Answer::Clients(clients) => Ok(clients),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the server that runs on a data directory read its configuration again.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or the configuration is wrong.
+pub async fn ask_reload(data: &Path) -> Result<ReloadAnswer, StatusError> {
+    match put(data, &Question::Reload, PATIENCE).await? {
+        Answer::Reloaded(answer) => Ok(answer),
+        Answer::Misconfigured(problems) => Err(StatusError::Misconfigured(problems)),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks the server that runs on a data directory what is frozen.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it belongs to no set.
+pub async fn ask_frozen(data: &Path) -> Result<Rows<FrozenView>, StatusError> {
+    match put(data, &Question::Frozen, PATIENCE).await? {
+        Answer::Frozen(frozen) => Ok(frozen),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the set give up what a lost replica alone had, or asks what that would be.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it cannot be done; it says what to do next.
+pub async fn ask_thaw(data: &Path, question: ThawQuestion) -> Result<ThawAnswer, StatusError> {
+    match put(data, &Question::Thaw(question), FAR_PATIENCE).await? {
+        Answer::Thaw(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the server that runs on a data directory compare its copy with the others', or asks how far that is.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it belongs to no set.
+pub async fn ask_scrub(data: &Path, question: ScrubQuestion) -> Result<ScrubView, StatusError> {
+    match put(data, &Question::Scrub(question), PATIENCE).await? {
+        Answer::Scrub(scrub) => Ok(scrub),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the server that runs on a data directory hand the set's authority to another member. Says whether that one has
+/// confirmed that it keeps it.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_move_authority(data: &Path, to: u16) -> Result<bool, StatusError> {
+    match put(data, &Question::MoveAuthority(to), FAR_PATIENCE).await? {
+        Answer::AuthorityMoved(confirmed) => Ok(confirmed),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks the server that runs on a data directory which names lead to other servers.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it belongs to no set.
+pub async fn ask_junctions(data: &Path) -> Result<JunctionsStatus, StatusError> {
+    match put(data, &Question::Junctions, PATIENCE).await? {
+        Answer::Junctions(junctions) => Ok(junctions),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the set agree that a name leads to these servers from now on, or to none.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_junction(
+    data: &Path,
+    wish: JunctionStatus,
+) -> Result<JunctionAnswer, StatusError> {
+    match put(data, &Question::Junction(wish), FAR_PATIENCE).await? {
+        Answer::Junction(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has a metadata server remove a data server that holds no files from its pool.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_remove_data_server(data: &Path, number: u16) -> Result<(), StatusError> {
+    match put(data, &Question::RemoveDataServer(number), FAR_PATIENCE).await? {
+        Answer::DataServerRemoved => Ok(()),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks a metadata server where a file lies, by its path from the root of the tree.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it cannot tell; it says what to do next.
+pub async fn ask_where(data: &Path, path: String) -> Result<Whereabouts, StatusError> {
+    match put(data, &Question::Where(path), FAR_PATIENCE).await? {
+        Answer::Whereabouts(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has a metadata server stripe no new files over a data server, or new files again.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_drain_data(
+    data: &Path,
+    question: DrainDataQuestion,
+) -> Result<DrainDataAnswer, StatusError> {
+    match put(data, &Question::DrainData(question), FAR_PATIENCE).await? {
+        Answer::DataDrained(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has a metadata server spread files over data servers that were added, or no longer.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_rebalance(
+    data: &Path,
+    question: RebalanceQuestion,
+) -> Result<RebalanceAnswer, StatusError> {
+    match put(data, &Question::Rebalance(question), FAR_PATIENCE).await? {
+        Answer::Rebalanced(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has a metadata server give up a data server that is lost, or say what that would mean.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_forget_data_server(
+    data: &Path,
+    question: ForgetQuestion,
+) -> Result<ForgetAnswer, StatusError> {
+    match put(data, &Question::ForgetDataServer(question), FAR_PATIENCE).await? {
+        Answer::DataServerForgotten(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has a metadata server serve with a data server again that is refused since an older copy of its contents was seen. Whether it serves
+/// already.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_readmit_data_server(data: &Path, number: u16) -> Result<bool, StatusError> {
+    match put(data, &Question::ReadmitDataServer(number), FAR_PATIENCE).await? {
+        Answer::DataServerReadmitted(serves) => Ok(serves),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+fn unexpected(data: &Path, answer: &Answer) -> StatusError {
+    match answer {
+        Answer::Refused(reason) => StatusError::Refused(reason.clone()),
+        _ => StatusError::Answer {
+            path: data.to_owned(),
+            what: "it answers another question".to_owned(),
+        },
+    }
+}
+
+pub(super) async fn put(
+    data: &Path,
+    question: &Question,
+    patience: Duration,
+) -> Result<Answer, StatusError> {
+    let wrong = |what: String| StatusError::Answer {
+        path: data.to_owned(),
+        what,
+    };
+    let question = serde_json::to_vec(question).map_err(|error| wrong(error.to_string()))?;
+    if question.len() as u64 > QUESTION_BYTES_MAX {
+        return Err(StatusError::Refused(too_long()));
+    }
+    let asked = tokio::time::timeout(patience, exchange(data, &question)).await;
+    let answer = asked.map_err(|_| wrong("it takes too long".to_owned()))?;
+    let answer = answer.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => match is_claimed(data) {
+            true => StatusError::Busy(data.to_owned()),
+            false => StatusError::NotRunning(data.to_owned()),
+        },
+        io::ErrorKind::PermissionDenied => StatusError::Permission(data.to_owned()),
+        _ => wrong(error.to_string()),
+    })?;
+    serde_json::from_slice(&answer).map_err(|error| wrong(error.to_string()))
+}
+
+pub(super) async fn exchange(data: &Path, question: &[u8]) -> io::Result<Vec<u8>> {
+    let short = ShortPath::of(&control_socket(data))?;
+    let mut stream = UnixStream::connect(&short.path).await?;
+    stream.write_all(question).await?;
+    stream.shutdown().await?;
+    let mut answer = Vec::new();
+    (&mut stream)
+        .take(ANSWER_BYTES_MAX + 1)
+        .read_to_end(&mut answer)
+        .await?;
+    Ok(answer)
+}
