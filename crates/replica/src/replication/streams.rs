@@ -17,7 +17,6 @@ use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::replication::base;
 use crate::replication::contents;
-use crate::replication::conversing;
 use crate::replication::degraded;
 use crate::replication::line::{Line, is_closed_to};
 use crate::replication::settled;
