@@ -17,13 +17,11 @@ pub trait Tree {
     fn above(&self, object: ObjectId) -> Rc<[ObjectId]> {
         let mut seen = BTreeSet::new();
         let mut found = self.parents(object);
-        // A directory has one link, so only the ways up from several links can meet.
-        let may_meet = found.len() > 1;
-        found.retain(|parent| !may_meet || seen.insert(*parent));
+        found.retain(|parent| seen.insert(*parent));
         let mut next = 0;
         while let Some(directory) = found.get(next).copied() {
             for parent in self.parents(directory) {
-                if !may_meet || seen.insert(parent) {
+                if seen.insert(parent) {
                     found.push(parent);
                 }
             }

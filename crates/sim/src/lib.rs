@@ -64,6 +64,7 @@
 //! | 53 | `restart.rs` of `control`; seeds 22419 and 24105 of `tests/seeds.rs` | |
 //! | 54 | q; the rule in `settled.rs` of `replica` | |
 //! | 55 | q; `tests/recovered.rs` of `replica` | |
+//! | 56 | `walk/closed.rs` of `replica` | |
 
 #![forbid(unsafe_code)]
 
