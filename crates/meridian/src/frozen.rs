@@ -49,7 +49,11 @@ pub(crate) fn thaw(arguments: &ThawArguments) -> Result<Exit, Failure> {
         meant: true,
         ..question
     };
-    output::say(ask(&data, &question)?)?;
+    let given_up = ask(&data, &question)?;
+    match arguments.json {
+        true => output::say_json(&given_up)?,
+        false => output::say(given_up)?,
+    }
     Ok(Exit::Success)
 }
 

@@ -249,10 +249,17 @@ fn what_was_given_up_is_listed_and_copied_out_at_the_server_that_had_it() {
         "--reason",
         "it burnt down",
         "--yes",
+        "--json",
     ];
-    while !first.meridian(&thaw).status.success() {
+    let told = loop {
+        let thawed = first.meridian(&thaw);
+        if thawed.status.success() {
+            break succeed(&thawed);
+        }
         sleep(PAUSE);
-    }
+    };
+    let told: server::ThawAnswer = serde_json::from_str(&told).unwrap();
+    assert!(told.done && told.frozen.total() > 0, "{told:?}");
     let _third_server = third.place.start();
     // It believes itself in the view it knows until it has heard of later ones.
     until(&first, |view| active(view) == [1, 2, 3]);

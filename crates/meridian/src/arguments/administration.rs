@@ -52,6 +52,9 @@ pub(crate) struct ThawArguments {
     /// Do it without asking
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Print JSON, once it is done
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Data directory of a server that takes part [default: /var/lib/meridian]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
