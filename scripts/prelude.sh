@@ -66,7 +66,9 @@ test_workspace() {
   [ $# -eq 0 ] || shift
   programs=$(test_programs "${chosen[@]}") || return
   [ -n "$programs" ] || fail "cargo named no test program"
-  local of_machine='/crates/\(meridian\|nfs4-client\|testbed\) '
+  # Of striping: a file that is written while it is moved was seen to lack a write where the processors were busy (moving.rs). Until
+  # that is mended its programs run as they did before, one after another.
+  local of_machine='/crates/\(meridian\|nfs4-client\|striping\|testbed\) '
   sed "\\#$of_machine#d" <<<"$programs" |
     xargs --no-run-if-empty --max-lines=1 --max-procs="$test_programs_at_once" scripts/test-runner "$@" || status=$?
   sed --quiet "\\#$of_machine#p" <<<"$programs" |
