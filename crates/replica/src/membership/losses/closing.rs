@@ -34,7 +34,8 @@ pub(super) fn close(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     shared.engine.notify();
     let shared = shared.clone();
     tokio::spawn(async move {
-        drop(inbox.applying.lock().await);
+        // Nothing is being applied while this is noted, even if another view has begun meanwhile.
+        let _between_records = inbox.applying.lock().await;
         shared.losses.closing.complete(lost);
     });
 }

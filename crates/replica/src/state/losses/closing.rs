@@ -3,6 +3,7 @@
 //! What must never enter: when that begins (`membership::losses::closing`).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vfs::ReplicaSlot;
@@ -27,10 +28,13 @@ impl Closing {
 
     /// From now on no update of this one begins to be applied. Says whether that is new.
     pub(crate) fn begin(&self, lost: ReplicaSlot) -> bool {
-        let mut all = self.all();
-        let new = !all.contains_key(&lost);
-        all.entry(lost).or_insert(Stage::Begun);
-        new
+        match self.all().entry(lost) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Stage::Begun);
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
     }
 
     /// The update that was begun before has been applied, if there was one.
