@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde::Serialize;
 use server::configuration::DEFAULT_TREE;
 use server::recovered::{self, CopiedOut, RecoveredSet};
-use server::{Configuration, ShownBytes, ShownText, moment};
+use server::{Configuration, Counted, ShownBytes, ShownText, moment};
 
 use crate::arguments::{RecoveredCommand, RecoveredPlace};
 use crate::consent;
@@ -93,10 +93,10 @@ fn list(label: Option<&str>, place: &RecoveredPlace, json: bool) -> Result<Exit,
 fn line(set: &RecoveredSet) -> String {
     let saved = moment(u64::try_from(set.saved_at.seconds).unwrap_or(0));
     format!(
-        "{}  {saved}  {} objects, {} bytes of replica {}: {}",
+        "{}  {saved}  {}, {} of replica {}: {}",
         set.label,
-        set.objects,
-        set.bytes,
+        Counted(set.objects, "object"),
+        Counted(set.bytes, "byte"),
         set.replica,
         ShownText(&set.reason)
     )
@@ -119,14 +119,17 @@ fn restore(
         ..
     } = copied;
     output::say(format_args!(
-        "{files} files, {directories} directories and {symlinks} symbolic links are in {} now; put back through a \
-         mount what is wanted, and remove the set with `meridian recovered forget {label}`",
-        to.display()
+        "copied into {}: {}, {} and {}. Put back through a mount what is wanted, and remove the set with \
+         `meridian recovered forget {label}`",
+        to.display(),
+        Counted(files, "file"),
+        Counted(directories, "directory"),
+        Counted(symlinks, "symbolic link"),
     ))?;
     if copied.left_out > 0 {
         output::say(format_args!(
-            "{} objects were left out: removed ones, devices, sockets and pipes",
-            copied.left_out
+            "left out: {} (removed ones, devices, sockets and pipes)",
+            Counted(copied.left_out, "object")
         ))?;
     }
     for path in copied.incomplete {

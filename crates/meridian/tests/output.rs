@@ -162,7 +162,7 @@ fn no_name_forges_a_line_or_commands_a_terminal() {
         to.to_str().unwrap(),
     ];
     let told = succeed(&site.meridian(&restore));
-    assert!(told.contains("1 directories"), "{told}");
+    assert!(told.contains("1 directory"), "{told}");
     drop(server);
     let log = site.place.read_log();
     assert!(is_harmless(&log), "{log:?}");

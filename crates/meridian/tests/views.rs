@@ -271,7 +271,7 @@ fn what_was_given_up_is_listed_and_copied_out_at_the_server_that_had_it() {
     let found = third.place.data().join("found");
     let to = found.to_str().unwrap();
     let told = succeed(&third.meridian(&["recovered", "restore", label, "--to", to]));
-    assert!(told.contains("1 files"), "{told}");
+    assert!(told.contains("1 file,"), "{told}");
     assert_eq!(std::fs::read(found.join("ledger")).unwrap(), b"an entry");
     assert_ne!(read(&first_server, "ledger"), b"an entry");
     succeed(&third.meridian(&["recovered", "forget", label, "--yes"]));

@@ -53,4 +53,4 @@ pub use status::{
     ask_readmit_data_server, ask_rebalance, ask_reload, ask_remove_data_server, ask_scrub,
     ask_thaw, ask_view, ask_where, moment,
 };
-pub use vfs::{ShownBytes, ShownText, is_visible};
+pub use vfs::{Counted, ShownBytes, ShownText, is_visible};

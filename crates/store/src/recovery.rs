@@ -9,7 +9,7 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use vfs::{Error, ObjectId, Result};
+use vfs::{Counted, Error, ObjectId, Result};
 
 use crate::commit_hook::Change;
 use crate::data::SyncError;
@@ -56,8 +56,9 @@ impl Inner {
         if recovered > 0 {
             // A mark says no more than that: whoever opens a new file leaves one, too.
             tracing::info!(
-                "{recovered} files may have had data that was not stable when the store was left; \
-                 what was answered as stable is there, and clients send the rest again"
+                "data that was not stable when the store was left may be lacking in {}; \
+                 what was answered as stable is there, and clients send the rest again",
+                Counted(recovered, "file")
             );
         }
         Ok(())

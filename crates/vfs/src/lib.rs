@@ -34,4 +34,4 @@ pub use identity::{ChangeAttribute, FsId, ObjectId, ReplicaSlot};
 pub use locks::{ByteRange, LockConflict, LockKind, LockOwner, OpenOwner, Share};
 pub use name::{MAX_NAME_BYTES, Name, NameError, XattrName};
 pub use request::{RequestGroup, RequestId};
-pub use shown::{ShownBytes, ShownText, is_visible};
+pub use shown::{Counted, ShownBytes, ShownText, is_visible};

@@ -1,4 +1,4 @@
-//! Names and texts from others, for a person's screen or log.
+//! Names and texts from others, and numbers of things, for a person's screen or log.
 //!
 //! A name may hold any bytes but a slash and a zero, and anybody who may make a file chooses it. Shown as they are, they forge
 //! lines and send commands to the terminal that shows them; Unicode's formatting characters reorder what is around them.
@@ -57,6 +57,22 @@ impl fmt::Display for ShownBytes<'_> {
     }
 }
 
+/// A number of things, with what they are called when there is one: `1 file`, `2 files`.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted<'n>(pub u64, pub &'n str);
+
+impl fmt::Display for Counted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counted(count, name) = self;
+        write!(f, "{count} ")?;
+        match (count, name.strip_suffix('y')) {
+            (1, _) => f.write_str(name),
+            (_, Some(stem)) => write!(f, "{stem}ies"),
+            (_, None) => write!(f, "{name}s"),
+        }
+    }
+}
+
 impl fmt::Display for ShownText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|letter| show(f, letter))
@@ -97,6 +113,15 @@ mod tests {
             ShownText("a\\b\n\u{202e}").to_string(),
             "a\\b\\u{a}\\u{202e}"
         );
+    }
+
+    #[test]
+    fn one_thing_is_not_several() {
+        let counted = |count, name| Counted(count, name).to_string();
+        assert_eq!(counted(0, "file"), "0 files");
+        assert_eq!(counted(1, "file"), "1 file");
+        assert_eq!(counted(2, "directory"), "2 directories");
+        assert_eq!(counted(1, "entry"), "1 entry");
     }
 
     #[test]

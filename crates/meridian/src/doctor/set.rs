@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use server::{ReplicaPeerStatus, Status, StatusError, set};
+use server::{Counted, ReplicaPeerStatus, Status, StatusError, set};
 
 use super::Finding;
 
@@ -36,7 +36,10 @@ pub(super) fn findings(data: &Path) -> Vec<Finding> {
         .collect();
     match set::warning(&joined.members) {
         Some(warning) => found.push(Finding::mind(SET, warning, "as the message says")),
-        None => found.push(Finding::well(SET, format!("{} members", present.len()))),
+        None => found.push(Finding::well(
+            SET,
+            Counted(present.len() as u64, "member").to_string(),
+        )),
     }
     for member in present {
         let own = member.slot == joined.slot;

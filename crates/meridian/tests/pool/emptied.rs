@@ -13,7 +13,7 @@ fn a_data_server_that_is_to_go_gets_no_new_files_and_goes_when_its_files_have_mo
     let drain = |more: &[&str]| pool(&metadata, &[&["drain-data"], more].concat());
     refuse(
         &pool(&metadata, &["remove", "3"]),
-        &["parts of 1 files", "`meridian pool drain-data 3`"],
+        &["parts of 1 file lie", "`meridian pool drain-data 3`"],
     );
     let told = succeed(&drain(&["3"]));
     assert!(told.contains("over it: 1\n  /old\nThey move"), "{told}");

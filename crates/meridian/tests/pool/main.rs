@@ -470,7 +470,7 @@ fn files_lie_striped_on_the_data_servers_and_every_server_may_be_killed() {
     });
     refuse(
         &pool(&metadata, &["remove", "2"]),
-        &["parts of 1 files", "`meridian pool drain-data 2`"],
+        &["parts of 1 file lie", "`meridian pool drain-data 2`"],
     );
 
     // Each is killed, and what it has comes back with it.

@@ -210,7 +210,7 @@ fn files_are_spread_over_a_data_server_that_was_added() {
     let rebalance = |more: &[&str]| pool(&metadata, &[&["rebalance"], more].concat());
     let told = succeed(&rebalance(&["--rate", "2 MiB"]));
     assert!(
-        told.starts_with("3 files (13.1 MiB) are being spread over the data servers 2, 3;"),
+        told.starts_with("What is being spread over the data servers 2, 3: 3 files (13.1 MiB)."),
         "{told}"
     );
     until_it_copies(&metadata);

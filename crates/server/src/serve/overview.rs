@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use nfs4_server::Service;
 use replica::{Durability, Replica};
-use vfs::FileSystem;
+use vfs::{Counted, FileSystem};
 
 use super::Origin;
 use super::names::Names;
@@ -112,15 +112,19 @@ impl Overview {
         let shown = self.trees.iter().filter(|tree| !tree.is_withheld());
         let paths: Vec<String> = shown.map(|tree| tree.path.to_string()).collect();
         if let Some(Role::Data(_)) = &self.pool {
-            return format!("serving contents: {} clients", counts.clients);
+            return format!(
+                "serving contents: {}",
+                Counted(counts.clients as u64, "client")
+            );
         }
         let grace = if self.service.in_grace() {
             "; grace period"
         } else {
             ""
         };
-        let (paths, clients, opens) = (paths.join(", "), counts.clients, counts.opens);
-        format!("serving {paths}: {clients} clients, {opens} opens{grace}")
+        let clients = Counted(counts.clients as u64, "client");
+        let (paths, opens) = (paths.join(", "), Counted(counts.opens as u64, "open"));
+        format!("serving {paths}: {clients}, {opens}{grace}")
     }
 
     /// The first tree whose storage has failed.

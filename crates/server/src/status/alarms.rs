@@ -17,7 +17,7 @@ use super::{
     SpaceStatus, ViewStatus,
 };
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
-use vfs::ShownText;
+use vfs::{Counted, ShownText};
 
 /// What is under way when an update comes is granted in a few round trips, or frozen within a lease.
 const UPDATE_WAITS_MS: u64 = 60_000;
@@ -251,13 +251,14 @@ fn slow(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
 
 fn torn(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
     let (count, named) = (replica.torn_files, replica.torn_paths.join(", "));
+    let files = Counted(count, "file");
     let more = count.saturating_sub(replica.torn_paths.len() as u64);
     let more = match more {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     let what = format!(
-        "part of the contents of {count} files was lost with a server, so they cannot be read: {named}{more}"
+        "part of the contents of {files} was lost with a server and cannot be read: {named}{more}"
     );
     (count > 0).then_some(("torn-files", what))
 }
@@ -265,15 +266,16 @@ fn torn(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
 fn of_scrub(scrub: &ScrubView) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let (damaged, undecided) = (scrub.damaged, scrub.undecided);
+    let (files, objects) = (Counted(damaged, "file"), Counted(undecided, "object"));
     if damaged > 0 {
         let what = format!(
-            "the disk has changed the contents of {damaged} files here; `meridian scrub --show` names them"
+            "the disk has changed the contents of {files} here; `meridian scrub --show` names what is damaged"
         );
         found.push(("damaged-content", what));
     }
     if undecided > 0 {
         let what = format!(
-            "{undecided} objects differ between copies, and nobody knows which is right; `meridian scrub --show` names them"
+            "copies differ in {objects}, and nobody knows which is right; `meridian scrub --show` names what differs"
         );
         found.push(("copies-differ", what));
     }

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vfs::ShownText;
+use vfs::{Counted, ShownText};
 
 use super::size;
 
@@ -109,7 +109,8 @@ impl fmt::Display for RebalanceAnswer {
         }
         write!(
             f,
-            "{files} files ({}) are being spread over the data servers {over}; `meridian status` shows how far that is.",
+            "What is being spread over the data servers {over}: {} ({}). `meridian status` shows how far that is.",
+            Counted(files, "file"),
             size(self.bytes)
         )
     }
@@ -193,7 +194,9 @@ mod tests {
         };
         let told = answer.to_string();
         assert!(
-            told.starts_with("12 files (1.0 MiB) are being spread over the data servers 2, 3;"),
+            told.starts_with(
+                "What is being spread over the data servers 2, 3: 12 files (1.0 MiB)."
+            ),
             "{told}"
         );
         answer.files = 0;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::is_little;
 use super::text::size;
-use vfs::ShownText;
+use vfs::{Counted, ShownText};
 
 /// The pool that a server belongs to, as far as it knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +59,9 @@ pub struct MovingStatus {
 impl fmt::Display for MovingStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.files_left, self.bytes_left) {
-            (Some(files), Some(bytes)) => write!(f, "{files} files left ({})", size(bytes))?,
+            (Some(files), Some(bytes)) => {
+                write!(f, "{} left ({})", Counted(files, "file"), size(bytes))?
+            }
             _ => write!(f, "counting files")?,
         }
         let (moved, copied) = (self.files_moved, size(self.bytes_copied));
@@ -223,10 +225,7 @@ impl fmt::Display for PoolServerStatus {
 
 impl fmt::Display for HoldingStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files = match self.contents {
-            1 => "1 file".to_owned(),
-            count => format!("{count} files"),
-        };
+        let files = Counted(self.contents, "file");
         write!(
             f,
             "{files}; {} of {} available; {} read, {} written since it started",

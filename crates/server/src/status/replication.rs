@@ -7,6 +7,7 @@ use std::fmt;
 
 use replica::{ClockView, ControlView, LinkView, PeerView, ReplicaStatus, ScrubView, ShortView};
 use serde::{Deserialize, Serialize};
+use vfs::Counted;
 
 use super::ReturnStatus;
 use super::called;
@@ -403,9 +404,9 @@ impl ReplicaPeerStatus {
         let bytes = self.lag_bytes.map_or("contents".to_owned(), size);
         write!(
             f,
-            "\n    lacks {} updates, and {bytes} of {} files, for {}",
-            self.lag_updates,
-            self.lag_files,
+            "\n    lacks {}, and {bytes} of {}, for {}",
+            Counted(self.lag_updates, "update"),
+            Counted(self.lag_files, "file"),
             short_time(self.lag_ms)
         )
     }

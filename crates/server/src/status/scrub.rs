@@ -6,6 +6,7 @@ use std::fmt;
 
 use replica::ScrubView;
 use serde::{Deserialize, Serialize};
+use vfs::Counted;
 
 use super::text::{moment, size};
 
@@ -25,9 +26,9 @@ impl fmt::Display for Summary<'_> {
         match (scrub.running, scrub.last_finished_unix_s) {
             (true, _) => write!(
                 f,
-                "{} of {} objects, {} read",
+                "{} of {}, {} read",
                 scrub.objects,
-                scrub.objects_total,
+                Counted(scrub.objects_total, "object"),
                 size(scrub.read_bytes)
             )?,
             (false, Some(at)) => write!(f, "last finished {}", moment(at))?,
@@ -52,10 +53,10 @@ impl fmt::Display for ScrubText<'_> {
         let ScrubText(scrub) = self;
         write!(f, "{}", Summary(scrub))?;
         if scrub.skipped > 0 {
-            let count = scrub.skipped;
+            let files = Counted(scrub.skipped, "file");
             write!(
                 f,
-                "\n  {count} files were being changed and are left to the next run"
+                "\n  left to the next run, since they were being changed: {files}"
             )?;
         }
         let mut findings = scrub.findings.iter();

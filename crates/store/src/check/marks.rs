@@ -1,6 +1,6 @@
 //! What the store keeps about itself: marks of orphans, removals and dirty files, and the numbers.
 
-use vfs::{ObjectId, RequestId, Result};
+use vfs::{Counted, ObjectId, RequestId, Result};
 
 use super::objects::Census;
 use super::rescue::{NUMBERS_UNRESERVED, numbers_in_use};
@@ -151,8 +151,8 @@ impl Examination<'_> {
             return Ok(());
         }
         let what = format!(
-            "{} objects are counted, and there are {}.",
-            known.unwrap_or(0),
+            "The store counts {}, and there are {}.",
+            Counted(known.unwrap_or(0), "object"),
             census.objects
         );
         self.find(what, |mutation| {

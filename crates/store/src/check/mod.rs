@@ -16,7 +16,7 @@ mod tree;
 use std::fmt;
 use std::path::Path;
 
-use vfs::{ObjectId, ShownText};
+use vfs::{Counted, ObjectId, ShownText};
 
 use crate::error::StoreError;
 use crate::inner::{Inner, open_error, open_metadata, opening_error};
@@ -76,7 +76,10 @@ impl fmt::Display for Report {
         } = self;
         writeln!(
             f,
-            "{objects} objects, {names} names and {data_files} data files were checked."
+            "Checked: {}, {} and {}.",
+            Counted(*objects, "object"),
+            Counted(*names, "name"),
+            Counted(*data_files, "data file")
         )?;
         match (self.sound, self.findings.is_empty()) {
             (true, true) => write!(f, "The store agrees with itself."),

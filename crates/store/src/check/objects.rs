@@ -4,7 +4,7 @@
 
 use std::iter::Peekable;
 
-use vfs::{Cookie, ObjectId, Result};
+use vfs::{Cookie, Counted, ObjectId, Result};
 
 use super::{Examination, called};
 use crate::metadata::{KeyedRow, MetadataError, Table, View};
@@ -306,10 +306,10 @@ impl<'i> Examination<'i> {
             return Ok(());
         }
         let what = format!(
-            "{} counts {} entries and {} subdirectories and has {} and {}.",
+            "{} counts {} and {}, and has {} and {}.",
             called(id),
-            known.entries,
-            known.subdirectories,
+            Counted(known.entries, "entry"),
+            Counted(u64::from(known.subdirectories), "subdirectory"),
             counts.entries,
             counts.subdirectories
         );

@@ -6,7 +6,7 @@
 //! What must never enter: what is done about it.
 
 use tokio::time::Instant;
-use vfs::{Error, ReplicaSlot, Result};
+use vfs::{Counted, Error, ReplicaSlot, Result};
 
 use super::ReplicaState;
 use crate::state::shipping::Backlog;
@@ -44,7 +44,9 @@ impl Lag {
             ..
         } = self;
         format!(
-            "it is too slow: it lacks {updates} updates and contents of {files} files, and has not noted {untold} that it has"
+            "it is too slow: it lacks {} and contents of {}, and has not noted {untold} that it has",
+            Counted(*updates, "update"),
+            Counted(*files as u64, "file")
         )
     }
 }

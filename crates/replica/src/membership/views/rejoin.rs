@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use vfs::ReplicaSlot;
+use vfs::{Counted, ReplicaSlot};
 use view::{DecisionKind, Kind, Outcome, Settlement};
 
 use super::join;
@@ -423,8 +423,8 @@ fn behind(
         ));
     }
     (updates > UPDATES || said.owed > FILES).then(|| {
-        let files = said.owed;
-        format!("it lacks {updates} updates and contents of {files} files of replica {place}")
+        let (updates, files) = (Counted(updates, "update"), Counted(said.owed, "file"));
+        format!("it lacks {updates} and contents of {files} of replica {place}")
     })
 }
 

@@ -360,7 +360,7 @@ mod tests {
                 "12 updates",
                 "connection refused",
                 "its link to replica 3",
-                "61.2 ms, lacks 7 updates, contents of 1 files",
+                "61.2 ms, lacks 7 updates, contents of 1 file",
                 "/src",
                 "deep: with everything below",
                 "12.3 s",

@@ -2,6 +2,8 @@
 //!
 //! What must never enter: clients and files.
 
+use vfs::Counted;
+
 use super::names::visible;
 use crate::status::{
     ClockText, LinkView, MemberNames, MemberView, ReplicaPeerStatus, ReplicationStatus, ViewStatus,
@@ -173,7 +175,10 @@ fn link(link: &LinkView, names: &MemberNames) -> (String, String) {
     };
     let lacks = match (link.lag_updates, link.lag_files) {
         (0, 0) => "nothing".to_owned(),
-        (updates, files) => format!("{updates} updates, contents of {files} files"),
+        (updates, files) => {
+            let (updates, files) = (Counted(updates, "update"), Counted(files, "file"));
+            format!("{updates}, contents of {files}")
+        }
     };
     let told = format!("{}, lacks {lacks}", milliseconds(round_trip));
     (to, told)
@@ -191,8 +196,9 @@ fn lag(peer: &ReplicaPeerStatus) -> String {
     let bytes = peer.lag_bytes.map_or("contents".to_owned(), size);
     let time = short_time(peer.lag_ms);
     format!(
-        "{} updates, {bytes} of {} files, for {time}",
-        peer.lag_updates, peer.lag_files
+        "{}, {bytes} of {}, for {time}",
+        Counted(peer.lag_updates, "update"),
+        Counted(peer.lag_files, "file")
     )
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use peer::set::Member;
 use pool::home::{ServerView, Stranger};
 use pool::{DataServerNumber, DeviceGroupNumber, Holding};
-use vfs::ReplicaSlot;
+use vfs::{Counted, ReplicaSlot};
 
 use super::super::placed::{self, Listed};
 use super::{LOOK, MetadataServer, told};
@@ -331,8 +331,9 @@ fn may_go(number: u16, holding: Option<Holding>) -> Result<(), String> {
     match holding {
         None | Some(Holding { contents: 0, .. }) => Ok(()),
         Some(Holding { contents, .. }) => Err(format!(
-            "parts of {contents} files lie on data server {number}, and would be lost; `meridian pool drain-data {number}` moves them to the \
-             other data servers"
+            "parts of {} lie on data server {number}, and would be lost; `meridian pool drain-data {number}` moves them to the \
+             other data servers",
+            Counted(contents, "file")
         )),
     }
 }
