@@ -72,10 +72,16 @@ impl Inner {
             let sum = noted.as_ref().and_then(|(_, sums)| sums.get(place));
             let sum = sum.copied().unwrap_or(UNKNOWN);
             // Most blocks fit; only where one does not it matters whether it is just being written.
-            let fits = sum == UNKNOWN || sum == sum_of(bytes);
-            if !fits && !self.open_sums.is_open(id, block) && !self.voided.contains(id) {
+            let fits = |sum| sum == UNKNOWN || sum == sum_of(bytes);
+            if fits(sum) || self.open_sums.is_open(id, block) || self.voided.contains(id) {
+                continue;
+            }
+            // It may have been closed since its sum was looked up. A block counts as closed only when its sum is noted.
+            let sums = self.noted_sums(id, group)?;
+            if !fits(sums.get(place).copied().unwrap_or(UNKNOWN)) {
                 return Ok(Some(block * BLOCK_BYTES));
             }
+            noted = Some((group, sums));
         }
         Ok(None)
     }
