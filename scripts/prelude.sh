@@ -54,11 +54,12 @@ test_programs() {
     sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p'
 }
 
-# Runs tests of all packages, or those that the arguments choose; what stands behind `--` goes to the programs. Programs that start
-# servers and Linux guests have the machine to themselves, after the others. Shows at the end what those that failed said last.
+# Runs tests of all packages, or those that the arguments choose; what stands behind `--` goes to the programs. Programs with Linux
+# guests and networks of their own run one after another, when the others have ended. Shows at the end what those that failed said last.
+# With LINTS_BESIDE_TESTS the lints run meanwhile, with what the tests leave of the processors.
 test_workspace() {
   rm -rf target/test-failures
-  local chosen=() programs status=0 output
+  local chosen=() programs lints='' status=0 output
   while [ $# -gt 0 ] && [ "$1" != -- ]; do
     chosen+=("$1")
     shift
@@ -66,13 +67,25 @@ test_workspace() {
   [ $# -eq 0 ] || shift
   programs=$(test_programs "${chosen[@]}") || return
   [ -n "$programs" ] || fail "cargo named no test program"
+  if [ -n "${LINTS_BESIDE_TESTS:-}" ]; then
+    (renice --priority 19 "$BASHPID" && check_lints) &>target/lints &
+    lints=$!
+  fi
   # Of striping: a file that is written while it is moved was seen to lack a write where the processors were busy (moving.rs). Until
   # that is mended its programs run as they did before, one after another.
-  local of_machine='/crates/\(meridian\|nfs4-client\|striping\|testbed\) '
+  local of_machine='/crates/\(meridian .*/\(kernel\|sites\)-\|nfs4-client \|striping \|testbed \)'
+  # Those with many tests begin first, since they end last.
+  local many='/integration-[0-9a-f]*$'
+  programs=$(sed --quiet "\\#$many#p" <<<"$programs" && sed "\\#$many#d" <<<"$programs")
   sed "\\#$of_machine#d" <<<"$programs" |
     xargs --no-run-if-empty --max-lines=1 --max-procs="$test_programs_at_once" scripts/test-runner "$@" || status=$?
   sed --quiet "\\#$of_machine#p" <<<"$programs" |
     xargs --no-run-if-empty --max-lines=1 scripts/test-runner "$@" || status=$?
+  if [ -n "$lints" ]; then
+    say "lints"
+    wait "$lints" || status=$?
+    cat target/lints
+  fi
   if [ ${#chosen[@]} -eq 0 ]; then
     cargo test --workspace --locked --doc || status=$?
   fi

@@ -1,9 +1,7 @@
 //! When a close may be answered, where only some know of some control of the file.
 
-mod set;
-
+use crate::set::*;
 use control::*;
-use set::*;
 
 /// Whether the close of file 3, which 0 of five controls, has been answered.
 fn is_closed(set: &Set) -> bool {

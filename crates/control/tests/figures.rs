@@ -1,9 +1,7 @@
 //! The figures of the main paper, repeated one by one, with the exact commands where they matter.
 
-mod set;
-
+use crate::set::*;
 use control::*;
-use set::*;
 
 /// Tree of Figures 3 and 4: root 1 with directory a (2); in it b (3) and c (4); f1 (5) and d1 (6) in b,
 /// f2 (7) and d2 (8) in c.

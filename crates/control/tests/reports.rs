@@ -1,9 +1,7 @@
 //! What the members of a new view tell each other: nobody may hold what others hold, and nothing is frozen for ever.
 
-mod set;
-
+use crate::set::*;
 use control::*;
-use set::*;
 
 /// 0 of five is lost when it has released file 3, and only 1 has heard of that. Whether 1 gets
 /// the file afterwards, and how many still take it for frozen.

@@ -1,9 +1,7 @@
 //! Admission without waiting, operations that take their time, and what a restart leaves behind.
 
-mod set;
-
+use crate::set::*;
 use control::*;
-use set::*;
 use std::collections::BTreeSet;
 
 /// Root 1, directory 2 in it, file 3 in that.

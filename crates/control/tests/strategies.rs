@@ -1,9 +1,7 @@
 //! The four strategies of section 3.3 of the main paper, each seen at work and switched off.
 
-mod set;
-
+use crate::set::*;
 use control::*;
-use set::*;
 
 /// Root 1, directory 2 in it, files 3 to 9 in that.
 fn tree() -> Map {

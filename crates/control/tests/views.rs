@@ -1,9 +1,7 @@
 //! What a change of views must not lose, and what freezes. How views are agreed is not decided here.
 
-mod set;
-
+use crate::set::*;
 use control::*;
-use set::*;
 
 fn enter(set: &mut Set, replica: u16, epoch: u64) {
     let view = View {

@@ -1,15 +1,10 @@
 //! Layouts as clients meet them: over TCP, from a metadata server whose home is the pool's core, to data servers.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-mod home;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fixture::{commit, put, read, write};
-use home::{DEVICE, Site, UNIT};
+use crate::fixture::{commit, put, read, write};
+use crate::home::{DEVICE, Site, UNIT};
 use nfs4::callback::{
     CbLayoutrecallArgs, CbNotifyDeviceidArgs, Layoutrecall4, LayoutrecallFile4,
     NotifyDeviceidDelete4,

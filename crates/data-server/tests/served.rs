@@ -1,16 +1,12 @@
 //! A data server as clients meet it: over TCP, with handles that a home has sealed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use nfs4::{ArgOp4, NfsStat4, PutfhArgs, StableHow4, exchgid};
 use std::time::Duration;
 
 use pool::{Access, Act, DataServerNumber, Generation, IssueNumber};
 use vfs::Extent;
 
-use fixture::{Fixture, handle_of, keys, put, read, write};
+use crate::fixture::{Fixture, handle_of, keys, put, read, write};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_read_as_they_were_written_by_whoever_has_a_handle() {
@@ -33,7 +29,7 @@ async fn bytes_are_read_as_they_were_written_by_whoever_has_a_handle() {
         read(&client, &reads, 65_542, 1).await,
         Err(NfsStat4::PnfsIoHole)
     );
-    let first = fixture::commit(&client, &handle).await.unwrap();
+    let first = crate::fixture::commit(&client, &handle).await.unwrap();
     let written = write(&client, &handle, 0, b"x", StableHow4::FileSync)
         .await
         .unwrap();
@@ -41,7 +37,7 @@ async fn bytes_are_read_as_they_were_written_by_whoever_has_a_handle() {
         (written.writeverf, written.committed),
         (first, StableHow4::FileSync)
     );
-    assert_eq!(fixture::size(&client, &reads).await, Ok(65_542));
+    assert_eq!(crate::fixture::size(&client, &reads).await, Ok(65_542));
     client.leave().await.unwrap();
 }
 
@@ -74,17 +70,17 @@ async fn a_handle_that_was_not_sealed_for_just_this_reads_and_writes_nothing() {
     );
     let of_another_key = handle_of(
         &keys(2),
-        fixture::NUMBER,
+        crate::fixture::NUMBER,
         (7, IssueNumber(5), first, access),
     );
     let before_the_fence = handle_of(
         &keys(1),
-        fixture::NUMBER,
+        crate::fixture::NUMBER,
         (7, IssueNumber(4), first, access),
     );
     let too_new = handle_of(
         &keys(1),
-        fixture::NUMBER,
+        crate::fixture::NUMBER,
         (7, IssueNumber(5), Generation(2), access),
     );
     for handle in [for_another, of_another_key, before_the_fence, too_new] {
@@ -142,7 +138,7 @@ async fn what_was_fenced_or_removed_stays_so_through_restarts_and_what_was_writt
             .await
             .unwrap();
     }
-    let verifier = fixture::commit(&client, &other).await.unwrap();
+    let verifier = crate::fixture::commit(&client, &other).await.unwrap();
     let two = Generation(2);
     let report = fixture.take(1, 7, Act::Truncate(70_000)).await;
     assert_eq!(report.end, 70_000);
@@ -171,7 +167,10 @@ async fn what_was_fenced_or_removed_stays_so_through_restarts_and_what_was_writt
     let bytes = read(&client, &punched, 0, 16_384).await.unwrap();
     let expected = [[5; 4096], [0; 4096], [0; 4096], [5; 4096]].concat();
     assert_eq!(bytes, expected);
-    assert_ne!(fixture::commit(&client, &punched).await.unwrap(), verifier);
+    assert_ne!(
+        crate::fixture::commit(&client, &punched).await.unwrap(),
+        verifier
+    );
 
     // What was cut is not cut once more when the home asks again.
     write(&client, &now, 70_000, &data, StableHow4::FileSync)
@@ -191,13 +190,13 @@ async fn a_data_server_says_that_it_is_one_and_has_no_names() {
     write(&client, &handle, 0, b"x", StableHow4::FileSync)
         .await
         .unwrap();
-    let exchanged = fixture::exchange(&fixture).await;
+    let exchanged = crate::fixture::exchange(&fixture).await;
     assert_eq!(exchanged.flags & exchgid::MASK_PNFS, exchgid::USE_PNFS_DS);
     assert_eq!(
         exchanged.server_owner.major_id,
-        fixture::MAJOR_ID.as_bytes()
+        crate::fixture::MAJOR_ID.as_bytes()
     );
-    for refused in fixture::unsupported() {
+    for refused in crate::fixture::unsupported() {
         let number = refused.opnum();
         let putfh = ArgOp4::Putfh(PutfhArgs {
             object: nfs4::NfsFh4(handle.clone()),
@@ -206,6 +205,9 @@ async fn a_data_server_says_that_it_is_one_and_has_no_names() {
         let last = reply.results.last().unwrap();
         assert_eq!((last.opnum(), last.status()), (number, NfsStat4::NotSupp));
     }
-    let reply = client.compound(vec![fixture::read_of(0, 1)]).await.unwrap();
+    let reply = client
+        .compound(vec![crate::fixture::read_of(0, 1)])
+        .await
+        .unwrap();
     assert_eq!(reply.status, NfsStat4::NoFileHandle);
 }

@@ -1,16 +1,12 @@
 //! What an administrator does to a server that runs: other access rules, clients, health; and what a newcomer reads first.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use fixture::site::block_on;
-use fixture::{Place, complaint, http_get, run};
+use crate::fixture::site::block_on;
+use crate::fixture::{Place, complaint, http_get, run};
 use nfs4_client::{Client, How, Options};
 use rustix::process::Signal;
 
@@ -227,7 +223,7 @@ fn only_a_grace_period_that_was_comes_to_an_end() {
 /// Whoever shows something shows it to programs, too.
 #[test]
 fn what_is_shown_is_shown_as_json() {
-    let (site, server) = fixture::site::Site::founding();
+    let (site, server) = crate::fixture::site::Site::founding();
     for words in [
         &["status"][..],
         &["clients"],
@@ -252,7 +248,7 @@ fn what_is_shown_is_shown_as_json() {
 
 #[test]
 fn a_doctor_sees_what_is_wrong() {
-    let (site, server) = fixture::site::Site::founding();
+    let (site, server) = crate::fixture::site::Site::founding();
     let looked = site.meridian(&["doctor", "--json"]);
     let findings: Vec<serde_json::Value> = serde_json::from_slice(&looked.stdout).unwrap();
     let about = |what: &str| -> Vec<&serde_json::Value> {
@@ -271,7 +267,7 @@ fn a_doctor_sees_what_is_wrong() {
     }
     let running = server.address.to_string();
     said(&site.command(&["client-address", "1", &running]));
-    let second = fixture::site::Site::new();
+    let second = crate::fixture::site::Site::new();
     second.join(&site);
     let joined = second.place.start();
     let wanted = [
@@ -298,7 +294,7 @@ fn a_doctor_sees_what_is_wrong() {
 
 #[test]
 fn members_have_names() {
-    let site = fixture::site::Site::new();
+    let site = crate::fixture::site::Site::new();
     said(&site.set(&["create", "--name", "alpha"]));
     let server = site.place.start();
     let told = said(&site.meridian(&["status"]));

@@ -216,6 +216,51 @@ fn nothing_is_left_half_done() {
     assert!(unfinished.is_empty(), "{unfinished:#?}");
 }
 
+/// Most crates name their programs of tests, so that not every file is one; a file that nobody names would never run.
+#[test]
+fn every_file_of_tests_belongs_to_a_program() {
+    let mut seen = 0;
+    let mut left = Vec::new();
+    for package in fs::read_dir(repository().join("crates")).unwrap() {
+        let package = package.unwrap().path();
+        let manifest = fs::read_to_string(package.join("Cargo.toml")).unwrap();
+        let tests = package.join("tests");
+        if !tests.exists() || !manifest.contains("\nautotests = false\n") {
+            continue;
+        }
+        let mut files = below(&tests);
+        files.retain(|path| path.extension().is_some_and(|ending| ending == "rs"));
+        let texts = files.iter().map(|path| fs::read_to_string(path).unwrap());
+        let texts: Vec<String> = texts.collect();
+        let lines: BTreeSet<&str> = texts.iter().flat_map(|text| text.lines()).collect();
+        for path in &files {
+            let place = path.strip_prefix(&package).unwrap().display();
+            let own = path.with_extension("");
+            let module = match own.ends_with("mod") {
+                true => own.parent().unwrap(),
+                false => &own,
+            };
+            let name = module.file_name().unwrap().to_str().unwrap();
+            let file = path.file_name().unwrap().to_str().unwrap();
+            let naming = [
+                format!("mod {name};"),
+                format!("pub mod {name};"),
+                format!("#[path = \"{file}\"]"),
+            ];
+            let is_module = naming.iter().any(|line| lines.contains(&**line));
+            seen += 1;
+            if !is_module && !manifest.contains(&format!("\npath = \"{place}\"\n")) {
+                left.push(path.clone());
+            }
+        }
+    }
+    assert!(seen > 100, "too few files to be all: {seen}");
+    assert!(
+        left.is_empty(),
+        "name these in the `tests/main.rs` of their crate: {left:#?}"
+    );
+}
+
 /// Log lines from `info` on are read by people who know no Rust.
 #[test]
 fn no_log_line_shows_a_form_of_rust() {

@@ -1,17 +1,13 @@
 //! The authority of a set is moved, and restored when the disk of its keeper is lost.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use fixture::Running;
-use fixture::site::{HASTY, Site, refuse, succeed};
+use crate::fixture::Running;
+use crate::fixture::site::{HASTY, Site, refuse, succeed};
 use server::ViewStatus;
 
 /// How often something is looked for that has to appear.
@@ -186,7 +182,7 @@ fn a_member_is_called_at_its_new_address() {
     let moved = Site::new();
     let there = format!("127.0.0.1:{}", moved.port);
     let changed = first.command(&["address", "2", &there]);
-    let warned = fixture::complaint(&changed);
+    let warned = crate::fixture::complaint(&changed);
     assert!(warned.contains("nobody answers"), "{warned}");
     assert!(succeed(&changed).contains(&there));
     refuse(

@@ -1,14 +1,10 @@
 //! `meridian check`: what it finds, what it mends, and what it says.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
-use fixture::{Place, complaint, run};
+use crate::fixture::{Place, complaint, run};
 
 fn check(place: &Place, more: &[&str]) -> (Option<i32>, String) {
     let data = place.data();

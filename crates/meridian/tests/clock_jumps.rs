@@ -1,15 +1,11 @@
 //! A server whose time of day jumps while it runs, and between its starts: what clients hold stands, what they wrote is there, and no
 //! change looks like an earlier one.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
+use crate::fixture::site::block_on;
+use crate::fixture::{Place, Running, run};
 use bytes::Bytes;
-use fixture::site::block_on;
-use fixture::{Place, Running, run};
 use nemesis::world::clock::{Clock, Jumps};
 use nfs4::{Attributes4, NfsLockType4};
 use nfs4_client::{Client, How, LockAnswer, OpenFile, Options};

@@ -4,10 +4,6 @@
 //! What each kind of file of a store does in each kind of damage, by many seeds, is in `crates/store/tests/rot.rs`; here are all files of
 //! a data directory, and the program as its users meet it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,9 +14,9 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use crate::fixture::site::{Site, block_on, succeed};
+use crate::fixture::{Place, Running, complaint, run};
 use bytes::Bytes;
-use fixture::site::{Site, block_on, succeed};
-use fixture::{Place, Running, complaint, run};
 use nfs4::{Attr, Bitmap4, NfsFh4, NfsStat4, SetxattrOption4};
 use nfs4_client::{Client, Error, How, Options};
 

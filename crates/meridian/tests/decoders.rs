@@ -3,8 +3,6 @@
 //!
 //! What must never enter: what a decoder has to make of its input; the targets say it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 #[path = "../../../fuzz/decoders.rs"]
 mod fuzz;
 #[path = "../../../fuzz/inputs.rs"]

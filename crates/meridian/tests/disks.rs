@@ -1,18 +1,14 @@
 //! Disks that fail under one server of a set.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::io::Write;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::fixture::disk::{BLOCK, OwnDisk, until_there_is_ballast};
+use crate::fixture::site::{HASTY, Site, block_on, succeed};
+use crate::fixture::{Running, complaint, run};
 use bytes::Bytes;
-use fixture::disk::{BLOCK, OwnDisk, until_there_is_ballast};
-use fixture::site::{HASTY, Site, block_on, succeed};
-use fixture::{Running, complaint, run};
 use nfs4_client::How;
 use server::ViewStatus;
 use testbed::{DiskFormat, Requirements};

@@ -2,14 +2,10 @@
 //!
 //! Where it and the server read the RFCs differently, this fails although all of our own parts agree.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeSet;
 
+use crate::fixture::{Place, Running};
 use bytes::Bytes;
-use fixture::{Place, Running};
 use nfs_rs::{Mount, Nfs4ErrorCode, NfsError, OPEN_BOTH, OPEN_READ, SeekContent, XattrSetMode};
 
 const VERSIONS: [&str; 2] = ["4.1", "4.2"];

@@ -1,17 +1,13 @@
 //! A disk that somebody else fills, up to one point after the other: whatever is asked for is done, or refused with `ENOSPC` and not
 //! done at all, and is there after a crash. Files are cut short and removed whatever is left.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeMap;
 use std::fs;
 
+use crate::fixture::disk::{OwnDisk, until_there_is_ballast};
+use crate::fixture::run;
+use crate::fixture::site::block_on;
 use bytes::Bytes;
-use fixture::disk::{OwnDisk, until_there_is_ballast};
-use fixture::run;
-use fixture::site::block_on;
 use nfs4::{Attributes4, Bitmap4, NfsFh4, NfsStat4, SetxattrOption4, StableHow4, Stateid4};
 use nfs4_client::{Client, Error, How};
 use testbed::{DiskFormat, Requirements};

@@ -1,16 +1,12 @@
 //! A server that lacks descriptors at its start says so, and nothing of what is stored; and it reads no file that is not one
 //! of its own.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use fixture::site::{Site, succeed};
-use fixture::{complaint, meridian};
+use crate::fixture::site::{Site, succeed};
+use crate::fixture::{complaint, meridian};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 /// What a server says whose disk or files have changed.

@@ -1,17 +1,13 @@
 //! Names as administrators and clients meet them: records for a zone, a DNS server that has them, servers that have the domain's
 //! root or not, the map that autofs calls, and junctions that a set agrees on.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use fixture::site::{Site, block_on, refuse, succeed};
-use fixture::{complaint, run};
+use crate::fixture::site::{Site, block_on, refuse, succeed};
+use crate::fixture::{complaint, run};
 use nfs4_client::{Client, Options};
 use tempfile::TempDir;
 use testbed::Requirements;
@@ -85,7 +81,7 @@ impl Drop for Dns {
 }
 
 /// A server for the domain, in a set of its own.
-fn server(domain: &str) -> (Site, fixture::Running) {
+fn server(domain: &str) -> (Site, crate::fixture::Running) {
     let site = Site::configured(&format!("[names]\ndomain = \"{domain}\"\n"));
     succeed(&site.set(&["create"]));
     let running = site.place.start();

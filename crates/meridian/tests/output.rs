@@ -1,17 +1,13 @@
 //! What every command shows of names and words that others chose, and what it does when nobody listens.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::io::pipe;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use fixture::site::{Site, block_on, succeed};
-use fixture::{Running, complaint, http_get, meridian, run};
+use crate::fixture::site::{Site, block_on, succeed};
+use crate::fixture::{Running, complaint, http_get, meridian, run};
 use nfs4::Component4;
 use nfs4_client::{Client, How, Options, StableHow4};
 

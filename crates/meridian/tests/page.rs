@@ -1,17 +1,13 @@
 //! The status page as browsers, and those who would abuse them, meet it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread::sleep;
 use std::time::Duration;
 
-use fixture::site::{Site, block_on};
-use fixture::{Place, Running, complaint, http_get, run};
+use crate::fixture::site::{Site, block_on};
+use crate::fixture::{Place, Running, complaint, http_get, run};
 use nfs4_client::{Client, How, Options, StableHow4};
 
 /// How often something is looked for that has to appear.

@@ -1,14 +1,10 @@
 //! Servers of one set as clients and administrators meet them: one tree, the same everywhere.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::thread::sleep;
 use std::time::Duration;
 
-use fixture::site::{Site, block_on, refuse, succeed};
-use fixture::{Running, http_get, run};
+use crate::fixture::site::{Site, block_on, refuse, succeed};
+use crate::fixture::{Running, http_get, run};
 use nfs4::{Attr, Bitmap4};
 use nfs4_client::{Client, How, Options, STAT, StableHow4};
 

@@ -1,9 +1,5 @@
 //! What clients find again after a restart: client records, grace, and files.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fixture::{Place, Running};
+use crate::fixture::{Place, Running};
 use nfs4::NfsStat4;
 use nfs4_client::{Client, Error, How, Options, StableHow4};
 use rustix::process::Signal;

@@ -3,17 +3,12 @@
 //! A member whose `set/set.json` was missing started as a server on its own, and took changes of which no other
 //! member ever heard.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(dead_code, reason = "the fixture serves other programs, too")]
-
-mod fixture;
-
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use fixture::Running;
-use fixture::site::{HASTY, Site, refuse, succeed};
+use crate::fixture::Running;
+use crate::fixture::site::{HASTY, Site, refuse, succeed};
 
 /// How long a set may take to agree on something.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,17 +1,13 @@
 //! `meridian serve` from its start to its end, and what it says when it cannot start.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::Output;
 use std::time::Duration;
 
-use fixture::site::block_on;
-use fixture::{Place, complaint, http_get, is_filled, null_call, run};
+use crate::fixture::site::block_on;
+use crate::fixture::{Place, complaint, http_get, is_filled, null_call, run};
 use nfs4_client::{Client, Options};
 use rustix::process::Signal;
 
@@ -96,7 +92,9 @@ fn fill_with_calls(stream: &mut TcpStream) {
     const PATIENCE: Duration = Duration::from_millis(300);
     const BYTES_MAX: usize = 1 << 30;
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    let calls: Vec<u8> = (0..1000).flat_map(fixture::null_call_bytes).collect();
+    let calls: Vec<u8> = (0..1000)
+        .flat_map(crate::fixture::null_call_bytes)
+        .collect();
     let mut sent = 0;
     while let Ok(count) = stream.write(&calls[sent % calls.len()..]) {
         sent += count;

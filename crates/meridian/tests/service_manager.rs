@@ -1,12 +1,8 @@
 //! What the service manager hears from `meridian serve`, by the protocol of `sd_notify`.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::os::unix::net::UnixDatagram;
 
-use fixture::Place;
+use crate::fixture::Place;
 
 /// Receives messages until one has a line that starts so, and returns that line.
 fn heard(manager: &UnixDatagram, start: &str) -> String {

@@ -1,16 +1,12 @@
 //! `meridian set`: three servers become one set, and whoever may not is told why and what to do.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fixture::site::{Site, block_on, refuse, succeed};
-use fixture::{Place, Running, complaint, run};
+use crate::fixture::site::{Site, block_on, refuse, succeed};
+use crate::fixture::{Place, Running, complaint, run};
 use nfs4::{
     ArgOp4, ClientOwner4, ExchangeIdArgs, ExchangeIdResOk, NfsFh4, ResOp4, StateProtect4A,
     Verifier4,

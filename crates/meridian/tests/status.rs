@@ -1,12 +1,8 @@
 //! `meridian status` and `meridian config check`.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 
-use fixture::{Place, complaint, run};
+use crate::fixture::{Place, complaint, run};
 
 #[test]
 fn a_running_server_tells_how_it_is() {

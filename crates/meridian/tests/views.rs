@@ -1,16 +1,12 @@
 //! Servers of a set that are lost, and what their administrator is told and can do.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use fixture::site::{HASTY, Site, block_on, refuse, succeed};
-use fixture::{Running, complaint, http_get};
+use crate::fixture::site::{HASTY, Site, block_on, refuse, succeed};
+use crate::fixture::{Running, complaint, http_get};
 use nfs4_client::{Client, Error, How, Options, StableHow4};
 use rustix::process::Signal;
 use server::{FrozenView, ViewStatus};

@@ -1,14 +1,10 @@
 //! A witness as administrators meet it: how it is set up, what it shows, what it refuses, and what it is good for.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::thread::sleep;
 use std::time::Duration;
 
-use fixture::Running;
-use fixture::site::{HASTY, Site, block_on, refuse, succeed};
+use crate::fixture::Running;
+use crate::fixture::site::{HASTY, Site, block_on, refuse, succeed};
 use nfs4_client::{Client, How, Options, StableHow4};
 use server::ReplicationStatus;
 

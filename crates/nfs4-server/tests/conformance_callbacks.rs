@@ -1,16 +1,14 @@
 //! How the server calls its clients: over which connection, in which minor version, under whose
 //! credentials, and what SEQUENCE says when it cannot (RFC 8881, sections 2.10.3.1, 18.33, 18.46, 20.9, 20.11).
 
-mod fixture;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::fixture::sessions::*;
+use crate::fixture::state::*;
+use crate::fixture::{Client, Fixture, Successful, last};
 use async_trait::async_trait;
-use fixture::sessions::*;
-use fixture::state::*;
-use fixture::{Client, Fixture, Successful, last};
 use nfs4::callback::{CbArgOp4, CbCompoundArgs, CbResOp4, CbSequenceArgs, CbSequenceResOk};
 use nfs4::{
     ArgOp4, Attr, BackchannelCtlArgs, CallbackSecParms4, ChannelDirFromClient4, CompoundRes,

@@ -1,12 +1,10 @@
 //! What holds for every COMPOUND: its header, numbers that are no operation, and how large a reply may be
 //! (RFC 8881, sections 2.10.6.4, 14.5 and 16.2).
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::sessions::*;
-use fixture::state::make_args;
-use fixture::{Client, Fixture, Successful, go_to, last, statuses};
+use crate::fixture::operations::*;
+use crate::fixture::sessions::*;
+use crate::fixture::state::make_args;
+use crate::fixture::{Client, Fixture, Successful, go_to, last, statuses};
 use nfs4::{ArgOp4, Attr, Bitmap4, ChannelAttrs4, NfsStat4, Opnum, SequenceArgs};
 
 /// The attributes that every server has (RFC 8881, section 5.6), which take some room.

@@ -1,10 +1,8 @@
 //! READ, WRITE, COMMIT, SETATTR, ALLOCATE and SEEK at the ends of what a file and a number can be
 //! (RFC 8881, sections 18.3, 18.22, 18.30, 18.32; RFC 7862, sections 15.1, 15.4, 15.11).
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::{Fixture, Successful, encoded, last, mode};
+use crate::fixture::operations::*;
+use crate::fixture::{Fixture, Successful, encoded, last, mode};
 use nfs4::attributes::Settime4;
 use nfs4::{
     AllocateArgs, ArgOp4, Attr, Attributes4, Bitmap4, DataContent4, DeallocateArgs, NfsStat4,

@@ -1,13 +1,11 @@
 //! What requests have done is forgotten when nobody repeats them any more, and not before.
 
-mod fixture;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use fixture::operations::*;
-use fixture::sessions::*;
-use fixture::{Client, Fixture, Plan, Successful, go_to, mode, pass, statuses};
+use crate::fixture::operations::*;
+use crate::fixture::sessions::*;
+use crate::fixture::{Client, Fixture, Plan, Successful, go_to, mode, pass, statuses};
 use nfs4::{ArgOp4, CreateType4, NfsStat4, SessionId4, Verifier4};
 use nfs4_server::{Limits, Service};
 

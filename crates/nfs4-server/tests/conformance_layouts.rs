@@ -1,17 +1,13 @@
 //! What layouts are answered, operation by operation, whatever their home says (RFC 8881, sections 12.5, 13.9 and 18.40 to 18.44).
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use crate::fixture::operations::{close, getattr};
+use crate::fixture::sessions::*;
+use crate::fixture::state::*;
+use crate::fixture::{Client, Fixture, go_to, last};
 use async_trait::async_trait;
-use fixture::operations::{close, getattr};
-use fixture::sessions::*;
-use fixture::state::*;
-use fixture::{Client, Fixture, go_to, last};
 use nfs4::attributes::LayoutTypes4;
 use nfs4::{
     ArgOp4, Attr, Attributes4, Bitmap4, Deviceid4, ExchangeIdArgs, GetdeviceinfoArgs,

@@ -1,11 +1,9 @@
 //! LOCK, LOCKT and LOCKU: ranges to the last byte, owners, splitting and merging (RFC 8881, sections 9.1 to
 //! 9.3, 18.10 to 18.12).
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::state::*;
-use fixture::{Client, Fixture, Successful};
+use crate::fixture::operations::*;
+use crate::fixture::state::*;
+use crate::fixture::{Client, Fixture, Successful};
 use nfs4::{
     ArgOp4, Lock4Denied, LockArgs, LockRes, LocktRes, NfsFh4, NfsLockType4, NfsStat4, ResOp4,
     Stateid4, share,
@@ -48,7 +46,7 @@ impl Scene {
             .client
             .on(&self.handle, [locku(lock, offset, length)])
             .await;
-        fixture::last!(reply, Locku).lock_stateid
+        crate::fixture::last!(reply, Locku).lock_stateid
     }
 
     /// What stands in another owner's way.

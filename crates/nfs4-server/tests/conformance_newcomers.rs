@@ -3,15 +3,13 @@
 //!
 //! The servers of a test have one tree, with one table of locks, as if it were kept at several sites.
 
-mod fixture;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use fixture::operations::*;
-use fixture::sessions::*;
-use fixture::state::*;
-use fixture::{Client, Fixture, Plan, Successful, last};
+use crate::fixture::operations::*;
+use crate::fixture::sessions::*;
+use crate::fixture::state::*;
+use crate::fixture::{Client, Fixture, Plan, Successful, last};
 use nfs4::{
     ArgOp4, Attr, Attributes4, Bitmap4, LockArgs, NfsFh4, NfsLockType4, NfsStat4, OpenArgs,
     OpenClaim4, OpenDelegationType4, ResOp4, StableHow4, Stateid4, seq4_status, share,

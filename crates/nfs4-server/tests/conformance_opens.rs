@@ -1,11 +1,9 @@
 //! OPEN, CLOSE and OPEN_DOWNGRADE: shares and what they deny, claims, stateids and the current stateid
 //! (RFC 8881, sections 8.2, 9.7, 9.10, 16.2.3.1.2, 18.2, 18.16, 18.18).
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::state::*;
-use fixture::{Client, Fixture, Successful, encoded, go_to, last, mode, statuses};
+use crate::fixture::operations::*;
+use crate::fixture::state::*;
+use crate::fixture::{Client, Fixture, Successful, encoded, go_to, last, mode, statuses};
 use nfs4::{
     ArgOp4, Attr, Attributes4, CreateHow4, CreateVerfAttr, NfsStat4, OpenArgs, OpenClaim4,
     OpenDelegation4, OpenDelegationType4, OpenFlag4, OpenNoneDelegation4, StableHow4, Stateid4,
@@ -466,7 +464,7 @@ async fn reclaims_and_delegations_have_their_time() {
 
 #[tokio::test]
 async fn nothing_new_is_opened_before_reclaiming_is_complete() {
-    use fixture::sessions::*;
+    use crate::fixture::sessions::*;
     let fixture = Fixture::new();
     fixture.service.housekeep().await;
     let client = fixture.stranger();

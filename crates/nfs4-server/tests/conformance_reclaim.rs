@@ -1,15 +1,13 @@
 //! After a restart of the server: who may reclaim what, and what waits meanwhile (RFC 8881, sections 8.4.2,
 //! 9.6, 18.51).
 
-mod fixture;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fixture::operations::*;
-use fixture::sessions::*;
-use fixture::state::*;
-use fixture::{Client, Fixture, Successful, last};
+use crate::fixture::operations::*;
+use crate::fixture::sessions::*;
+use crate::fixture::state::*;
+use crate::fixture::{Client, Fixture, Successful, last};
 use nfs4::{
     ArgOp4, LockArgs, NfsFh4, NfsLockType4, NfsStat4, OpenArgs, OpenClaim4, OpenDelegationType4,
     StableHow4, Stateid4, share,

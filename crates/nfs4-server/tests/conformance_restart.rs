@@ -1,14 +1,12 @@
 //! Requests that come again after a restart of the server: what was carried out is answered as it was, and nothing is
 //! carried out twice (RFC 8881, section 2.10.6.5).
 
-mod fixture;
-
 use std::sync::Arc;
 
-use fixture::operations::*;
-use fixture::sessions::*;
-use fixture::state::*;
-use fixture::{Client, Fixture, Successful, encoded, go_to, last, mode, statuses};
+use crate::fixture::operations::*;
+use crate::fixture::sessions::*;
+use crate::fixture::state::*;
+use crate::fixture::{Client, Fixture, Successful, encoded, go_to, last, mode, statuses};
 use nfs4::{
     ArgOp4, Attr, Bitmap4, CompoundRes, CreateHow4, CreateType4, NfsStat4, OpenArgs, OpenClaim4,
     OpenDelegationType4, OpenFlag4, SessionId4, SetxattrOption4, StableHow4, Stateid4,

@@ -2,11 +2,9 @@
 //! SEQUENCE on several connections, DESTROY_SESSION, DESTROY_CLIENTID (RFC 8881, sections 18.34 to 18.37,
 //! 18.46, 18.50).
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::sessions::*;
-use fixture::{Client, Fixture, Successful, last, statuses};
+use crate::fixture::operations::*;
+use crate::fixture::sessions::*;
+use crate::fixture::{Client, Fixture, Successful, last, statuses};
 use nfs4::{
     ArgOp4, Bitmap4, ChannelAttrs4, ChannelDirFromClient4, ChannelDirFromServer4,
     CreateSessionArgs, CreateSessionResOk, ExchangeIdArgs, NfsStat4, SessionId4, StateProtect4A,

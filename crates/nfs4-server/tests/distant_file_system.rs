@@ -1,16 +1,16 @@
 //! A file system that asks another site takes its time: nobody but those who asked waits for it.
 
-mod fixture;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fixture::distant::{Distant, FAR_VERIFIER};
-use fixture::operations::{access, create, getattr, getfh, lookup, setattr};
-use fixture::sessions::{exchange_id, introduction, reclaim_complete, sequence, session_request};
-use fixture::state::*;
-use fixture::{Client, Fixture, Successful, encoded, go_to, last, mode, statuses};
+use crate::fixture::distant::{Distant, FAR_VERIFIER};
+use crate::fixture::operations::{access, create, getattr, getfh, lookup, setattr};
+use crate::fixture::sessions::{
+    exchange_id, introduction, reclaim_complete, sequence, session_request,
+};
+use crate::fixture::state::*;
+use crate::fixture::{Client, Fixture, Successful, encoded, go_to, last, mode, statuses};
 use nfs4::{
     AllocateArgs, ArgOp4, Attr, Attributes4, Bitmap4, CloseArgs, CommitArgs, CompoundRes,
     CreateType4, NfsFh4, NfsStat4, OpenClaim4, ReaddirArgs, ResOp4, StableHow4, Verifier4,

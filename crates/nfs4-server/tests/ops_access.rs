@@ -1,9 +1,7 @@
 //! ACCESS.
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::{Fixture, Successful, last, mode};
+use crate::fixture::operations::*;
+use crate::fixture::{Fixture, Successful, last, mode};
 use nfs4::access::{DELETE, EXECUTE, EXTEND, LOOKUP, MODIFY, READ, XALIST, XAREAD, XAWRITE};
 use nfs4::{AccessResOk, NfsStat4, Stateid4};
 

@@ -1,9 +1,7 @@
 //! GETATTR and SETATTR.
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::{Client, Fixture, PATHS, Successful, encoded, last, mode};
+use crate::fixture::operations::*;
+use crate::fixture::{Client, Fixture, PATHS, Successful, encoded, last, mode};
 use nfs4::attributes::{ModeUmask4, Settime4};
 use nfs4::{
     Attr, Attributes4, Bitmap4, CreateHow4, CreateType4, Fattr4, NfsStat4, Nfstime4, OpenFlag4,

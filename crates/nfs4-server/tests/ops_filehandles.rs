@@ -1,9 +1,7 @@
 //! Filehandles: PUTFH and its relatives, SAVEFH and RESTOREFH, and SECINFO, which consumes one.
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::{Fixture, Successful, go_to, last, mode, statuses};
+use crate::fixture::operations::*;
+use crate::fixture::{Fixture, Successful, go_to, last, mode, statuses};
 use nfs4::{Attr, Bitmap4, CreateType4, NfsFh4, NfsStat4, Secinfo4, SecinfoStyle4, Stateid4};
 use xdr::Bytes;
 

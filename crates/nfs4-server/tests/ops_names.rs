@@ -1,9 +1,7 @@
 //! LOOKUP, LOOKUPP, CREATE, REMOVE, RENAME, LINK and READLINK, each with the outcomes that clients see.
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::{Client, Fixture, Plan, Successful, TARGET, encoded, go_to, last, mode};
+use crate::fixture::operations::*;
+use crate::fixture::{Client, Fixture, Plan, Successful, TARGET, encoded, go_to, last, mode};
 use nfs4::{
     ArgOp4, Attr, Attributes4, Bitmap4, Component4, CreateType4, Fattr4, NfsFtype4, NfsStat4,
     Specdata4, Utf8str,

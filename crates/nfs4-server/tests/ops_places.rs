@@ -1,12 +1,8 @@
 //! Where trees are: the root of a domain, junctions as referrals, and what clients are told of other servers
 //! (RFC 8881, section 11; RFC 6641, section 5).
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::operations::*;
-use fixture::{Client, Fixture, Plan, last, text};
+use crate::fixture::operations::*;
+use crate::fixture::{Client, Fixture, Plan, last, text};
 use nfs4::attributes::fsli;
 use nfs4::{ArgOp4, Attr, Attributes4, Bitmap4, Entry4, NfsStat4, ReaddirArgs, Verifier4};
 use nfs4_server::{Junction, JunctionTarget, Location, Namespace, NamespaceError};

@@ -1,10 +1,8 @@
 //! The way from the root to the exports: the pseudo file system, hidden and read-only exports, and an
 //! export that is the root.
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::{
+use crate::fixture::operations::*;
+use crate::fixture::{
     CLIENT_ADDRESS, Client, Fixture, Plan, Successful, go_to, last, mode, rule, statuses, text,
 };
 use nfs4::access::{DELETE, EXTEND, LOOKUP, MODIFY, READ};

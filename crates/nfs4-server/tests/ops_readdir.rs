@@ -1,11 +1,9 @@
 //! READDIR: whole listings, pages of any size, and what keeps a directory from being listed.
 
-mod fixture;
-
 use std::collections::BTreeSet;
 
-use fixture::operations::*;
-use fixture::{Client, Fixture, Successful, last, mode, text};
+use crate::fixture::operations::*;
+use crate::fixture::{Client, Fixture, Successful, last, mode, text};
 use nfs4::{
     Attr, Attributes4, Bitmap4, CreateType4, Entry4, NfsStat4, ReaddirArgs, ReaddirResOk, Verifier4,
 };

@@ -1,9 +1,7 @@
 //! VERIFY and NVERIFY.
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::{Fixture, PATHS, Successful, encoded, last, mode};
+use crate::fixture::operations::*;
+use crate::fixture::{Fixture, PATHS, Successful, encoded, last, mode};
 use nfs4::attributes::Settime4;
 use nfs4::{Attr, Attributes4, Bitmap4, Fattr4, NfsStat4};
 use xdr::Bytes;

@@ -1,11 +1,9 @@
 //! GETXATTR, SETXATTR, LISTXATTRS and REMOVEXATTR (RFC 8276).
 
-mod fixture;
-
 use std::collections::BTreeSet;
 
-use fixture::operations::*;
-use fixture::{Client, Fixture, Successful, last, mode, text};
+use crate::fixture::operations::*;
+use crate::fixture::{Client, Fixture, Successful, last, mode, text};
 use nfs4::{Attr, CreateType4, ListxattrsResOk, NfsStat4, SetxattrOption4, Stateid4};
 use xdr::Writer;
 

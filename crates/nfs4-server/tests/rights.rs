@@ -1,11 +1,11 @@
 //! Who may do what: every operation by owner, group, others and the superuser, squashed and not, and every kind of stateid,
 //! against one table of what is answered.
 
-mod fixture;
-
-use fixture::operations::*;
-use fixture::state::*;
-use fixture::{CLIENT_ADDRESS, Client, Fixture, Plan, Successful, encoded, last, mode, rule};
+use crate::fixture::operations::*;
+use crate::fixture::state::*;
+use crate::fixture::{
+    CLIENT_ADDRESS, Client, Fixture, Plan, Successful, encoded, last, mode, rule,
+};
 use nfs4::attributes::Settime4;
 use nfs4::{
     AllocateArgs, ArgOp4, Attr, Attributes4, Bitmap4, CreateHow4, CreateType4, DataContent4,
@@ -76,7 +76,7 @@ impl World {
             ..Attributes4::default()
         };
         // In this order, as a new owner takes the set-id bits.
-        let ops = [set(encoded(&values)), set(fixture::mode(mode))];
+        let ops = [set(encoded(&values)), set(crate::fixture::mode(mode))];
         self.root.at(path, ops).await.ok();
         self.root.handle(path).await
     }

@@ -6,8 +6,8 @@
 mod decoders;
 #[path = "../../../fuzz/inputs.rs"]
 mod inputs;
-mod strategies;
 
+use crate::strategies::{arguments, callbacks, layouts, results};
 use bytes::Bytes;
 use inputs::Numbers;
 use nfs4::callback::CbCompoundCall;
@@ -17,7 +17,6 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use strategies::{arguments, callbacks, layouts, results};
 use xdr::{Encode, Writer};
 
 /// Inputs for each decoder and each way of making them.

@@ -1,10 +1,9 @@
 //! What is encoded decodes to the same value, for every operation, result,
 //! callback and attribute; and what is cut short never decodes.
 
-mod strategies;
-
 use std::collections::BTreeSet;
 
+use crate::strategies::{arguments, basics, callbacks, layouts, results};
 use bytes::Bytes;
 use nfs4::callback::{CbArgOp4, CbCompoundArgs, CbCompoundCall, CbOpnum, CbResOp4};
 use nfs4::*;
@@ -12,7 +11,6 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use strategies::{arguments, basics, callbacks, layouts, results};
 use xdr::{Decode, Encode, Reader, Writer};
 
 fn encoded<T: Encode + ?Sized>(value: &T) -> Bytes {
@@ -78,7 +76,7 @@ proptest! {
 
     #[test]
     fn whole_requests(
-        tag in strategies::opaque(20),
+        tag in crate::strategies::opaque(20),
         ops in vec(arguments::any_op(), 0..6),
         callbacks in vec(callbacks::any_op(), 0..4),
     ) {
@@ -111,7 +109,7 @@ proptest! {
     /// does not fit leaves no trace.
     #[test]
     fn whole_replies(
-        tag in strategies::opaque(20),
+        tag in crate::strategies::opaque(20),
         results in vec(results::any_result(), 1..6),
         surplus in results::any_result(),
     ) {

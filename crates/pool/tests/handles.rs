@@ -1,7 +1,5 @@
 //! A handle counts only as its home sealed it, at the data server it was sealed for, as long as its key counts.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use pool::{
     Access, Capability, DataServerNumber, Generation, HANDLE_BYTES, HandleKey, HandleKeys,
     HomeNumber, IssueNumber, KeyNumber, PlacementNumber, Refused,

@@ -1,7 +1,5 @@
 //! A data server of whose contents an older copy was seen: what a home asks an administrator, and what it then believes.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
 
 use control::Moment;

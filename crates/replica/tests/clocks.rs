@@ -1,10 +1,6 @@
 //! How far the clocks of replicas are apart is measured over their connections.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::{Set, eventually};
+use crate::fixture::{Set, eventually};
 
 const SECOND_US: i64 = 1_000_000;
 

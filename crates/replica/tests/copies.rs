@@ -1,12 +1,8 @@
 //! New replicas of a tree with many objects.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
-use fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually, patiently};
+use crate::fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually, patiently};
 use replica::Stage;
 use vfs::{ObjectId, ReplicaSlot};
 

@@ -1,12 +1,8 @@
 //! A replica without a majority, and what its clients are told as its settings say; the same for what is frozen.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
-use fixture::{Crashed, ROOT, Set, Site, eventually};
+use crate::fixture::{Crashed, ROOT, Set, Site, eventually};
 use replica::{Durability, Frozen, Settings, WithoutMajority};
 use vfs::{Error, ObjectId};
 
@@ -128,7 +124,9 @@ async fn who_only_reads_may_choose_what_may_be_old() {
 /// The first replica is lost with a change of the file that nobody else has.
 async fn frozen(frozen: Frozen) -> (Set, ObjectId) {
     let (mut set, file) = three(|settings| settings.frozen = frozen).await;
-    let open = set.sites[0].open(file, "a writer", fixture::WRITE).await;
+    let open = set.sites[0]
+        .open(file, "a writer", crate::fixture::WRITE)
+        .await;
     open.unwrap();
     set.sites[0].write(file, 0, b"newer!").await.unwrap();
     drop(set.crash(0).await);

@@ -1,14 +1,10 @@
 //! Locks and denials whose holders' server is lost or restarted: they stand until they are reclaimed or given up.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fixture::{READ, ROOT, Set, Site, WRITE, eventually};
+use crate::fixture::{READ, ROOT, Set, Site, WRITE, eventually};
 use vfs::{Error, ObjectId, OpenOwner, Share};
 
 /// What the server in front of a replica knows of its clients.
@@ -69,7 +65,7 @@ async fn until_free(site: &Site, file: ObjectId) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let free = tokio::time::timeout(fixture::PATIENCE, free).await;
+    let free = tokio::time::timeout(crate::fixture::PATIENCE, free).await;
     assert!(free.is_ok(), "it stays locked");
 }
 
@@ -99,8 +95,8 @@ async fn what_a_client_held_is_given_up_when_it_stays_away_and_only_then() {
         ..READ
     };
     let opener = OpenOwner::new(b"vanishes", b"process");
-    let by = fixture::root();
-    let opened = fixture::patiently(|| {
+    let by = crate::fixture::root();
+    let opened = crate::fixture::patiently(|| {
         let by = vfs::AccessCheck::Credentials(&by);
         set.sites[0].files.open(by, denied, &opener, alone)
     });
@@ -127,7 +123,7 @@ async fn what_a_client_held_is_given_up_when_it_stays_away_and_only_then() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let given_up = tokio::time::timeout(3 * fixture::PATIENCE, given_up).await;
+    let given_up = tokio::time::timeout(3 * crate::fixture::PATIENCE, given_up).await;
     assert!(given_up.is_ok(), "it stands for ever");
     for file in &files[..2] {
         assert!(is_locked(&set.sites[0], *file).await, "its client is there");
@@ -176,7 +172,7 @@ async fn a_restarted_primary_knows_what_clients_of_other_servers_hold() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let opened = tokio::time::timeout(fixture::PATIENCE, opened).await;
+        let opened = tokio::time::timeout(crate::fixture::PATIENCE, opened).await;
         assert!(opened.is_ok(), "it stays denied");
     }
 }

@@ -1,12 +1,8 @@
 //! Replicas that fail: what freezes, what others take over, what is given up, and how they come back.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
-use fixture::{PATIENCE, ROOT, Set, Site, eventually, name, patiently, root};
+use crate::fixture::{PATIENCE, ROOT, Set, Site, eventually, name, patiently, root};
 use replica::{Durability, Settings, Stage};
 use vfs::{Creation, Error, NewObject, SetAttributes};
 
@@ -34,7 +30,7 @@ async fn what_a_lost_replica_controls_freezes_and_thaws_when_it_is_back() {
     set.rest().await;
     // An open file keeps its control.
     set.sites[0]
-        .open(file, "a writer", fixture::WRITE)
+        .open(file, "a writer", crate::fixture::WRITE)
         .await
         .unwrap();
     set.sites[0]
@@ -90,7 +86,9 @@ async fn what_comes_under_majority_after_its_primary_was_lost_is_not_taken_over(
     let file = set.sites[0].file(directory, "file").await.unwrap();
     set.sites[0].write_stably(file, b"old").await.unwrap();
     set.rest().await;
-    let open = set.sites[0].open(file, "a writer", fixture::WRITE).await;
+    let open = set.sites[0]
+        .open(file, "a writer", crate::fixture::WRITE)
+        .await;
     open.unwrap();
     set.sites[0].write_stably(file, b"answered").await.unwrap();
     let lost = set.crash(0).await;

@@ -1,12 +1,8 @@
 //! Members are lost, removed, replaced, started anew and thawed, one after the other.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
-use fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually};
+use crate::fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually};
 use replica::Durability;
 use vfs::ObjectId;
 

@@ -1,12 +1,8 @@
 //! Controls of previous starts, with real replicas, which the simulation found wrong.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
-use fixture::{PATIENCE, ROOT, Set, eventually};
+use crate::fixture::{PATIENCE, ROOT, Set, eventually};
 
 /// Controls last so long that one can be seen before it ends.
 const IDLE: Duration = Duration::from_secs(2);

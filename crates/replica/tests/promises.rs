@@ -1,10 +1,6 @@
 //! Locks across sites, majorities, and what is not shipped.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::{READ, ROOT, Set, WRITE, eventually};
+use crate::fixture::{READ, ROOT, Set, WRITE, eventually};
 use replica::Durability;
 use vfs::{Error, Share};
 

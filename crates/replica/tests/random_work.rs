@@ -1,11 +1,7 @@
 //! Random work at several sites at once, on one small tree: nothing may hang, and in the end all copies
 //! are the same.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::{PATIENCE, ROOT, Set, Site};
+use crate::fixture::{PATIENCE, ROOT, Set, Site};
 use vfs::{Error, ObjectId};
 
 /// A sequence of numbers that looks random and is the same for the same seed.

@@ -1,13 +1,9 @@
 //! A majority is gone for ever, and those who are left are the whole set from then on.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fixture::{Crashed, ROOT, Set, eventually};
+use crate::fixture::{Crashed, ROOT, Set, eventually};
 use replica::recovering_set::go_on_with;
 use vfs::ReplicaSlot;
 

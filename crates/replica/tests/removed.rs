@@ -1,10 +1,6 @@
 //! Files that are open at one site and removed, or replaced, at another.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::{READ, ROOT, Set, Site, WRITE, eventually};
+use crate::fixture::{READ, ROOT, Set, Site, WRITE, eventually};
 use vfs::{Error, FileSystem, ObjectId};
 
 /// How many files without a name a replica keeps.

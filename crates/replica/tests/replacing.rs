@@ -1,13 +1,9 @@
 //! One replica takes the place of another one, where too few would be left in between: the second of three is lost while
 //! the first that was lost is on its way back.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
-use fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually};
+use crate::fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually};
 use replica::{Durability, Settings};
 use store::ContentPiece;
 use vfs::{Error, ObjectId};

@@ -1,14 +1,10 @@
 //! Replicas that come back: what both sides say of how far they are, and that nothing is done twice.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fixture::{Crashed, PATIENCE, ROOT, Set, eventually, root};
+use crate::fixture::{Crashed, PATIENCE, ROOT, Set, eventually, root};
 use replica::{ReturnView, Settings, Stage};
 use store::ContentPiece;
 use vfs::{AccessCheck, Error, Stability};

@@ -4,14 +4,10 @@
 //! carried the same view numbers, and the set hung. Another one, whose journal had lost its end, answered OK to a mkdir
 //! of a name that it had lost, and its new directory took the place of the good one at both others.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use fixture::{PATIENCE, ROOT, Set, Site, eventually, patiently};
+use crate::fixture::{PATIENCE, ROOT, Set, Site, eventually, patiently};
 use replica::Replica;
 use replica::recovering_set::go_on_with;
 

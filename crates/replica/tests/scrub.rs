@@ -1,10 +1,6 @@
 //! The scrub: what a disk has changed is found, got back from a good copy, and shown to nobody meanwhile.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::{ROOT, Set, eventually, root};
+use crate::fixture::{ROOT, Set, eventually, root};
 use store::ContentPiece;
 use vfs::{AccessCheck, Error, FileSystem, ObjectId, SetAttributes};
 

@@ -1,14 +1,10 @@
 //! Several replicas of one tree, seen through the file system that each offers.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::fixture::{ROOT, Set, WRITE, eventually, owner, patiently, root};
 use bytes::Bytes;
-use fixture::{ROOT, Set, WRITE, eventually, owner, patiently, root};
 use vfs::{AccessCheck, Credentials, Error, Extent, FileSystem, SetAttributes, Stability};
 
 /// Longer than any test takes.

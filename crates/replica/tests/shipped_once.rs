@@ -1,10 +1,6 @@
 //! Nothing is shipped again that the other has already.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::{ROOT, Set, Site, eventually, patiently, root};
+use crate::fixture::{ROOT, Set, Site, eventually, patiently, root};
 use store::ContentPiece;
 use vfs::{AccessCheck, Extent, ObjectId};
 
@@ -37,7 +33,7 @@ async fn has_all(set: &Set, slot: u16) {
 }
 
 /// The third replica goes, and the others go on without it.
-async fn without_the_third(set: &mut Set) -> fixture::Crashed {
+async fn without_the_third(set: &mut Set) -> crate::fixture::Crashed {
     let away = set.crash(2).await;
     let replica = set.sites[0].replica.clone();
     eventually("the others go on without it", || {

@@ -1,11 +1,7 @@
 //! Only the set's authority says who is a member, whatever a member sends.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
+use crate::fixture::{PATIENCE, Set, eventually};
 use bytes::Bytes;
-use fixture::{PATIENCE, Set, eventually};
 use peer::set::{MemberList, SetDirectory};
 use peer::{Lane, Message};
 use tokio::time::Instant;

@@ -1,13 +1,9 @@
 //! Peers that are behind a slow link, or away: what waits for them, and what they are sent.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
+use crate::fixture::{ROOT, Set, Site, eventually, root};
 use bytes::Bytes;
-use fixture::{ROOT, Set, Site, eventually, root};
 use vfs::{FileSystem, ObjectId, XattrMode, XattrName};
 
 /// 8 Mbit/s, and 120 ms there and back.
@@ -128,7 +124,7 @@ async fn counterexample_46_promises_do_not_wait_for_what_is_relayed() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(2 * fixture::PATIENCE, level)
+    tokio::time::timeout(2 * crate::fixture::PATIENCE, level)
         .await
         .unwrap();
     assert_eq!(second.view_status().epoch, epoch);

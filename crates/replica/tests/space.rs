@@ -1,13 +1,9 @@
 //! Disks that fill up: what the smallest has no room for is refused everywhere, and a replica that cannot store what
 //! others have changed leaves the view until it can.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
-use fixture::{ROOT, Set, eventually};
+use crate::fixture::{ROOT, Set, eventually};
 use replica::ShortView;
 use vfs::Error;
 
@@ -66,7 +62,7 @@ async fn what_the_smallest_disk_has_no_room_for_is_refused_everywhere() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let room = tokio::time::timeout(fixture::PATIENCE, room).await;
+    let room = tokio::time::timeout(crate::fixture::PATIENCE, room).await;
     room.expect("what was removed makes room");
     set.sites[0].save(ROOT, "again", &bytes).await.unwrap();
     set.assert_equal().await;
@@ -121,7 +117,7 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room()
             }
         }
     };
-    let saved = tokio::time::timeout(fixture::PATIENCE, saved).await;
+    let saved = tokio::time::timeout(crate::fixture::PATIENCE, saved).await;
     saved.expect("the others go on").unwrap();
     let stopped = set.crash(2).await;
     set.revive(2, stopped).await;

@@ -1,12 +1,8 @@
 //! Files of which a lost replica had sent only a part, when an administrator decides to go on without it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
-use fixture::{PATIENCE, ROOT, Set, Site, eventually};
+use crate::fixture::{PATIENCE, ROOT, Set, Site, eventually};
 use store::ContentPiece;
 use vfs::{Error, ObjectId};
 
@@ -50,7 +46,7 @@ fn first_byte(site: &Site, file: ObjectId) -> Option<u8> {
 
 /// A set of which the first replica was lost when the others had got a part of a file's contents, and not all. On a machine
 /// where all arrives at once it is tried again.
-async fn lost_amid_contents() -> (Set, fixture::Crashed, ObjectId) {
+async fn lost_amid_contents() -> (Set, crate::fixture::Crashed, ObjectId) {
     let (set, _, lost, file) = lost_amid_contents_of(3, false).await;
     (set, lost, file)
 }
@@ -59,7 +55,12 @@ async fn lost_amid_contents() -> (Set, fixture::Crashed, ObjectId) {
 async fn lost_amid_contents_of(
     count: usize,
     one_away: bool,
-) -> (Set, Option<fixture::Crashed>, fixture::Crashed, ObjectId) {
+) -> (
+    Set,
+    Option<crate::fixture::Crashed>,
+    crate::fixture::Crashed,
+    ObjectId,
+) {
     for _ in 0..8 {
         let mut set = Set::failing_with(count, |settings| {
             settings.peer.data_window_bytes = 2 << 20;

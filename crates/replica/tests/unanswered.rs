@@ -1,15 +1,11 @@
 //! Operations handed to a replica that dies before it answers: each is carried out exactly once, whether or not
 //! that replica had done so (rule 18).
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fixture::{Crashed, ROOT, Set, eventually, name, root};
+use crate::fixture::{Crashed, ROOT, Set, eventually, name, root};
 use replica::Durability;
 use tokio::task::JoinHandle;
 use vfs::{
@@ -212,7 +208,7 @@ async fn until_done_at(asked: &Asked, store: &store::Store) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    let done = tokio::time::timeout(fixture::PATIENCE, done).await;
+    let done = tokio::time::timeout(crate::fixture::PATIENCE, done).await;
     assert!(done.is_ok(), "the primary carries out what it is asked");
 }
 

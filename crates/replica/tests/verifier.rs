@@ -1,14 +1,10 @@
 //! Writes handed to a primary that loses them before they are stable: the client learns of it by the write verifier, and
 //! sends them again (rule 18; RFC 8881, section 18.32.3).
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::time::Duration;
 
+use crate::fixture::{ROOT, Set, Site, WRITE, eventually, patiently, root};
 use bytes::Bytes;
-use fixture::{ROOT, Set, Site, WRITE, eventually, patiently, root};
 use vfs::{AccessCheck, FileSystem, ObjectId, Stability, WriteVerifier};
 
 /// More than is kept among the rows.

@@ -1,10 +1,6 @@
 //! Two replicas and a witness: who goes on when one of the three is lost, and that the witness keeps no contents.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::{ROOT, Set, Site, eventually, name, root};
+use crate::fixture::{ROOT, Set, Site, eventually, name, root};
 use replica::Durability;
 use vfs::{Error, FileSystem, ReplicaSlot};
 

@@ -1,7 +1,5 @@
 //! `docs/operating.md` and the packaged configuration are true: they name every key there is, and no other.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,8 @@
 //! Executions that break a literal reading of the papers, found by chance: with its rule switched off a
 //! random run breaks the invariant, and with the rule in force the same run passes.
 
-mod stage;
-
+use crate::stage::Switch;
 use sim::{Plan, Violation, World};
-use stage::Switch;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -24,7 +22,7 @@ fn is_needed_among(mut seeds: Range<u64>, switch: Switch, invariants: &[&str]) {
     let broken = broken.expect("without the rule some run breaks an invariant");
     assert!(invariants.contains(&broken.invariant), "{broken}");
     let (seed, _) = broken.at;
-    if let Err(violation) = run(seed, stage::all_rules) {
+    if let Err(violation) = run(seed, crate::stage::all_rules) {
         panic!("with the rule in force: {violation}");
     }
 }

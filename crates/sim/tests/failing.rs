@@ -1,12 +1,10 @@
 //! Executions with crashes, partitions and views that break a literal reading of the papers, found by chance:
 //! with its rule switched off a random run breaks an invariant, and with the rule in force the same run passes.
 
-mod stage;
-
+use crate::stage::*;
 use control::{ReplicaSlot, Rules};
 use sim::invariants::slower_than;
 use sim::{Cargo, Fault, Intent, Lane, Model, Plan, Scenario, Violation, World};
-use stage::*;
 use std::ops::Range;
 use std::time::Duration;
 

@@ -1,9 +1,7 @@
 //! Homes under random failures answer as one tree would. `HOMES_SEED` runs one seed again with a trace, `HOMES_SEEDS` sets how
 //! many are run.
 
-mod harness;
-
-use harness::{random_runs, shown_without};
+use crate::harness::{random_runs, shown_without};
 use homes::Rules;
 use sim::Violation;
 use sim::homes::{Plan, World};

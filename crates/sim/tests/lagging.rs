@@ -1,12 +1,10 @@
 //! Executions in which some replica knows less than others: of where things are, of who controls what, or
 //! of what it was answered. Each must break an invariant with its rule switched off, and pass with it.
 
-mod stage;
-
+use crate::stage::*;
 use control::{Contention, Settings};
 use sim::invariants::slower_than;
 use sim::{Copy, Fault, Intent, Lane, Outcome, Violation, World};
-use stage::*;
 use vfs::ObjectId;
 
 fn create(parent: u64, name: u64) -> Intent {

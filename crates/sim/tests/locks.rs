@@ -1,9 +1,7 @@
 //! Locks whose holders' replica is lost: they stand until their client has come to another one, or has stayed away.
 
-mod stage;
-
+use crate::stage::*;
 use sim::{Fault, Intent, Model, Outcome, Plan, Random, Scenario, Violation, World};
-use stage::*;
 use vfs::ObjectId;
 
 /// Clients of the replicas A and B.

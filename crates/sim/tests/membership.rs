@@ -1,12 +1,10 @@
 //! Executions in which the configuration or the view changes while controls are on their way. Each must break an
 //! invariant, or leave somebody waiting, with its rule switched off, and pass with it.
 
-mod stage;
-
+use crate::stage::*;
 use control::ReplicaSlot;
 use sim::invariants::slower_than;
 use sim::{Fault, Intent, Lane, Violation, World};
-use stage::*;
 
 fn create(parent: u64, name: u64) -> Intent {
     Intent::Create {

@@ -1,10 +1,8 @@
 //! Memory stays bounded whoever is away (rule 29): a member is away for days, while clients of the others go on.
 
-mod stage;
-
+use crate::stage::*;
 use control::{LeaseSettings, ReplicaSlot, Settings, Sizes};
 use sim::{Fault, Intent, Plan, Violation, World};
-use stage::*;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3_600);

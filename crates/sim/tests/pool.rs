@@ -1,9 +1,7 @@
 //! A pool under random failures keeps its invariants, and each of its rules is needed. `POOL_SEED` runs one seed again with a trace,
 //! `POOL_SEEDS` sets how many are run.
 
-mod harness;
-
-use harness::{number, random_runs, shown_without};
+use crate::harness::{number, random_runs, shown_without};
 use pool::Rules;
 use sim::Violation;
 use sim::pool::{Node, Plan, World};

@@ -1,9 +1,7 @@
 //! A file is moved onto the same data server, step by step: each rule of moves is needed, and whatever comes between leaves one of both
 //! contents.
 
-mod played;
-
-use played::{OTHER, WRITER, keeps, needed, written};
+use crate::played::{OTHER, WRITER, keeps, needed, written};
 use pool::home::{FileRow, Outcome, Request};
 use pool::{Access, Act, Rules, StripeUnit};
 use sim::pool::{CellIo, Stage};

@@ -1,9 +1,7 @@
 //! Executions of a pool that no random run hits, played step by step: each breaks an invariant of `docs/design/striping.md` with a rule
 //! switched off, and keeps all with every rule in force.
 
-mod played;
-
-use played::{Broken, OTHER, WRITER, keeps, needed, written};
+use crate::played::{Broken, OTHER, WRITER, keeps, needed, written};
 use pool::home::{Outcome, Request};
 use pool::{Access, Act, Rules, StripeUnit, ToDataServer};
 use sim::pool::{CellIo, Stage};

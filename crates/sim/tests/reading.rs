@@ -1,10 +1,8 @@
 //! Clients that read and keep entries under the change attribute of their directory, beside others that change it.
 
-mod stage;
-
+use crate::stage::*;
 use control::ReplicaSlot;
 use sim::{Intent, Lane, Plan, Random, Violation, World};
-use stage::*;
 use std::time::Duration;
 use vfs::ObjectId;
 

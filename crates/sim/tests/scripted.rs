@@ -1,12 +1,10 @@
 //! Executions that break a literal reading of the papers, played step by step: each must break an
 //! invariant with its rule switched off, and pass with it.
 
-mod stage;
-
+use crate::stage::*;
 use control::Contention;
 use sim::invariants::slower_than;
 use sim::{Intent, Lane, Violation, World};
-use stage::*;
 use vfs::ObjectId;
 
 fn create(parent: u64, name: u64, directory: bool) -> Intent {

@@ -1,9 +1,7 @@
 //! Random runs, every invariant after every step. A failing run is reduced and printed as a scenario;
 //! `SIM_SEED` runs a seed or a scenario again with a trace, `SIM_SEEDS` sets how many are run.
 
-mod harness;
-
-use harness::number;
+use crate::harness::number;
 use sim::Scenario;
 
 /// Two refusals out of order; a file moved out of deep control; a named waiter against won controls; a

@@ -5,13 +5,10 @@
 //! Short ones are played all, as long as each test says, or `SEQUENCE_LENGTH`; of longer ones so many as `SEQUENCE_SEEDS` says,
 //! from `SEQUENCE_FIRST` on.
 
-mod harness;
-mod stage;
-
+use crate::harness::number;
+use crate::stage::*;
 use control::{ReplicaSlot, View};
-use harness::number;
 use sim::{Fault, Intent, Random, Violation, World};
-use stage::*;
 
 /// So long after one event the next one happens, in milliseconds: sometimes before the set has gone on.
 const PAUSES: [u64; 3] = [300, 2_000, 7_000];

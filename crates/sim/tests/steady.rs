@@ -1,11 +1,9 @@
 //! Clients that change a directory one operation after the other, without a pause, while somebody else needs
 //! more than any one of them would give up at a time.
 
-mod stage;
-
+use crate::stage::*;
 use control::{Contention, Settings};
 use sim::{Intent, Lane, World};
-use stage::*;
 use std::time::Duration;
 use vfs::ObjectId;
 

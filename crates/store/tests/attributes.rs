@@ -1,10 +1,6 @@
 //! Reading and changing attributes.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::{Fixture, name, root, symlink, user, with_mode, with_size};
+use crate::fixture::{Fixture, name, root, symlink, user, with_mode, with_size};
 use vfs::{
     AccessCheck, Error, FileSystem, NewObject, ObjectId, ObjectKind, SetAttributes, SetTime,
     Stability, Timestamp,

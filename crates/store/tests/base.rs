@@ -1,11 +1,7 @@
 //! A copy of a whole tree for a new replica.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::pair::{LEADER, Pair};
-use fixture::{Fixture, READ, open_owner};
+use crate::fixture::pair::{LEADER, Pair};
+use crate::fixture::{Fixture, READ, open_owner};
 use store::BaseState;
 use vfs::{ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, ReplicaSlot, Share};
 
@@ -84,7 +80,7 @@ async fn a_copy_is_the_same_tree_and_goes_on_from_there() {
     assert_eq!(follower.base_state(), Ok(BaseState::Whole));
     assert!(pair.follower.find(ROOT, "later 1000").await.is_err());
     assert!(follower.holds_lock(id, &owner).await.unwrap());
-    let write = pair.follower.open(id, "b", fixture::WRITE).await;
+    let write = pair.follower.open(id, "b", crate::fixture::WRITE).await;
     assert_eq!(write.unwrap_err(), Error::ShareDenied);
     assert!(follower.applied(LEADER).unwrap() > 0);
     pair.follow().await;

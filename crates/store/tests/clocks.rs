@@ -1,11 +1,7 @@
 //! Times of objects where the clocks of replicas differ: they never go back, and what is changed later is later.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::Fixture;
-use fixture::pair::apply;
+use crate::fixture::Fixture;
+use crate::fixture::pair::apply;
 use store::ForeignUpdate;
 use vfs::{Attributes, FileSystem, ObjectId, SetAttributes, SetTime, Timestamp};
 

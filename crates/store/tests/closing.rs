@@ -1,14 +1,10 @@
 //! Closing a store while an operation is under way.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::future::Future;
 use std::task::Poll;
 
+use crate::fixture::{Fixture, name, root};
 use bytes::Bytes;
-use fixture::{Fixture, name, root};
 use store::Store;
 use vfs::{AccessCheck, FileSystem, ObjectId, Stability};
 

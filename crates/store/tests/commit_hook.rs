@@ -1,9 +1,5 @@
 //! Changes that a commit hook is asked about: what is asked, what a refusal leaves, and what is nobody's business.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -12,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use crate::fixture::{Fixture, READ, REFUSED, open_owner, root, user, with_mode, with_size};
 use bytes::Bytes;
-use fixture::{Fixture, READ, REFUSED, open_owner, root, user, with_mode, with_size};
 use store::{Change, CommitHook, Store, Touched, TouchedKind};
 use vfs::{
     AccessCheck, Creation, Extent, FileSystem, NewObject, ObjectId, SetAttributes, Stability,

@@ -1,10 +1,6 @@
 //! Reading, writing and resizing files.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::{Fixture, root, user, with_size};
+use crate::fixture::{Fixture, root, user, with_size};
 use vfs::{AccessCheck, Error, Extent, FileSystem, ObjectId, SeekTarget, Stability};
 
 #[tokio::test]
@@ -97,7 +93,7 @@ async fn files_end_where_the_file_system_below_does() {
 async fn only_files_hold_data() {
     let store = Fixture::new();
     let link = store
-        .make(ObjectId::ROOT, "s", fixture::symlink("f"))
+        .make(ObjectId::ROOT, "s", crate::fixture::symlink("f"))
         .await
         .unwrap();
     let kinds = [

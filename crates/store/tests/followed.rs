@@ -1,15 +1,11 @@
 //! Random work at one store, followed by another through crashes: at the end both have the same rows and
 //! the same bytes.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeSet;
 
+use crate::fixture::pair::Pair;
+use crate::fixture::{root, with_mode, with_size};
 use bytes::Bytes;
-use fixture::pair::Pair;
-use fixture::{root, with_mode, with_size};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vfs::{

@@ -1,12 +1,8 @@
 //! A store that follows another: updates applied, content taken over, crashes in between.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
+use crate::fixture::pair::{LEADER, Pair, apply, update};
+use crate::fixture::{READ, REFUSED, name, open_owner, root, with_size};
 use bytes::Bytes;
-use fixture::pair::{LEADER, Pair, apply, update};
-use fixture::{READ, REFUSED, name, open_owner, root, with_size};
 use store::{ContentPiece, LinkChange, RowChange, Store};
 use vfs::{Error, Extent, FileSystem, ObjectId, XattrMode, XattrName};
 
@@ -224,7 +220,7 @@ async fn versions_made_after_following_are_newer_even_after_a_crash() {
     let (who, new) = (root(), name("other"));
     let set = vfs::SetAttributes::default();
     after
-        .create(&who, ROOT, &new, fixture::file(), &set)
+        .create(&who, ROOT, &new, crate::fixture::file(), &set)
         .await
         .unwrap();
     assert!(after.attributes(ROOT).await.unwrap().change > shown);

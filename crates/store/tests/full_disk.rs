@@ -3,16 +3,12 @@
 //! Needs a small file system of its own, which only the superuser can mount; for anybody else these
 //! tests say so and prove nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::fixture::{directory, file, name, root, with_size};
 use bytes::Bytes;
-use fixture::{directory, file, name, root, with_size};
 use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
 use vfs::{
     AccessCheck, Creation, Error, FileSystem, NewObject, ObjectId, Result, SetAttributes, Stability,

@@ -1,11 +1,7 @@
 //! Locks and denials of which other replicas are told.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::pair::Pair;
-use fixture::{Fixture, READ, REFUSED, WRITE, open_owner};
+use crate::fixture::pair::Pair;
+use crate::fixture::{Fixture, READ, REFUSED, WRITE, open_owner};
 use store::{Change, Touched, TouchedKind};
 use vfs::{ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, Share};
 

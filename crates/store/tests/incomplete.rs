@@ -1,11 +1,7 @@
 //! Files whose data is still on its way: marked with the rows, until all of it has come.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
-use fixture::pair::{LEADER, Pair, apply, update};
-use fixture::{Fixture, READ, open_owner};
+use crate::fixture::pair::{LEADER, Pair, apply, update};
+use crate::fixture::{Fixture, READ, open_owner};
 use store::ForeignUpdate;
 use vfs::{Error, FileSystem, ObjectId, ReplicaSlot};
 

@@ -1,14 +1,10 @@
 //! Small stable writes are promised before their data files are stable. These tests take the data files
 //! away, as a power failure would that struck before the disk had them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs;
 use std::path::Path;
 
-use fixture::{Fixture, name, root, with_size};
+use crate::fixture::{Fixture, name, root, with_size};
 use store::Store;
 use vfs::{FileSystem, ObjectId, Stability};
 

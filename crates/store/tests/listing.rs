@@ -1,13 +1,9 @@
 //! Reading directories page by page while they change.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeSet;
 
-use fixture::random::Random;
-use fixture::{Fixture, root, user, with_mode};
+use crate::fixture::random::Random;
+use crate::fixture::{Fixture, root, user, with_mode};
 use vfs::{Cookie, DirectoryEntry, Error, FileSystem, ObjectId};
 
 const ROOT: ObjectId = ObjectId::ROOT;

@@ -1,11 +1,7 @@
 //! Making, finding, removing, renaming and linking, one test per operation and outcome.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
+use crate::fixture::{Fixture, directory, file, name, root, symlink, user, with_mode, with_size};
 use bytes::Bytes;
-use fixture::{Fixture, directory, file, name, root, symlink, user, with_mode, with_size};
 use vfs::{Creation, Error, FileSystem, NameError, NewObject, ObjectId, ObjectKind, SetAttributes};
 
 const ROOT: ObjectId = ObjectId::ROOT;

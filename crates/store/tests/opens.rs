@@ -1,14 +1,10 @@
 //! Opens, what they deny, byte-range locks, and files that live on by an open.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fixture::{Fixture, READ, WRITE, open_owner, root, symlink, user, with_size};
+use crate::fixture::{Fixture, READ, WRITE, open_owner, root, symlink, user, with_size};
 use store::Store;
 use vfs::{
     AccessCheck, ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, Share, Stability,

@@ -1,13 +1,9 @@
 //! Update records, and numbers that are never used twice.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeSet;
 
+use crate::fixture::{Approver, Fixture, root, with_mode, with_size};
 use bytes::Bytes;
-use fixture::{Approver, Fixture, root, with_mode, with_size};
 use store::{RowChange, RowSubject, Store, UpdateRecord};
 use vfs::{FileSystem, ObjectId, XattrMode, XattrName};
 
@@ -117,8 +113,14 @@ async fn numbers_shown_before_a_crash_are_not_used_again_after_it() {
         .position;
     store.close();
     let (after, _) = Approver::of(Store::open(&crashed).unwrap());
-    let (who, new, set) = (root(), fixture::name("new"), vfs::SetAttributes::default());
-    let made = after.create(&who, ROOT, &new, fixture::file(), &set).await;
+    let (who, new, set) = (
+        root(),
+        crate::fixture::name("new"),
+        vfs::SetAttributes::default(),
+    );
+    let made = after
+        .create(&who, ROOT, &new, crate::fixture::file(), &set)
+        .await;
     let made = made.unwrap().attributes;
     let (last_id, last_change) = *shown.last().unwrap();
     assert!(made.id > last_id && made.change > last_change);

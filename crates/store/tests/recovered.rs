@@ -1,15 +1,11 @@
 //! Discarded versions kept aside: all of what they were, out of reach of what happens to the store later.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::fixture::pair::{Pair, apply, update};
+use crate::fixture::{Fixture, root, with_mode, with_size};
 use bytes::Bytes;
-use fixture::pair::{Pair, apply, update};
-use fixture::{Fixture, root, with_mode, with_size};
 use store::recovered::{self, RecoveredEntry, RecoveredKind, RecoveredName};
 use store::{ForeignUpdate, Store};
 use vfs::{
@@ -39,7 +35,7 @@ async fn what_is_kept_is_all_of_it_and_stays_as_it_was() {
     let set = SetAttributes::default();
     let made = fixture
         .store()
-        .create(&who, folder, &odd, fixture::file(), &set);
+        .create(&who, folder, &odd, crate::fixture::file(), &set);
     let id = made.await.unwrap().attributes.id;
     fixture.write(id, 0, &[1; 10_000]).await.unwrap();
     fixture.write(id, 900_000, b"end").await.unwrap();
@@ -50,7 +46,9 @@ async fn what_is_kept_is_all_of_it_and_stays_as_it_was() {
         .store()
         .set_xattr(&who, folder, &xattr, value, XattrMode::Any);
     tagged.await.unwrap();
-    let link = fixture.make(folder, "link", fixture::symlink("a/b")).await;
+    let link = fixture
+        .make(folder, "link", crate::fixture::symlink("a/b"))
+        .await;
     let link = link.unwrap().attributes.id;
     let device = NewObject::Plain(vfs::ObjectKind::BlockDevice { major: 3, minor: 4 });
     let device = fixture

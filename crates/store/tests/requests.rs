@@ -1,14 +1,10 @@
 //! What a client's request has done is on record with the change, so that a repeat is answered and not carried out again.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::HashSet;
 
+use crate::fixture::pair::Pair;
+use crate::fixture::{Fixture, name, root};
 use bytes::Bytes;
-use fixture::pair::Pair;
-use fixture::{Fixture, name, root};
 use store::Store;
 use vfs::{
     AccessCheck, Creation, Credentials, DirectoryChange, Error, FileSystem, NewObject, ObjectId,

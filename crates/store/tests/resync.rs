@@ -1,15 +1,11 @@
 //! A store whose tree is replaced by that of another: both are the same afterwards, and no content is
 //! fetched that was there already.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeSet;
 
-use fixture::pair::{LEADER, Pair, apply, update};
-use fixture::resync::{fetch, files, replace_rows, same_tree};
-use fixture::{Fixture, READ, root, with_mode, with_size};
+use crate::fixture::pair::{LEADER, Pair, apply, update};
+use crate::fixture::resync::{fetch, files, replace_rows, same_tree};
+use crate::fixture::{Fixture, READ, root, with_mode, with_size};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use store::{BaseState, ForeignUpdate, Store};
@@ -101,12 +97,15 @@ async fn carry_out(store: &Fixture, work: &Work, stamp: u8) -> Option<()> {
     match work.clone() {
         Work::File(at, name) => {
             let at = folder(store, at).await?;
-            store.make(at, &text(name), fixture::file()).await.ok()?;
+            store
+                .make(at, &text(name), crate::fixture::file())
+                .await
+                .ok()?;
         }
         Work::Directory(at, name) => {
             let at = folder(store, at).await?;
             store
-                .make(at, &text(name), fixture::directory())
+                .make(at, &text(name), crate::fixture::directory())
                 .await
                 .ok()?;
         }

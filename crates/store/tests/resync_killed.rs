@@ -1,17 +1,13 @@
 //! A resynchronisation whose process is killed at any moment, again and again: it is begun again each time,
 //! and at the end the two stores are the same.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use fixture::pair::Pair;
-use fixture::resync::{fetch, files, replace_rows, same_tree};
-use fixture::{Fixture, with_size};
+use crate::fixture::pair::Pair;
+use crate::fixture::resync::{fetch, files, replace_rows, same_tree};
+use crate::fixture::{Fixture, with_size};
 use store::{BaseState, Reserve, Store, StoreOptions};
 use vfs::ObjectId;
 
@@ -98,7 +94,7 @@ fn run_and_kill(from: &Fixture, to: &Fixture, after: Duration) {
         to.options.directory.display(),
     );
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child"])
+        .args(["--exact", "resync_killed::child"])
         .env(CHILD, format!("{from}:{to}"))
         .stdout(std::process::Stdio::null())
         .spawn()

@@ -4,18 +4,14 @@
 //! `STORE_ROT_SEED` chooses other damage. Without `STORE_ROT_ROUNDS` each journal is damaged in each way, and some files of every other
 //! kind in one way each; with it, every file in each way, so often.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::fixture::pair::Pair;
+use crate::fixture::random::Random;
+use crate::fixture::{Fixture, name, root, symlink};
 use bytes::Bytes;
-use fixture::pair::Pair;
-use fixture::random::Random;
-use fixture::{Fixture, name, root, symlink};
 use store::{CommitMode, NewStore, Store, StoreError, StoreOptions};
 use vfs::{AccessCheck, Error, FileSystem, ObjectId, Stability, XattrMode, XattrName};
 
@@ -433,7 +429,7 @@ async fn without_any_journal_what_is_in_tables_can_be_had() {
     store.end_reclaim().await.unwrap();
     let set = vfs::SetAttributes::default();
     let (who, text) = (root(), name("new"));
-    let made = store.create(&who, ROOT, &text, fixture::file(), &set);
+    let made = store.create(&who, ROOT, &text, crate::fixture::file(), &set);
     let made = made.await.unwrap().attributes.id;
     // No handle of before stands for another file now.
     assert!(made > last, "{made} {last}");
@@ -474,7 +470,7 @@ async fn what_is_left_can_be_had_at_a_price() {
     let who = root();
     for number in 0..60 {
         let (text, set) = (name(&format!("d{number}")), vfs::SetAttributes::default());
-        let made = store.create(&who, ROOT, &text, fixture::directory(), &set);
+        let made = store.create(&who, ROOT, &text, crate::fixture::directory(), &set);
         made.await.unwrap();
     }
     drop(store);

@@ -1,18 +1,14 @@
 //! Digests: the same at every copy of the same tree, never of something in between, and by themselves enough
 //! to see that the disk has changed bytes.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::fixture::pair::{Pair, apply, update};
+use crate::fixture::{Fixture, READ, root, with_mode, with_size};
 use bytes::Bytes;
-use fixture::pair::{Pair, apply, update};
-use fixture::{Fixture, READ, root, with_mode, with_size};
 use store::{ContentPiece, ForeignUpdate, MetadataDigest, Store, Verified};
 use vfs::{AccessCheck, Error, Extent, FileSystem, ObjectId, XattrMode, XattrName};
 
@@ -117,7 +113,7 @@ async fn ranges_find_the_object_that_differs() {
     }
     assert_eq!(covered, 102);
     let new = leader
-        .lookup(&root(), ids[30], &fixture::name("more"))
+        .lookup(&root(), ids[30], &crate::fixture::name("more"))
         .await
         .unwrap()
         .id;

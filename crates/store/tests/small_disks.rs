@@ -3,18 +3,14 @@
 //! Needs loop devices and the superuser; for anybody else these tests say so and prove nothing. `STORE_SMALL_DISKS=all` tries
 //! more kinds of disks and numbers of writers.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::fixture::disk::SmallDisk;
+use crate::fixture::pair::{LEADER, apply, file_of, update};
+use crate::fixture::{Approver, file, name, root, with_size};
 use bytes::Bytes;
-use fixture::disk::SmallDisk;
-use fixture::pair::{LEADER, apply, file_of, update};
-use fixture::{Approver, file, name, root, with_size};
 use store::{ForeignUpdate, NewStore, Store, StoreOptions};
 use vfs::{
     AccessCheck, ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, Result,

@@ -1,14 +1,10 @@
 //! Many clients at once on several threads: whatever they do to each other, the store agrees with itself
 //! afterwards, and the bytes of a file are those that one of them wrote.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::sync::Arc;
 
+use crate::fixture::{Approver, READ, directory, file, name, open_owner, root, with_size};
 use bytes::Bytes;
-use fixture::{Approver, READ, directory, file, name, open_owner, root, with_size};
 use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
 use vfs::{
     AccessCheck, Cookie, Creation, Error, Extent, FileSystem, Name, NewObject, ObjectId,

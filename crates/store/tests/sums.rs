@@ -2,19 +2,15 @@
 //!
 //! `STORE_SUMS_SEED` chooses other changes, `STORE_SUMS_STEPS` how many.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::fixture::pair::Pair;
+use crate::fixture::random::Random;
+use crate::fixture::{Fixture, root, with_size};
 use bytes::Bytes;
-use fixture::pair::Pair;
-use fixture::random::Random;
-use fixture::{Fixture, root, with_size};
 use store::{StoreOptions, Verified};
 use vfs::{AccessCheck, Error, Extent, FileSystem, ObjectId, Stability};
 

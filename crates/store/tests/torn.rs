@@ -1,12 +1,8 @@
 //! Files of which a lost primary had sent a part: abandoned, adopted, torn, and whole again.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
+use crate::fixture::pair::{LEADER, Pair};
+use crate::fixture::{Fixture, with_size};
 use bytes::Bytes;
-use fixture::pair::{LEADER, Pair};
-use fixture::{Fixture, with_size};
 use store::{ContentPiece, Store};
 use vfs::{Error, FileSystem, ObjectId, ReplicaSlot};
 

@@ -1,13 +1,9 @@
 //! Extended attributes.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeSet;
 
+use crate::fixture::{Fixture, root, symlink, user};
 use bytes::Bytes;
-use fixture::{Fixture, root, symlink, user};
 use store::Store;
 use vfs::{DirectoryChange, Error, FileSystem, ObjectId, Result, XattrMode, XattrName};
 

@@ -1,7 +1,6 @@
 //! A replication set in one place: cores, one shared tree, and messages delivered in the order sent.
 //!
 //! It serves the tests that repeat figures; delays, loss and lagging copies belong to the simulation.
-#![allow(dead_code)]
 
 use control::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

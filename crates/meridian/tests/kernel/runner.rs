@@ -1,12 +1,13 @@
-//! Tells the stories one after another and counts how they ended.
+//! Tells the stories, several at once, and counts how they ended.
 //!
 //! It understands as much of the usual test harness's command line as people and tools use: names to
-//! choose by, `--exact`, `--skip NAME` and `--list`. Other flags change nothing here.
+//! choose by, `--exact`, `--skip NAME`, `--list` and `--test-threads N`. Other flags change nothing here.
 //!
 //! What must never enter: anything about file systems.
 
-use std::panic::catch_unwind;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
@@ -33,6 +34,7 @@ struct Choice {
     skipped: Vec<String>,
     exact: bool,
     list: bool,
+    at_once: Option<usize>,
 }
 
 impl Choice {
@@ -43,8 +45,16 @@ impl Choice {
                 "--exact" => choice.exact = true,
                 "--list" => choice.list = true,
                 "--skip" => choice.skipped.extend(words.next()),
+                "--test-threads" => {
+                    choice.at_once = words.next().and_then(|at_once| at_once.parse().ok())
+                }
                 // These flags of the usual harness bring a value of their own.
-                "--test-threads" | "--format" | "--color" => drop(words.next()),
+                "--format" | "--color" => drop(words.next()),
+                flag if flag.starts_with("--test-threads=") => {
+                    choice.at_once = flag
+                        .split_once('=')
+                        .and_then(|(_, at_once)| at_once.parse().ok());
+                }
                 flag if flag.starts_with('-') => {}
                 _ => choice.names.push(word),
             }
@@ -61,8 +71,9 @@ impl Choice {
     }
 }
 
-/// Tells the stories that the command line asks for, on a machine that has what they require.
-pub fn run(stories: &[(&str, Story)], requirements: Requirements) -> ExitCode {
+/// Tells the stories that the command line asks for, on a machine that has what they require: at most `at_once` at a time, unless the command
+/// line says otherwise. Most of what a story does is wait, for guests, leases and disks.
+pub fn run(stories: &[(&str, Story)], requirements: Requirements, at_once: usize) -> ExitCode {
     let choice = Choice::parse(std::env::args().skip(1));
     let chosen: Vec<_> = stories
         .iter()
@@ -81,15 +92,38 @@ pub fn run(stories: &[(&str, Story)], requirements: Requirements) -> ExitCode {
         }
     }
     println!("\nrunning {} stories", chosen.len());
-    let failed = chosen.iter().filter(|(name, story)| !tell(name, *story));
-    let failed: Vec<&str> = failed.map(|(name, _)| *name).collect();
+    let failed = tell_all(&chosen, choice.at_once.unwrap_or(at_once).max(1));
     conclude(&failed, chosen.len(), stories.len())
+}
+
+/// Tells stories in their order, some at once. Returns the names of those that failed.
+fn tell_all<'s>(stories: &[&(&'s str, Story)], at_once: usize) -> Vec<&'s str> {
+    let (rest, failed) = (Mutex::new(stories.iter()), Mutex::new(Vec::new()));
+    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some((name, story)) = next() {
+                    if !tell(name, *story) {
+                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                        failed.push(*name);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tells one story, and whether it ended well.
 fn tell(name: &str, story: Story) -> bool {
     let began = Instant::now();
-    let result = catch_unwind(story).unwrap_or_else(|_| Err(anyhow!("it panicked, see above")));
+    // In a thread of that name, since a panic says in which one it came.
+    let told = thread::Builder::new().name(name.to_owned()).spawn(story);
+    let result = told.map_err(anyhow::Error::from).and_then(|told| {
+        let panicked = |_| Err(anyhow!("it panicked, see above"));
+        told.join().unwrap_or_else(panicked)
+    });
     let took = began.elapsed().as_secs_f32();
     match result {
         Ok(()) => println!("test {name} ... ok ({took:.1} s)"),

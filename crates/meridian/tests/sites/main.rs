@@ -2,8 +2,8 @@
 //! The servers are one set; between them lies a WAN whose delay, bandwidth and cuts the stories decide.
 //!
 //! As with the stories of one server, this binary is also the program that runs inside the guests. The stories
-//! share one world, because to boot it takes as long as a story; each works in a folder of its own, and one that
-//! fails takes the world with it.
+//! share worlds, because to boot one takes as long as a story; each works in a folder of its own, and one that
+//! fails takes its world with it.
 //!
 //! What must never enter: judgements about speed, and what one server alone can show.
 
@@ -34,7 +34,10 @@ use std::process::ExitCode;
 use runner::{Story, stories};
 use testbed::Requirements;
 
-/// Every story, in the order of telling. Those of `outage` end the world, and the last four have worlds of their own.
+/// Two worlds are six guests and six servers.
+const AT_ONCE: usize = 2;
+
+/// Every story, in the order of telling. Those of `failover` and `outage` end their world, and the last four have worlds of their own.
 const STORIES: &[(&str, Story)] = stories![
     coherence::what_is_made_at_one_site_is_there_at_every_other,
     coherence::what_is_closed_at_one_site_opens_at_every_other_whatever_the_distance,
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
                     .with_programs()
                     .with_names()
                     .with_ganesha(),
+                AT_ONCE,
             );
             scene::end();
             outcome

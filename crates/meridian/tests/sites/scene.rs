@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -52,20 +52,20 @@ pub struct Sites {
     world: World,
 }
 
-/// The world, between stories.
-static WORLD: Mutex<Option<Sites>> = Mutex::new(None);
+/// Worlds between stories: as many as stories are told at once.
+static WORLDS: Mutex<Vec<Sites>> = Mutex::new(Vec::new());
 
-fn taken() -> Option<Sites> {
-    WORLD.lock().unwrap_or_else(PoisonError::into_inner).take()
+fn worlds() -> MutexGuard<'static, Vec<Sites>> {
+    WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells a story in the world that the stories before left, or in a new one.
+/// Tells a story in a world that the stories before left, or in a new one.
 pub fn in_sites(story: impl FnOnce(&Sites) -> Result<()>) -> Result<()> {
     let sites = whole()?;
     let outcome = story(&sites).and_then(|()| sites.world.wan().set(&far()));
     match outcome {
         Ok(()) => {
-            *WORLD.lock().unwrap_or_else(PoisonError::into_inner) = Some(sites);
+            worlds().push(sites);
             Ok(())
         }
         Err(error) => {
@@ -76,14 +76,15 @@ pub fn in_sites(story: impl FnOnce(&Sites) -> Result<()>) -> Result<()> {
     }
 }
 
-/// The world of the stories before, or a new one, for a story that ends it.
+/// A world of stories before, or a new one, for a story that ends it.
 pub fn whole() -> Result<Sites> {
-    taken().map_or_else(Sites::set_up, Ok)
+    let left = worlds().pop();
+    left.map_or_else(Sites::set_up, Ok)
 }
 
-/// Takes the world down.
+/// Takes the worlds down.
 pub fn end() {
-    drop(taken());
+    worlds().clear();
 }
 
 impl Sites {

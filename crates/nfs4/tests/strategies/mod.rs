@@ -1,9 +1,6 @@
 //! Random values of every wire type, for property tests. Only shapes are random;
 //! whether a value makes sense to a server is of no interest here.
 
-// Each test binary uses its own part.
-#![allow(dead_code)]
-
 pub mod arguments;
 pub mod basics;
 pub mod callbacks;

@@ -2,7 +2,6 @@
 //! needed.
 //!
 //! What must never enter: what is simulated.
-#![allow(dead_code)]
 
 use sim::Violation;
 

@@ -1,7 +1,6 @@
 //! How executions of a pool are played by hand, with a rule and without it.
 //!
 //! What must never enter: an execution.
-#![allow(dead_code)]
 
 use pool::home::{Holder, Outcome, Request};
 use pool::{Access, Handle, Rules};

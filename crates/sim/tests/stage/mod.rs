@@ -1,5 +1,4 @@
 //! A stage for scripted executions: a small tree, equal distances, and the rules switched as wanted.
-#![allow(dead_code)]
 
 use control::{ReplicaSlot, Rules, Settings};
 use sim::{Edit, Lane, Plan, Violation, World};

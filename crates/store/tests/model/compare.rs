@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use store::Store;
 use vfs::{Error, FileSystem, ObjectId, ObjectKind};
 
-use super::fixture::root;
 use super::pair::{Body, Node, Pair};
+use crate::fixture::root;
 
 impl Pair {
     /// What was touched has a newer version; everything else has the same, unless the store was left

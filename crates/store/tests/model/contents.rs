@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use vfs::{AccessCheck, Error, Extent, FileSystem, Stability, XattrMode};
 
-use super::fixture::{READ, open_owner, root, with_size};
 use super::pair::{Body, Outcome, Pair, name, xattr};
+use crate::fixture::{READ, open_owner, root, with_size};
 
 impl Pair {
     pub(super) async fn write(

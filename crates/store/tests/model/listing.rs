@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use vfs::{Cookie, FileSystem};
 
-use super::fixture::root;
 use super::pair::{Listing, Pair};
+use crate::fixture::root;
 
 impl Pair {
     /// Reads one small page of a directory, going on where the last one ended.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vfs::Error;
 
-use super::fixture::{directory, file, symlink};
 use super::pair::{Body, Node, Outcome, Pair, name};
 use super::steps::Kind;
+use crate::fixture::{directory, file, symlink};
 
 impl Pair {
     pub(super) async fn make(

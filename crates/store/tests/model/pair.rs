@@ -6,8 +6,8 @@ use bytes::Bytes;
 use store::CommitMode;
 use vfs::{ChangeAttribute, Cookie, Error, FileSystem, ObjectId, XattrName};
 
-use super::fixture::Fixture;
 use super::steps::Step;
+use crate::fixture::Fixture;
 
 /// An object of the model.
 #[derive(Clone, Debug)]

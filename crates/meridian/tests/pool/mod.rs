@@ -1,11 +1,7 @@
 //! `meridian pool`: an administrator makes a pool, adds data servers with one command each, and is told what to do when he does
 //! something else.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod emptied;
-#[path = "../fixture/mod.rs"]
-mod fixture;
 #[path = "joined.rs"]
 mod joined_servers;
 mod lost;
@@ -19,8 +15,8 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use fixture::site::{Site, block_on, refuse, succeed};
-use fixture::{Running, complaint};
+use crate::fixture::site::{Site, block_on, refuse, succeed};
+use crate::fixture::{Running, complaint};
 use nfs4_client::{Client, How, Options};
 use server::{PoolServerStatus, PoolStatus};
 

@@ -1,12 +1,8 @@
 //! Random operations on the store and on a simple model of it: the same answers, the same tree, and
 //! versions that change exactly where something changed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod compare;
 mod contents;
-#[path = "../fixture/mod.rs"]
-mod fixture;
 mod listing;
 mod names;
 mod pair;

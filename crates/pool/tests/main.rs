@@ -1,0 +1,6 @@
+//! What servers of a pool agree on.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod handles;
+mod readmission;

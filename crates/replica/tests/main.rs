@@ -1,0 +1,30 @@
+//! Sets of replicas in one process: real stores on disk, real connections.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+mod clocks;
+mod copies;
+mod cut_off;
+mod holders;
+mod losses;
+mod membership;
+mod previous;
+mod promises;
+mod random_work;
+mod recovered;
+mod removed;
+mod replacing;
+mod returning;
+mod rolled_back;
+mod scrub;
+mod sharing;
+mod shipped_once;
+mod signed_lists;
+mod slow_link;
+mod space;
+mod torn;
+mod unanswered;
+mod verifier;
+mod witness;

@@ -1,0 +1,24 @@
+//! What the simulation finds, and what it finds when a rule is switched off.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod harness;
+mod played;
+mod stage;
+
+mod counterexamples;
+mod failing;
+mod homes;
+mod lagging;
+mod listed;
+mod locks;
+mod membership;
+mod memory;
+mod pool;
+mod pool_moves;
+mod pool_scripted;
+mod reading;
+mod scripted;
+mod seeds;
+mod sequences;
+mod steady;

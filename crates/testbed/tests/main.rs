@@ -1,0 +1,10 @@
+//! The instruments themselves.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod peers;
+mod real_client;
+mod sites;
+mod wan;
+mod wan_commands;
+mod world;
