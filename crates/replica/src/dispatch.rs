@@ -197,7 +197,10 @@ fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malform
         Kind::Noted => contents::noted(shared, from, wire::decode(&incoming.message.payload)?),
         Kind::Relayed => losses::relayed(shared, from, wire::decode(&incoming.message.payload)?),
         Kind::Wanted => base::wanted(shared, from, wire::decode(body)?),
-        Kind::Remainder => shared.returns.hear(from, wire::decode(body)?),
+        Kind::Remainder => {
+            let remainder = wire::decode(body)?;
+            shared.peers.with(from, |peer| peer.returns.hear(remainder));
+        }
         Kind::TooFar => views::too_far(shared, from),
         Kind::Greeting => sessions::greeted(shared, from, wire::decode(body)?),
         Kind::Records | Kind::Base => {

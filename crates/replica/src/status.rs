@@ -211,7 +211,7 @@ impl Replica {
             controls_total,
             recovering_files: metrics.recovering.load(Ordering::Relaxed),
             returning: (!shared.lease.is_up_to_date())
-                .then(|| shared.returns.own())
+                .then(|| shared.peers.own_return())
                 .flatten(),
             torn_files: torn.len() as u64,
             torn_paths: torn_named.map(|file| named(shared, *file)).collect(),
@@ -284,6 +284,16 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
             let is_connected = connected.contains(&slot);
             // A witness has no room for contents, and needs none.
             let available = shared.available_at(slot).filter(|_| !member.witness);
+            let (returning, nonsense, awaits_room, refused_bytes) =
+                shared.peers.with(slot, |known| {
+                    let room = &known.shipments;
+                    (
+                        known.returns.of_peer(),
+                        known.nonsense.told(),
+                        room.awaits_room(),
+                        room.refused_bytes(),
+                    )
+                });
             PeerView {
                 slot: member.slot,
                 witness: member.witness,
@@ -299,14 +309,14 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 lag_files: lag.map_or(0, |lag| lag.files),
                 lag_seconds: lag.map_or(0.0, |lag| lag.seconds),
                 update_waits_seconds: update_waits(shared, slot),
-                returning: shared.returns.of(slot).filter(|_| is_connected),
+                returning: returning.filter(|_| is_connected),
                 available_bytes: available,
-                awaits_room: shared.shipments.awaits_room(slot),
-                refused_bytes: shared.shipments.refused_bytes(slot),
+                awaits_room,
+                refused_bytes,
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
                 program: wire.and_then(|wire| wire.program.clone()),
                 rolled_back: (shared.lineage.fault_of(slot)).map(|fault| fault.of_other(slot.0)),
-                nonsense: shared.nonsense.of(slot),
+                nonsense,
                 links: links_of(shared, slot),
                 refused_messages: wire.map_or(0, |wire| wire.refused),
             }

@@ -33,17 +33,15 @@ use crate::state::free_space::FreeSpace;
 use crate::state::lineage::Lineage;
 use crate::state::losses::Losses;
 use crate::state::members::{Membership, REMOVED};
-use crate::state::nonsense::Nonsense;
 use crate::state::opens::Opens;
 use crate::state::outbound::Outbound;
 use crate::state::outcomes::{Outcomes, Unanswered};
 use crate::state::pace::Pace;
+use crate::state::peers::Peers;
 use crate::state::removed::Removed;
-use crate::state::returns::Returns;
 use crate::state::scrub::Scrub;
 use crate::state::segments::Segments;
 use crate::state::settings::Settings;
-use crate::state::shipments::Shipments;
 use crate::state::views::{Arrival, Debt, Fit, News};
 use crate::state::wire::{self, LeaseRequest, Origin};
 
@@ -104,8 +102,7 @@ pub(crate) struct ReplicaState {
     pub(crate) lease: Arc<LeaseState>,
     pub(crate) lineage: Arc<Lineage>,
     pub(crate) views: OnceLock<Arc<view::Views>>,
-    /// What is known of the others lately.
-    news: Mutex<BTreeMap<ReplicaSlot, News>>,
+    pub(crate) peers: Peers,
     /// What those lack who take part anew.
     debts: Mutex<BTreeMap<ReplicaSlot, Debt>>,
     arrival: Mutex<Arrival>,
@@ -121,21 +118,16 @@ pub(crate) struct ReplicaState {
     pub(crate) needs_copy: AtomicBool,
     trimmed: AtomicU64,
     pub(crate) losses: Losses,
-    pub(crate) returns: Returns,
     /// For what those are sent who are not in the view.
     pub(crate) pace: Pace,
-    pub(crate) shipments: Shipments,
     /// What may be filled at the others.
     pub(crate) free_space: FreeSpace,
     pub(crate) scrub: Scrub,
     /// What is told in the log of what fails again and again.
     pub(crate) throttle: Throttle,
-    pub(crate) nonsense: Nonsense,
     pub(crate) segments: Segments,
     /// Who of the view lacked more than is kept when that was looked at last.
     slow: watch::Sender<Option<kept::Lag>>,
-    /// Files that are complete at peers who do not know it.
-    completed: Mutex<BTreeMap<ReplicaSlot, BTreeMap<ObjectId, u64>>>,
     /// Somebody waits until a majority knows to be complete.
     pub(crate) majority_awaited: AtomicU64,
     /// Taken while a read of a peer's waits for contents to arrive there.
@@ -195,7 +187,7 @@ impl ReplicaState {
             engine: parts.engine,
             lineage: parts.lineage,
             views: OnceLock::new(),
-            news: Mutex::default(),
+            peers: Peers::default(),
             debts: Mutex::default(),
             arrival: Mutex::default(),
             obstacle: Mutex::default(),
@@ -205,14 +197,10 @@ impl ReplicaState {
             needs_copy: AtomicBool::new(false),
             trimmed: AtomicU64::new(0),
             losses: Losses::default(),
-            returns: Returns::default(),
             pace,
-            shipments: Shipments::default(),
             throttle: Throttle::default(),
-            nonsense: Nonsense::default(),
             segments: Segments::default(),
             slow: watch::Sender::new(None),
-            completed: Mutex::default(),
             majority_awaited: AtomicU64::new(0),
             fetches: Semaphore::new(WAITING_AT_ONCE),
             held: watch::Sender::new(parts.held),
@@ -229,10 +217,8 @@ impl ReplicaState {
 
     /// What was known lately of a replica that was removed does not count any more.
     pub(crate) fn forget(&self, slot: ReplicaSlot) {
-        locked(&self.news).remove(&slot);
+        self.peers.forget(slot);
         locked(&self.debts).remove(&slot);
-        locked(&self.completed).remove(&slot);
-        self.nonsense.forget(slot);
     }
 
     /// This replica was removed from the set: it serves nobody and talks to nobody any more.
@@ -261,42 +247,45 @@ impl ReplicaState {
         }
     }
 
-    /// What is known of the others lately.
+    /// What the others have said lately.
     pub(crate) fn news(&self) -> BTreeMap<ReplicaSlot, News> {
-        locked(&self.news).clone()
+        self.peers.news()
+    }
+
+    fn note_news(&self, slot: ReplicaSlot, note: impl FnOnce(&mut News)) {
+        self.peers
+            .with(slot, |peer| note(peer.news.get_or_insert_with(News::new)));
     }
 
     /// A peer has answered a question just now.
     pub(crate) fn note_heard(&self, slot: ReplicaSlot) {
-        let mut news = locked(&self.news);
-        news.entry(slot).or_insert_with(News::new).heard = Instant::now();
+        self.note_news(slot, |news| news.heard = Instant::now());
     }
 
     /// A peer's answer has shown how far its time of day is from the own one.
     pub(crate) fn note_clock(&self, slot: ReplicaSlot, difference: ClockDifference) {
-        let mut news = locked(&self.news);
-        let news = news.entry(slot).or_insert_with(News::new);
-        news.clock.note(difference);
+        self.note_news(slot, |news| news.clock.note(difference));
     }
 
     pub(crate) fn note_said(&self, slot: ReplicaSlot, ask: LeaseRequest) {
-        let mut news = locked(&self.news);
-        let news = news.entry(slot).or_insert_with(News::new);
-        news.said = Some((ask, Instant::now()));
+        self.note_news(slot, |news| news.said = Some((ask, Instant::now())));
     }
 
     /// Bytes that users may still fill at a peer, as it said last.
     pub(crate) fn available_at(&self, slot: ReplicaSlot) -> Option<u64> {
-        let news = locked(&self.news);
-        let (ask, _) = news.get(&slot)?.said.as_ref()?;
-        Some(ask.available)
+        self.peers.with(slot, |peer| {
+            let (ask, _) = peer.news.as_ref()?.said.as_ref()?;
+            Some(ask.available)
+        })
     }
 
     /// Nobody counts as silent who could not be heard.
     pub(crate) fn forget_silence(&self) {
-        for news in locked(&self.news).values_mut() {
-            news.heard = Instant::now();
-        }
+        self.peers.with_each(|_, peer| {
+            if let Some(news) = &mut peer.news {
+                news.heard = Instant::now();
+            }
+        });
     }
 
     pub(crate) fn debts(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Debt>> {
@@ -313,16 +302,19 @@ impl ReplicaState {
 
     /// A file is complete at a peer up to a place of our stream; the peer is told soon.
     pub(crate) fn note_completed(&self, peer: ReplicaSlot, file: ObjectId, position: u64) {
-        let mut completed = locked(&self.completed);
-        completed.entry(peer).or_default().insert(file, position);
+        self.peers
+            .with(peer, |peer| peer.completed.insert(file, position));
     }
 
     pub(crate) fn take_completed(&self) -> Vec<(ReplicaSlot, Vec<(ObjectId, u64)>)> {
-        let completed = std::mem::take(&mut *locked(&self.completed));
-        let completed = completed.into_iter();
+        let mut completed = Vec::new();
+        self.peers.with_each(|slot, peer| {
+            let files = std::mem::take(&mut peer.completed);
+            if !files.is_empty() {
+                completed.push((slot, files.into_iter().collect()));
+            }
+        });
         completed
-            .map(|(peer, files)| (peer, files.into_iter().collect()))
-            .collect()
     }
 
     /// The last record that is not kept any more.

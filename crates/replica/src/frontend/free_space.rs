@@ -1,4 +1,4 @@
-//! FreeSpace on the disks of all who hold the tree: a primary answers NOSPC from the smallest (rule 34), so that what
+//! Free space on the disks of all who hold the tree: a primary answers NOSPC from the smallest (rule 34), so that what
 //! it has answered fits everywhere and no replica has to leave the view for want of space.
 //!
 //! Each replica tells the others now and then how much its users may still fill. From that is taken what is on its

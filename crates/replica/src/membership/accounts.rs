@@ -168,7 +168,6 @@ pub(crate) fn follow(shared: &Arc<ReplicaState>, state: &ViewState) {
 fn close(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     shared.forget_member(slot);
     shared.losses.forget(slot);
-    shared.returns.forget(slot);
     shared.engine.with_core(|guard| {
         let ledger = &mut guard.ledger;
         ledger.applied.remove(&slot);

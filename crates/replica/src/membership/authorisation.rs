@@ -143,7 +143,10 @@ impl ReplicaState {
     /// What it is told, and whether it is worth its while to come again soon.
     pub(crate) fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
         let from = peer.slot;
-        if let Some(what) = self.nonsense.refuses(peer) {
+        if let Some(what) = self
+            .peers
+            .with(peer.slot, |known| known.nonsense.refuses(peer.incarnation))
+        {
             return Err(self.refusal_of_nonsense(from, &what));
         }
         let speaker = self.speaker(from);

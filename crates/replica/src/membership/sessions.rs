@@ -38,7 +38,9 @@ pub(crate) fn began(shared: &Arc<ReplicaState>, peer: Sender) {
         return;
     };
     tracing::info!(peer = slot.0, incarnation = %peer.incarnation, "in contact with a peer");
-    shared.nonsense.begin(peer);
+    shared
+        .peers
+        .with(peer.slot, |known| known.nonsense.begin(peer.incarnation));
     shared.outcomes.note_began(peer);
     shared.conversations.begin(slot);
     shared.removed.begin(slot);

@@ -46,7 +46,8 @@ pub(crate) async fn ship(shared: Arc<ReplicaState>, session: Session) {
     loop {
         more.borrow_and_update();
         urgent.borrow_and_update();
-        if let Some(until) = shared.shipments.paused(to, Instant::now()) {
+        let now = Instant::now();
+        if let Some(until) = shared.peers.with(to, |peer| peer.shipments.paused(now)) {
             tokio::time::sleep_until(until).await;
             continue;
         }
@@ -125,7 +126,8 @@ async fn ship_piece(
         }
     };
     if !has_room(shared, to) {
-        shared.shipments.hold_back(to, Instant::now());
+        let (peers, now) = (&shared.peers, Instant::now());
+        peers.with(to, |peer| peer.shipments.hold_back(now));
         if let Some(sum) = shared.is_to_tell(HOLDING_BACK, to) {
             tracing::warn!(peer = to.0, %sum, "contents are held back: the disk of a peer outside the view has no room for them");
         }
@@ -341,10 +343,10 @@ pub(crate) fn done(shared: &Arc<ReplicaState>, by: ReplicaSlot, done: PieceDone)
         .engine
         .with_core(|guard| guard.ledger.unshipped.peer(by)?.range_of(id));
     if done.no_room {
-        let bytes = range
-            .as_ref()
-            .map_or(0, |range| range.end.saturating_sub(range.start));
-        shared.shipments.refused(by, bytes, Instant::now());
+        let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
+        let (bytes, now) = (range.as_ref().map_or(0, length), Instant::now());
+        let peers = &shared.peers;
+        peers.with(by, |peer| peer.shipments.refused(bytes, now));
     }
     try_again(shared, by, done.file, range.unwrap_or(0..u64::MAX), id);
 }
@@ -377,7 +379,7 @@ fn acknowledged(shared: &Arc<ReplicaState>, by: ReplicaSlot, id: PieceId) {
         guard.notifies = true;
         Some(file)
     });
-    shared.shipments.placed(by);
+    shared.peers.with(by, |peer| peer.shipments.placed());
     // Credit is back, and what was changed while in flight can go.
     shared.engine.ring_contents();
     if let Some(file) = complete {

@@ -20,12 +20,18 @@ const LOOKED_AT: usize = 4096;
 /// Looks at what those lack who are on their way back, and tells them.
 pub(crate) fn tell(shared: &Arc<ReplicaState>) {
     let returning = returning(shared);
-    shared.returns.keep_sent(&returning);
+    shared.peers.with_each(|slot, peer| {
+        if !returning.contains(&slot) {
+            peer.returns.end_of_peer();
+        }
+    });
     for slot in returning {
         let Some(remainder) = remainder(shared, slot) else {
             continue;
         };
-        shared.returns.note_sent(slot, remainder);
+        shared
+            .peers
+            .with(slot, |peer| peer.returns.note_sent(remainder));
         let message = wire::body(wire::Kind::Remainder, &remainder);
         shared.outbound.send(slot, Lane::Control, message);
     }

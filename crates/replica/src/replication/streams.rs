@@ -103,7 +103,10 @@ fn refuse(shared: &ReplicaState, inbox: &Inbox, parcel: &Parcel, what: &str) {
     match parcel {
         Parcel::Own(incoming) => shared.refuse_nonsense(incoming.from, what),
         Parcel::Relayed(_) | Parcel::End => {
-            if shared.nonsense.note_relayed(inbox.from, what) {
+            let is_news = shared
+                .peers
+                .with(inbox.from, |peer| peer.nonsense.note_relayed(what));
+            if is_news {
                 let of = inbox.from.0;
                 tracing::error!(of, what, "a lost replica made updates that make no sense");
             }

@@ -2,11 +2,11 @@
 //!
 //! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other, `plausible` what of that can be, `time` the time of day.
 //! - Of this replica: `ledger` is what lies below the lock of the core, with `ages`, `births`, `durability` and `majority`; `opens`
-//!   are opens of clients here, `scrub` what was found to be damaged, `room` what may still be filled, `segments` messages of
+//!   are opens of clients here, `scrub` what was found to be damaged, `free_space` what may still be filled, `segments` messages of
 //!   its stream that were made lately.
 //! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
 //!   taking part, `losses` who has how much of a lost replica's objects, `clients` who a server's clients are.
-//! - Of one peer: `arrivals` and `relays` of its stream, `conversations` of the session with it, `outbound` and `lists` wait to be said,
+//! - Of one peer: `peers` is one map of what lasts longer than a session, `arrivals` and `relays` of its stream, `conversations` of the session with it, `outbound` and `lists` wait to be said,
 //!   `outcomes` of operations that it was handed, `nonsense` of what it sent that nobody sends, `copies` and `returns` of what brings it up to date, `removed` of files that it
 //!   has open, `shipping`, `shipments` and `pace` of contents that it lacks.
 //!
@@ -33,6 +33,7 @@ pub(crate) mod opens;
 pub(crate) mod outbound;
 pub(crate) mod outcomes;
 pub(crate) mod pace;
+pub(crate) mod peers;
 pub(crate) mod plausible;
 pub(crate) mod relays;
 pub(crate) mod removed;

@@ -1,16 +1,14 @@
-//! Returns into the view under way, as those know who send what is lacking.
+//! A return into the view under way, as those know who send what is lacking.
 //!
 //! The time left follows from how fast the rest has become less lately, new changes included.
 //!
 //! What must never enter: what is lacking, and whether anybody is admitted.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use vfs::ReplicaSlot;
 
 /// The time left follows from about so much of the past.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -167,53 +165,36 @@ fn time_left(elapsed: f64, before: u64, now: u64) -> Option<f64> {
     Some(elapsed * now as f64 / less as f64)
 }
 
-/// Returns under way: of others, to whom this replica sends, and its own, as others say.
+/// Returns under way between this replica and one peer: the peer's, whom this one sends what it lacks, and the own one, as the peer says.
 #[derive(Debug, Default)]
 pub(crate) struct Returns {
-    sent: Mutex<BTreeMap<ReplicaSlot, Course>>,
-    heard: Mutex<BTreeMap<ReplicaSlot, Course>>,
+    sent: Option<Course>,
+    heard: Option<Course>,
 }
 
-type Courses = BTreeMap<ReplicaSlot, Course>;
-
-fn locked(courses: &Mutex<Courses>) -> MutexGuard<'_, Courses> {
-    courses.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn note(courses: &Mutex<Courses>, slot: ReplicaSlot, remainder: Remainder) {
-    let (now, mut courses) = (Instant::now(), locked(courses));
-    let course = courses.get_mut(&slot).map(|course| {
-        course.note(now, remainder);
-    });
-    if course.is_none() {
-        courses.insert(slot, Course::new(now, remainder));
+fn note(course: &mut Option<Course>, remainder: Remainder) {
+    let now = Instant::now();
+    match course {
+        Some(course) => course.note(now, remainder),
+        None => *course = Some(Course::new(now, remainder)),
     }
 }
 
 impl Returns {
-    /// A replica was removed.
-    pub(crate) fn forget(&self, slot: ReplicaSlot) {
-        locked(&self.sent).remove(&slot);
-        locked(&self.heard).remove(&slot);
+    /// How far the peer is, to which this replica sends what it lacks.
+    pub(crate) fn of_peer(&self) -> Option<ReturnView> {
+        self.sent.as_ref().map(Course::view)
     }
 
-    /// How far another replica is, to which this one sends what it lacks.
-    pub(crate) fn of(&self, slot: ReplicaSlot) -> Option<ReturnView> {
-        locked(&self.sent).get(&slot).map(Course::view)
-    }
-
-    /// What a peer said lately of how much this replica lacks of it.
-    pub(crate) fn heard_of(&self, slot: ReplicaSlot) -> Option<ReturnView> {
-        let heard = locked(&self.heard);
-        let course = heard.get(&slot)?;
+    /// What the peer said lately of how much this replica lacks of it.
+    pub(crate) fn heard(&self) -> Option<ReturnView> {
+        let course = self.heard.as_ref()?;
         (course.at.elapsed() < FRESH).then(|| course.view())
     }
 
-    /// How far this replica is: all that the others said lately, of the stage that comes first.
-    pub(crate) fn own(&self) -> Option<ReturnView> {
-        let heard = locked(&self.heard);
-        let fresh = heard.values().filter(|course| course.at.elapsed() < FRESH);
-        let views: Vec<ReturnView> = fresh.map(Course::view).collect();
+    /// How far this replica is: all that the peers said lately, of the stage that comes first.
+    pub(crate) fn own<'a>(of_peers: impl Iterator<Item = &'a Returns>) -> Option<ReturnView> {
+        let views: Vec<ReturnView> = of_peers.filter_map(Returns::heard).collect();
         let stage = views.iter().map(|view| view.stage).max()?;
         let views = views.into_iter().filter(|view| view.stage == stage);
         views.reduce(|one, other| ReturnView {
@@ -232,24 +213,24 @@ impl Returns {
         })
     }
 
-    /// Others than these are not on their way back any more.
-    pub(crate) fn keep_sent(&self, returning: &[ReplicaSlot]) {
-        locked(&self.sent).retain(|slot, _| returning.contains(slot));
+    /// The peer is not on its way back any more.
+    pub(crate) fn end_of_peer(&mut self) {
+        self.sent = None;
     }
 
-    /// A peer lacks so much yet of what this replica sends it.
-    pub(crate) fn note_sent(&self, to: ReplicaSlot, remainder: Remainder) {
-        note(&self.sent, to, remainder);
+    /// The peer lacks this much yet of what this replica sends it.
+    pub(crate) fn note_sent(&mut self, remainder: Remainder) {
+        note(&mut self.sent, remainder);
     }
 
-    /// A peer says how much this replica lacks of it.
-    pub(crate) fn hear(&self, from: ReplicaSlot, remainder: Remainder) {
-        note(&self.heard, from, remainder);
+    /// The peer says how much this replica lacks of it.
+    pub(crate) fn hear(&mut self, remainder: Remainder) {
+        note(&mut self.heard, remainder);
     }
 
     /// This replica lacks nothing any more.
-    pub(crate) fn arrived(&self) {
-        locked(&self.heard).clear();
+    pub(crate) fn arrived(&mut self) {
+        self.heard = None;
     }
 }
 
@@ -305,17 +286,19 @@ mod tests {
 
     #[test]
     fn what_several_say_is_added_up_in_the_stage_that_comes_first() {
-        let returns = Returns::default();
-        assert_eq!(returns.own(), None);
-        returns.hear(ReplicaSlot(1), left(Stage::ByLog, 5, None));
-        returns.hear(ReplicaSlot(2), left(Stage::Contents, 9, Some(90)));
-        let own = returns.own().unwrap();
-        assert_eq!((own.stage, own.objects_left), (Stage::Contents, 9));
-        returns.hear(ReplicaSlot(1), left(Stage::Contents, 5, Some(10)));
-        let own = returns.own().unwrap();
-        assert_eq!((own.objects_left, own.objects_done), (14, 14));
-        assert_eq!(own.bytes_left, Some(100));
-        returns.arrived();
-        assert_eq!(returns.own(), None);
+        let [mut one, mut other] = [Returns::default(), Returns::default()];
+        let own = |one: &Returns, other: &Returns| Returns::own([one, other].into_iter());
+        assert_eq!(own(&one, &other), None);
+        one.hear(left(Stage::ByLog, 5, None));
+        other.hear(left(Stage::Contents, 9, Some(90)));
+        let both = own(&one, &other).unwrap();
+        assert_eq!((both.stage, both.objects_left), (Stage::Contents, 9));
+        one.hear(left(Stage::Contents, 5, Some(10)));
+        let both = own(&one, &other).unwrap();
+        assert_eq!((both.objects_left, both.objects_done), (14, 14));
+        assert_eq!(both.bytes_left, Some(100));
+        one.arrived();
+        other.arrived();
+        assert_eq!(own(&one, &other), None);
     }
 }

@@ -8,7 +8,10 @@ use super::ReplicaState;
 impl ReplicaState {
     /// One start of a peer sent what makes no sense: it is listened to no longer, and the others are told that it is missed.
     pub(crate) fn refuse_nonsense(&self, from: Sender, what: &str) {
-        if !self.nonsense.note(from, what) {
+        let is_news = self
+            .peers
+            .with(from.slot, |peer| peer.nonsense.note(from.incarnation, what));
+        if !is_news {
             return;
         }
         tracing::error!(

@@ -29,9 +29,7 @@ impl ReplicaState {
     pub(crate) fn forget_member(&self, slot: ReplicaSlot) {
         let alone = self.drop_member(slot);
         self.engine.set_alone(alone);
-        locked(&self.news).remove(&slot);
-        locked(&self.debts).remove(&slot);
-        locked(&self.completed).remove(&slot);
+        self.forget(slot);
         locked(&self.writers).retain(|_, writer| *writer != slot);
         if let Some(inbox) = self.inboxes().remove(&slot) {
             inbox.end();

@@ -129,7 +129,10 @@ fn take_relayed(shared: &ReplicaState, relayed: Relayed) -> Result<(), Unfit> {
         .verify(maker, wire::UPDATES, &relayed.records, &relayed.signature)?;
     if let Err(why) = looked_at(of, &relayed.records) {
         // Its maker has signed it, so whoever relays it is not to blame.
-        if shared.nonsense.note_relayed(of, &why.to_string()) {
+        let is_news = shared
+            .peers
+            .with(of, |peer| peer.nonsense.note_relayed(&why.to_string()));
+        if is_news {
             tracing::error!(of = of.0, %why, "a lost replica made updates that make no sense");
         }
         return Err(why.into());

@@ -37,10 +37,11 @@ pub(crate) fn silent(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
     }
     let limit = shared.settings.suspicion;
     let news: BTreeMap<ReplicaSlot, News> = shared.news();
+    let is_refused = |slot| shared.peers.with(slot, |peer| peer.nonsense.is_refused());
     let others = view.active.iter().filter(|slot| **slot != shared.slot());
     let silent = others.filter(|slot| {
         let news = news.get(slot);
-        shared.nonsense.is_refused(**slot) || news.is_some_and(|news| news.heard.elapsed() > limit)
+        is_refused(**slot) || news.is_some_and(|news| news.heard.elapsed() > limit)
     });
     silent.copied().collect()
 }
@@ -78,7 +79,7 @@ async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
         false => who_takes_their_places(shared, &state, &out),
     };
     if admitted.is_empty() {
-        let nonsense = shared.nonsense.of(*first);
+        let nonsense = shared.peers.with(*first, |peer| peer.nonsense.told());
         let nonsense = nonsense.map(|what| format!("{NONSENSE}{what}"));
         let reason = nonsense.as_deref().unwrap_or(SILENT);
         return shared.exclude(*first, reason).await;

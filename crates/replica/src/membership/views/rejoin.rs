@@ -268,7 +268,7 @@ async fn accept(shared: &Arc<ReplicaState>, settlement: &Settlement) -> vfs::Res
     Ok(())
 }
 
-/// What keeps a replica outside that had no free_space: it still has none.
+/// What keeps a replica outside that had no free space: it still has none.
 fn lack_of_room(shared: &ReplicaState) -> Option<String> {
     if let Some(trouble) = shared.trouble() {
         return Some(trouble);
@@ -413,10 +413,8 @@ fn behind(
     }
     let applied = shared.inbox(slot).map_or(0, |inbox| inbox.applied());
     let updates = said.position.saturating_sub(applied);
-    let bytes = shared
-        .returns
-        .heard_of(slot)
-        .and_then(|left| left.bytes_left);
+    let heard = shared.peers.with(slot, |peer| peer.returns.heard());
+    let bytes = heard.and_then(|left| left.bytes_left);
     if let Some(bytes) = bytes.filter(|bytes| *bytes > BYTES) {
         return Some(format!(
             "it lacks {bytes} bytes of contents of replica {place}"
