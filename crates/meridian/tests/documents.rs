@@ -127,6 +127,32 @@ fn modules_in_pages_exist() {
     });
 }
 
+/// The page of a folder of layers says what each of its modules is for: single words between backticks are their names, or those of
+/// modules above, layers and crates. Some kept the names that modules had before.
+#[test]
+fn modules_on_the_pages_of_layers_exist() {
+    let top = repository().join("crates/replica/src");
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for page in below(&top).iter().filter(|path| path.ends_with("mod.rs")) {
+        let (folder, text) = (page.parent().unwrap(), fs::read_to_string(page).unwrap());
+        let lines = text.lines().filter_map(|line| line.strip_prefix("//!"));
+        let lines: Vec<&str> = lines.collect();
+        let is_name = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        for word in quoted(&lines.join("\n")).into_iter().filter(is_name) {
+            let crates = repository().join("crates");
+            let exists = [folder, &top, &crates].iter().any(|folder| {
+                folder.join(word).is_dir() || folder.join(format!("{word}.rs")).is_file()
+            });
+            seen += 1;
+            if !exists {
+                wrong.push(format!("{}: {word}", page.display()));
+            }
+        }
+    }
+    assert!(seen > 40, "only {seen} were recognised");
+    assert!(wrong.is_empty(), "these do not exist: {wrong:#?}");
+}
+
 /// The anchors of a page: those of its headings, as hosts of repositories make them, and those that it sets itself.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#'));
