@@ -54,8 +54,9 @@ test_programs() {
     sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p'
 }
 
-# Runs tests of all packages, or those that the arguments choose; what stands behind `--` goes to the programs. Programs with Linux
-# guests and networks of their own run one after another, when the others have ended. Shows at the end what those that failed said last.
+# Runs tests of all packages, or those that the arguments choose; what stands behind `--` goes to the programs. When most have ended,
+# the two with stories of guests run side by side, then others with networks of their own one after another. Shows at the end what those
+# that failed said last.
 # With LINTS_BESIDE_TESTS the lints run meanwhile, with what the tests leave of the processors.
 test_workspace() {
   rm -rf target/test-failures
@@ -68,7 +69,7 @@ test_workspace() {
   programs=$(test_programs "${chosen[@]}") || return
   [ -n "$programs" ] || fail "cargo named no test program"
   if [ -n "${LINTS_BESIDE_TESTS:-}" ]; then
-    (renice --priority 19 "$BASHPID" && check_lints) &>target/lints &
+    (renice --priority 19 "$BASHPID" >/dev/null && check_lints) &>target/lints &
     lints=$!
   fi
   # Of striping: a file that is written while it is moved was seen to lack a write where the processors were busy (moving.rs). Until
@@ -79,13 +80,17 @@ test_workspace() {
   programs=$(sed --quiet "\\#$many#p" <<<"$programs" && sed "\\#$many#d" <<<"$programs")
   sed "\\#$of_machine#d" <<<"$programs" |
     xargs --no-run-if-empty --max-lines=1 --max-procs="$test_programs_at_once" scripts/test-runner "$@" || status=$?
-  sed --quiet "\\#$of_machine#p" <<<"$programs" |
-    xargs --no-run-if-empty --max-lines=1 scripts/test-runner "$@" || status=$?
+  programs=$(sed --quiet "\\#$of_machine#p" <<<"$programs")
+  local guests='/crates/meridian '
+  sed --quiet "\\#$guests#p" <<<"$programs" |
+    xargs --no-run-if-empty --max-lines=1 --max-procs=2 scripts/test-runner "$@" || status=$?
   if [ -n "$lints" ]; then
     say "lints"
     wait "$lints" || status=$?
     cat target/lints
   fi
+  sed "\\#$guests#d" <<<"$programs" |
+    xargs --no-run-if-empty --max-lines=1 scripts/test-runner "$@" || status=$?
   if [ ${#chosen[@]} -eq 0 ]; then
     cargo test --workspace --locked --doc || status=$?
   fi
