@@ -28,7 +28,7 @@ use crate::workload::{Workload, directory};
 const PAGE: &str = "docs/benchmarks.md";
 
 /// How many clients work at once.
-pub(crate) const CLIENTS: [usize; 2] = [1, 16];
+pub(crate) const CLIENTS: [usize; 3] = [1, 16, 64];
 
 /// How much is written to large files in a turn, in bytes.
 const DATA_SIZE: u64 = 512 << 20;

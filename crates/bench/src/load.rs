@@ -70,7 +70,7 @@ async fn prepare(workload: Workload, crew: &mut Crew) -> Result<()> {
         Workload::Getattr | Workload::Lookup | Workload::Remove => {
             Workload::Create.run(crew, PREPARATION).await?;
         }
-        Workload::Read | Workload::RandomRead => {
+        Workload::Read | Workload::RandomRead | Workload::RandomWrite => {
             Workload::Write.run(crew, PREPARATION).await?;
         }
         _ => {}
@@ -82,7 +82,7 @@ async fn prepare(workload: Workload, crew: &mut Crew) -> Result<()> {
 async fn clean(workload: Workload, crew: &mut Crew) -> Result<()> {
     match workload {
         Workload::Readdir => {}
-        Workload::Write | Workload::Read | Workload::RandomRead => {
+        Workload::Write | Workload::Read | Workload::RandomRead | Workload::RandomWrite => {
             let share = crew.share();
             crew.all(move |worker| data::check_and_remove(worker, share))
                 .await?;

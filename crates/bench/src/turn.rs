@@ -108,6 +108,7 @@ impl Turn<'_> {
         self.measure(Workload::Write).await?;
         self.measure(Workload::Read).await?;
         self.measure(Workload::RandomRead).await?;
+        self.measure(Workload::RandomWrite).await?;
         let share = self.crew.share();
         self.crew
             .all(move |worker| data::check_and_remove(worker, share))

@@ -38,11 +38,13 @@ pub(crate) enum Workload {
     Read,
     /// Read 4 KiB anywhere in a file
     RandomRead,
+    /// Write 4 KiB anywhere in a file, again and again, and COMMIT
+    RandomWrite,
 }
 
 impl Workload {
     /// All, in the order of the tables.
-    pub(crate) const ORDER: [Self; 9] = [
+    pub(crate) const ORDER: [Self; 10] = [
         Workload::Create,
         Workload::CreateDurable,
         Workload::Remove,
@@ -52,6 +54,7 @@ impl Workload {
         Workload::Write,
         Workload::Read,
         Workload::RandomRead,
+        Workload::RandomWrite,
     ];
 
     /// How the tables call it.
@@ -66,6 +69,7 @@ impl Workload {
             Workload::Write => "sequential write and COMMIT",
             Workload::Read => "sequential read",
             Workload::RandomRead => "random read of 4 KiB",
+            Workload::RandomWrite => "random write of 4 KiB, and COMMIT",
         }
     }
 
@@ -73,7 +77,9 @@ impl Workload {
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Workload::Create | Workload::CreateDurable | Workload::Remove => "files/s",
-            Workload::Getattr | Workload::Lookup | Workload::RandomRead => "op/s",
+            Workload::Getattr | Workload::Lookup | Workload::RandomRead | Workload::RandomWrite => {
+                "op/s"
+            }
             Workload::Readdir => "entries/s",
             Workload::Write | Workload::Read => "MiB/s",
         }
@@ -118,6 +124,11 @@ impl Workload {
             Workload::RandomRead => {
                 let share = crew.share();
                 crew.all(move |worker| data::read_randomly(worker, share, span))
+                    .await
+            }
+            Workload::RandomWrite => {
+                let share = crew.share();
+                crew.all(move |worker| data::write_randomly(worker, share, span))
                     .await
             }
         }

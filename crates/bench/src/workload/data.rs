@@ -1,4 +1,4 @@
-//! Large files: written, committed and read from beginning to end, and read at random.
+//! Large files: written, committed and read from beginning to end, and at random.
 //!
 //! Every page of a file says whose it is and which, so that any misplaced byte range shows.
 
@@ -27,6 +27,8 @@ const IN_FLIGHT_EACH_MIN: usize = 2;
 
 /// The file's name in the directory of its worker.
 const NAME: &str = "data";
+
+const RESTARTED: &str = "the server restarted while a file was written";
 
 /// One worker's part of the data.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +83,7 @@ pub(crate) async fn write(worker: Worker, share: Share) -> Result<(Worker, Tally
     let committed = worker.client.commit(&stream.file.handle, 0, 0).await?;
     ensure!(
         verifiers.iter().all(|verifier| *verifier == committed),
-        "the server restarted while a file was written"
+        RESTARTED
     );
     worker.client.close(&stream.file).await?;
     Ok((worker, tally))
@@ -117,7 +119,7 @@ async fn write_blocks(stream: Arc<Stream>) -> Result<(Tally, Option<Verifier4>)>
         );
         ensure!(
             verifier.is_none_or(|known| known == written.writeverf),
-            "the server restarted while a file was written"
+            RESTARTED
         );
         verifier = Some(written.writeverf);
     }
@@ -190,6 +192,38 @@ pub(crate) async fn read_randomly(
     Ok((worker, tally))
 }
 
+/// Writes pages anywhere in the file, which hold there what was written before, and commits them; the time of the COMMIT counts.
+pub(crate) async fn write_randomly(
+    mut worker: Worker,
+    share: Share,
+    span: Span,
+) -> Result<(Worker, Tally)> {
+    let stream = open(&worker, share, &How::create(0o644).by("data")).await?;
+    let mut tally = Tally::default();
+    let mut verifier = None;
+    while span.goes_on() {
+        let offset = worker.random.u64(..share.blocks * BLOCK / PAGE) * PAGE;
+        let data = page(worker.number, offset);
+        let began = Instant::now();
+        let written = stream
+            .client
+            .write(&stream.file, offset, data, StableHow4::Unstable)
+            .await?;
+        tally.add(began, 1);
+        let count = written.count;
+        ensure!(
+            u64::from(count) == PAGE,
+            "a WRITE of {PAGE} bytes took {count}"
+        );
+        let known = *verifier.get_or_insert(written.writeverf);
+        ensure!(known == written.writeverf, RESTARTED);
+    }
+    let committed = worker.client.commit(&stream.file.handle, 0, 0).await?;
+    ensure!(verifier.is_none_or(|known| known == committed), RESTARTED);
+    worker.client.close(&stream.file).await?;
+    Ok((worker, tally))
+}
+
 /// Compares every byte of the file, and removes it.
 pub(crate) async fn check_and_remove(worker: Worker, share: Share) -> Result<(Worker, Tally)> {
     let stream = open(&worker, share, &How::read().by("data")).await?;
@@ -211,9 +245,18 @@ pub(crate) async fn check_and_remove(worker: Worker, share: Share) -> Result<(Wo
 
 /// The content of a block.
 fn block(worker: usize, index: u64) -> Bytes {
-    let mut bytes: Vec<u8> = b"0123456789abcdef".repeat((BLOCK / 16) as usize);
+    labelled(worker, index * BLOCK, BLOCK)
+}
+
+/// The content of the page at this offset.
+fn page(worker: usize, offset: u64) -> Bytes {
+    labelled(worker, offset, PAGE)
+}
+
+fn labelled(worker: usize, offset: u64, length: u64) -> Bytes {
+    let mut bytes: Vec<u8> = b"0123456789abcdef".repeat((length / 16) as usize);
     for (number, page) in bytes.chunks_exact_mut(PAGE as usize).enumerate() {
-        let offset = index * BLOCK + number as u64 * PAGE;
+        let offset = offset + number as u64 * PAGE;
         page[..8].copy_from_slice(&label(worker, offset));
     }
     bytes.into()
@@ -245,6 +288,10 @@ mod tests {
     fn every_page_is_told_from_every_other() {
         let data = block(3, 2);
         assert_eq!(data.len() as u64, BLOCK);
+        assert_eq!(
+            page(3, 2 * BLOCK + PAGE),
+            data[PAGE as usize..][..PAGE as usize]
+        );
         check_pages(&data, 3, 2 * BLOCK).unwrap();
         assert!(check_pages(&data, 4, 2 * BLOCK).is_err());
         assert!(check_pages(&data, 3, 0).is_err());
