@@ -56,6 +56,32 @@ async fn what_a_lost_replica_controls_freezes_and_thaws_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_frozen_after_a_replica_has_stopped_in_order() {
+    let mut set = Set::failing(3).await;
+    let directory = set.sites[0].directory(ROOT, "theirs").await.unwrap();
+    let file = set.sites[0].file(directory, "file").await.unwrap();
+    // An open file keeps its control, until its server stops.
+    let writer = set.sites[0].open(file, "a writer", fixture::WRITE).await;
+    writer.unwrap();
+    set.sites[0].write(file, 0, b"handed over").await.unwrap();
+    assert!(
+        set.sites[0].replica.stop(PATIENCE).await,
+        "the others have everything, and know that nothing is controlled there"
+    );
+    let stopped = set.crash(0).await;
+    until_left(&set, 0, 1).await;
+    let (frozen, _) = set.sites[0].replica.frozen();
+    assert!(frozen.is_empty(), "{frozen:?}");
+    assert_eq!(set.sites[0].read(file).await.unwrap(), b"handed over");
+    set.sites[1].write(file, 0, b"their turn!").await.unwrap();
+    set.sites[1].file(directory, "another").await.unwrap();
+    set.revive(0, stopped).await;
+    eventually("it takes part again", || set.sites[0].replica.ready()).await;
+    assert_eq!(set.sites[0].read(file).await.unwrap(), b"their turn!");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_majority_the_others_take_over_and_nothing_answered_is_lost() {
     let mut set = Set::failing(3).await;
     let durability = Some(Durability::Majority);

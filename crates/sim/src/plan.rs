@@ -132,6 +132,7 @@ impl Plan {
         }
         plan.draw_faults(&mut random);
         plan.draw_pauses();
+        plan.draw_retirements();
         plan.joins = random.chance(4);
         if plan.joins && seed % 2 == 1 {
             plan.founders -= 1;
@@ -189,6 +190,24 @@ impl Plan {
             let slot = self.draw_slot(&mut random);
             self.faults.push((at, Fault::Pause(slot, long)));
         }
+    }
+
+    /// Of half of those that stop, some do in order, or are killed while they do. Drawn by themselves, as pauses are.
+    fn draw_retirements(&mut self) {
+        let mut random = Random::new(self.seed ^ 0x0de5);
+        if !random.chance(2) {
+            return;
+        }
+        let mut retirements = Vec::new();
+        for (at, fault) in &self.faults {
+            let before = Duration::from_micros(random.below(1_500_000));
+            if let Fault::Crash(slot) = fault
+                && random.chance(2)
+            {
+                retirements.push((at.saturating_sub(before), Fault::Retire(*slot)));
+            }
+        }
+        self.faults.append(&mut retirements);
     }
 
     /// When everything that went wrong in a random run is mended.

@@ -15,6 +15,7 @@ mod previous;
 mod proposing;
 mod relinquish;
 mod reports;
+mod retiring;
 mod sizes;
 mod standing_back;
 mod views;
@@ -107,6 +108,8 @@ pub struct ControlCore {
     /// Controls that are to end once everything made under them is everywhere.
     candidates: Candidates,
     standing_back: StandingBack,
+    /// The replica is about to stop.
+    retiring: bool,
     unknown: Unknown,
     reports: Reports,
     /// What this replica had acknowledged before it left the view, until it knows again what others hold.
@@ -164,6 +167,7 @@ impl ControlCore {
             links_unsettled: false,
             candidates: Candidates::default(),
             standing_back: StandingBack::default(),
+            retiring: false,
             unknown: Unknown::default(),
             reports: Reports::default(),
             set_aside: BTreeMap::new(),

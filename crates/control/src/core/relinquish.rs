@@ -58,6 +58,9 @@ impl ControlCore {
             .own
             .find(number)
             .filter(|own| own.state != State::Undecided)?;
+        if self.retiring {
+            return Some(control.last_used);
+        }
         let open = control
             .objects()
             .any(|object| self.open_for_writing.contains_key(&object));

@@ -2,6 +2,8 @@
 //!
 //! What must never enter: what is done about the answers.
 
+use std::collections::BTreeSet;
+
 use control::{
     Admission, ControlName, Envelope, Epoch, Incarnation, Position, Proposal, Subject, Update, View,
 };
@@ -61,6 +63,19 @@ impl Guard<'_> {
     /// Whether an update may be applied that was made under these controls.
     pub(crate) fn may_apply(&self, under: &[ControlName]) -> bool {
         self.core.may_apply(under)
+    }
+}
+
+/// Before the replica stops.
+impl Guard<'_> {
+    /// Gives up every own control as soon as it may end.
+    pub(crate) fn retire(&mut self) {
+        self.core.handle_retiring(self.now, &self.tree);
+    }
+
+    /// Whether none is left, as these peers know.
+    pub(crate) fn has_retired(&self, peers: &BTreeSet<ReplicaSlot>) -> bool {
+        self.core.has_retired(peers)
     }
 }
 

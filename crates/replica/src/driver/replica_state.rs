@@ -7,7 +7,7 @@ mod members;
 mod nonsense;
 mod peers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -239,6 +239,18 @@ impl ReplicaState {
         self.lease.view().active.contains(&self.slot())
     }
 
+    /// Whether every member takes part, this replica too, which has all and everybody's report.
+    pub(crate) fn all_take_part(&self) -> bool {
+        let all_active = |state: &view::ViewState| {
+            state.losses.keys().all(|slot| state.is_settled(*slot))
+                && state.members.values().all(|member| member.active)
+        };
+        self.takes_part()
+            && self.lease.is_up_to_date()
+            && self.view_state().is_some_and(|state| all_active(&state))
+            && self.engine.with_core(|guard| guard.is_settled())
+    }
+
     /// So many bytes were sent to a peer. Returns when more may be, if it is on its way back into the view.
     pub(crate) async fn sent(&self, to: ReplicaSlot, bytes: u64) {
         self.conversations.note_sent(to, bytes);
@@ -453,19 +465,27 @@ impl ReplicaState {
         self.copies.end_all();
     }
 
-    /// Returns when every member that is in contact has everything that was made here.
+    /// Gives up all control, and returns when every member that is in contact knows that, and has everything that was made here.
+    /// Control does not end while a member of the view is not in contact; nobody waits for that.
     pub(crate) async fn everything_everywhere(&self) {
         self.engine.expedite(None);
+        self.engine.with_core(|guard| guard.retire());
         self.engine
             .until(|guard| {
+                let present = |slot: &ReplicaSlot| self.outbound.is_in_session(*slot);
+                let present: BTreeSet<ReplicaSlot> =
+                    self.others().into_iter().filter(present).collect();
                 let ledger = &guard.ledger;
                 let mut peers = ledger.unshipped.peers();
                 let done = peers.all(|(slot, backlog)| {
                     let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
-                    !self.outbound.is_in_session(slot)
+                    !present.contains(&slot)
                         || (backlog.files() == 0 && applied >= ledger.last_position)
                 });
-                done.then_some(())
+                let own = self.slot();
+                let mut active = guard.ledger.active.iter().filter(|slot| **slot != own);
+                let may_retire = self.takes_part() && active.all(|slot| present.contains(slot));
+                (done && (!may_retire || guard.has_retired(&present))).then_some(())
             })
             .await;
     }

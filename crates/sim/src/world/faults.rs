@@ -18,6 +18,8 @@ use std::time::Duration;
 pub enum Fault {
     /// A replica stops at once; what its disk has not written is lost.
     Crash(ReplicaSlot),
+    /// It is about to stop in order, and gives up what it controls.
+    Retire(ReplicaSlot),
     /// It is started again.
     Start(ReplicaSlot),
     /// Its machine stands still for so long, which its clock does not see.
@@ -157,6 +159,7 @@ impl World {
         let here = |slot: &ReplicaSlot| self.replicas.contains_key(slot);
         match fault {
             Fault::Crash(slot) | Fault::Start(slot) | Fault::Full(slot) => here(&slot),
+            Fault::Retire(slot) => here(&slot),
             Fault::Pause(slot, _) | Fault::GoOn(slot) => here(&slot),
             Fault::Mended(slot) | Fault::GiveUp(slot) => here(&slot),
             Fault::Remove(slot) | Fault::Recover(slot) => here(&slot),
@@ -241,6 +244,7 @@ impl World {
     fn take_fault(&mut self, fault: Fault) {
         match fault {
             Fault::Crash(slot) => self.crash(slot),
+            Fault::Retire(slot) => self.retire(slot),
             Fault::Start(slot) => self.start(slot),
             Fault::Pause(slot, long) => self.pause(slot, long),
             Fault::GoOn(slot) => self.go_on(slot),
@@ -270,6 +274,15 @@ impl World {
         if self.links.is_cut(from, to) {
             self.links.heal(from, to);
             self.schedule(self.now, Event::Reconnect(from, to));
+        }
+    }
+
+    fn retire(&mut self, slot: ReplicaSlot) {
+        let now = self.local(slot);
+        let replica = self.replica(slot);
+        if replica.site.up {
+            replica.core.handle_retiring(now, &replica.tree);
+            self.settle(slot);
         }
     }
 
