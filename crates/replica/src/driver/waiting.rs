@@ -1,4 +1,4 @@
-//! Waiting until something has changed that may let a refused operation go on.
+//! Waiting until something has changed: that may let a refused operation go on, or that a task which watches over the set is to see.
 //!
 //! What must never enter: what is waited for.
 
@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::driver::replica_state::ReplicaState;
 
 /// Not everything that lets an operation go on is notified of here, such as room in the queues of a peer.
 pub(crate) const UNNOTIFIED: Duration = Duration::from_millis(500);
@@ -20,4 +22,19 @@ pub(crate) async fn changed(changes: &mut watch::Receiver<u64>, calm: Duration, 
     let latest = deadline.min(Instant::now() + UNNOTIFIED);
     // Whether something happened or time passed makes no difference.
     let _ = tokio::time::timeout_at(latest, changes.changed()).await;
+}
+
+/// How long at most a task that watches over the set looks away while nothing changes and all is well.
+pub(crate) const UNCHANGED: Duration = Duration::from_secs(1);
+
+/// Returns when a task that watches over the set is to look again: after `pause`; where all members take part and have everything,
+/// not before something has changed since, but after `latest` in any case. An idle set uses the processor for little else.
+pub(crate) async fn next_look(shared: &ReplicaState, pause: Duration, latest: Duration) {
+    let mut changes = shared.engine.notifications();
+    tokio::time::sleep(pause).await;
+    if shared.all_take_part() {
+        let rest = latest.saturating_sub(pause);
+        // Whether something happened or time passed makes no difference.
+        let _ = tokio::time::timeout(rest, changes.changed()).await;
+    }
 }

@@ -33,13 +33,14 @@ use view::{DecisionKind, Outcome, SettledBy, Settlement, ViewState};
 
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
+use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::membership::views;
 use crate::replication::withheld;
 use crate::state::relays;
 use crate::state::time::unix_seconds;
 use crate::state::wire::LeaseRequest;
 
-/// How often to look.
+/// How often to look at most.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Controls end that all have agreed to end.
@@ -135,7 +136,7 @@ pub(crate) async fn attend(shared: Arc<ReplicaState>) {
     let mut missing = Missing::default();
     let mut adoption = adopting::Adoption::default();
     loop {
-        tokio::time::sleep(PAUSE).await;
+        next_look(&shared, PAUSE, UNCHANGED).await;
         relay::forget_what_all_have(&shared);
         relay::relay_to_returning(&shared);
         let lacking = lacking_of_lost(&shared, &views::absent(&shared));

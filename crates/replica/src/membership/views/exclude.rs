@@ -16,6 +16,7 @@ use vfs::ReplicaSlot;
 use view::{DecisionKind, ViewState};
 
 use crate::driver::replica_state::ReplicaState;
+use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::membership::losses;
 use crate::state::views::News;
 use crate::state::wire::LeaseRequest;
@@ -24,7 +25,7 @@ use crate::state::wire::LeaseRequest;
 const SILENT: &str = "it does not answer";
 const NONSENSE: &str = "it sent what makes no sense: ";
 
-/// How often to look for somebody silent.
+/// How often to look at most for somebody silent.
 const LOOK: Duration = Duration::from_millis(200);
 /// An attempt to decide takes so long at most.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -50,8 +51,9 @@ pub(crate) fn silent(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
 pub(crate) async fn watch(shared: Arc<ReplicaState>) {
     let mut last = Instant::now();
     loop {
-        tokio::time::sleep(LOOK).await;
-        if last.elapsed() > 5 * LOOK {
+        let latest = next_suspicion(&shared);
+        next_look(&shared, LOOK, latest).await;
+        if last.elapsed() > latest + 3 * LOOK {
             // This process was stopped for a while; answers of that time are still to be read.
             shared.forget_silence();
         }
@@ -60,6 +62,16 @@ pub(crate) async fn watch(shared: Arc<ReplicaState>) {
         let _ = tokio::time::timeout(limit, part_with_the_silent(&shared)).await;
         last = Instant::now();
     }
+}
+
+/// How long until somebody could be found silent who is not, or it is time to look at what else there is.
+fn next_suspicion(shared: &ReplicaState) -> Duration {
+    let limit = shared.settings.suspicion;
+    let heard = shared.news();
+    let heard = heard.values().map(|news| news.heard.elapsed());
+    let silence = heard.filter(|silence| *silence <= limit).max();
+    let latest = (limit - silence.unwrap_or_default()).min(limit / 2);
+    latest.clamp(LOOK, UNCHANGED)
 }
 
 /// Proposes that a silent member leaves the view, or that somebody takes the places of all silent ones.

@@ -17,6 +17,7 @@ use super::{exclude, join, rejoin};
 use crate::driver::engine::Guard;
 use crate::driver::lease_state::now;
 use crate::driver::replica_state::ReplicaState;
+use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::membership::links;
 use crate::membership::losses;
 use crate::state::settings::Durability;
@@ -24,7 +25,7 @@ use crate::state::wire::{self, LeaseGrant, LeaseRequest};
 
 /// So many times a promise is asked for while one lasts.
 const ASKED_PER_LEASE: u32 = 5;
-/// How often to look for something that others wait to hear; then it is asked at once.
+/// How often to look at most for something that others wait to hear; then it is asked at once.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What was changed within this time before need not have arrived: contents rest for a moment before they are sent, and
@@ -107,7 +108,7 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
 /// Returns when there is something to tell.
 async fn news(shared: &ReplicaState, told: &Tidings) {
     loop {
-        tokio::time::sleep(LOOK).await;
+        next_look(shared, LOOK, UNCHANGED).await;
         shared.lease.look_at_clocks();
         shared.look_for_slow();
         if Tidings::of(shared) != *told {
