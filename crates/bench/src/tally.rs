@@ -9,6 +9,9 @@ use hdrhistogram::Histogram;
 /// Significant digits of latencies.
 const DIGITS: u8 = 3;
 
+/// What took longer is counted as this long, in microseconds: an hour.
+const LONGEST_US: u64 = 3_600_000_000;
+
 /// The count of one worker, or of all workers together.
 #[derive(Debug, Clone)]
 pub struct Tally {
@@ -22,7 +25,8 @@ impl Default for Tally {
     fn default() -> Self {
         Self {
             amount: 0,
-            latencies_us: Histogram::new(DIGITS).expect("a histogram may have three digits"),
+            latencies_us: Histogram::new_with_max(LONGEST_US, DIGITS)
+                .expect("a histogram may have three digits and an hour"),
         }
     }
 }
@@ -93,6 +97,13 @@ mod tests {
         let shares = [0.0, 0.5, 0.99, 1.0].map(|share| tally.percentile(share));
         assert_eq!(shares, [1, 50, 99, 100]);
         assert_eq!(Tally::default().percentile(0.5), 0);
+        for seconds in [1, 10_000] {
+            tally.took(Duration::from_secs(seconds));
+        }
+        let longest = tally.percentile(1.0);
+        assert!((LONGEST_US..LONGEST_US + LONGEST_US / 1000).contains(&longest));
+        let second = tally.percentile(0.99);
+        assert!((1_000_000..1_001_000).contains(&second), "{second}");
     }
 
     #[test]
