@@ -26,7 +26,7 @@ pub(crate) enum Unserved {
     Status(NfsStat4),
     /// It cannot be reached, and nothing was sent to it.
     Away,
-    /// The connection was lost: it may have been done, and it may still be.
+    /// Its answer was lost, or is not there in time: it may have been done, and it may still be.
     Uncertain,
 }
 
@@ -140,11 +140,12 @@ impl Sessions {
                     return reply.results.pop().ok_or(Unserved::Uncertain);
                 }
                 Ok(reply) => return Err(Unserved::Status(reply.status)),
-                // SEQUENCE was refused, so nothing behind it was looked at.
+                // SEQUENCE was refused, so nothing behind it was looked at. The same request may have been sent before, over a
+                // connection that was lost: only with its session it has surely come to an end.
                 Err(Error::Status { status, .. }) => {
                     self.give_up(server, &client).await;
-                    if status == NfsStat4::Delay {
-                        return Err(Unserved::Status(status));
+                    if status != NfsStat4::BadSession {
+                        return Err(Unserved::Uncertain);
                     }
                 }
                 Err(error) => {

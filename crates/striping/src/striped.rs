@@ -517,7 +517,7 @@ fn why(reason: Unserved) -> String {
     match reason {
         Unserved::Status(status) => format!("it has answered {status:?}"),
         Unserved::Away => "it is away, or has no lease".to_owned(),
-        Unserved::Uncertain => "its connection was lost".to_owned(),
+        Unserved::Uncertain => "it has not answered".to_owned(),
     }
 }
 

@@ -252,6 +252,38 @@ async fn connections_that_break_under_writes_lose_and_repeat_nothing() {
         .unwrap();
 }
 
+/// The connection breaks under a write that a data server takes up late, behind what was written since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_comes_late_overwrites_nothing_that_was_answered_since() {
+    let site = Site::with_patience(Duration::from_secs(2)).await;
+    let file = site.make("file").await;
+    let write = async |bytes: &[u8]| {
+        let written = site.in_time(async || site.write(file, 0, bytes).await);
+        written.await.unwrap();
+    };
+    write(b"before").await;
+    let late = site.network.late.clone();
+    late.hold_next();
+    let writing = async {
+        write(b"first.").await;
+        write(b"second").await;
+    };
+    let breaking = async {
+        while !late.holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        site.break_connections();
+    };
+    tokio::join!(writing, breaking);
+    assert!(late.holds(), "it is still to come");
+    late.let_go();
+    while late.holds() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let read = site.in_time(async || site.read(file, 0, 6).await).await;
+    assert_eq!(read.unwrap()[..], b"second"[..]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_a_data_server_is_away_the_others_serve_and_files_are_cut_and_removed() {
     let mut site = Site::with_patience(Duration::from_millis(500)).await;
