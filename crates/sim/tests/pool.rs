@@ -100,6 +100,14 @@ const NEEDED: &[Needed] = &[
     ),
 ];
 
+/// Files that are moved quickly are moved more often.
+fn run_quickly(seed: u64, switch: fn(&mut Rules)) -> Result<(), Violation> {
+    let mut plan = Plan::draw(seed);
+    plan.copies_slowly = false;
+    switch(&mut plan.rules);
+    World::new(&plan).run()
+}
+
 #[test]
 fn each_rule_is_needed() {
     let seeds = number("POOL_SEEDS").unwrap_or(4000);
@@ -107,8 +115,8 @@ fn each_rule_is_needed() {
         .iter()
         .map(|(name, switch, invariants)| {
             std::thread::spawn(move || {
-                let without = |seed| run(seed, false, *switch);
-                let with = |seed| run(seed, false, |_| {});
+                let without = |seed| run_quickly(seed, *switch);
+                let with = |seed| run_quickly(seed, |_| {});
                 let broken = shown_without(name, 0..seeds, without, with);
                 assert!(invariants.contains(&broken.invariant), "{name}: {broken}");
             })
@@ -133,6 +141,21 @@ fn a_move_copies_what_was_changed_meanwhile() {
         ["P1", "P3", "P7", "P9"].contains(&broken.invariant),
         "{broken}"
     );
+}
+
+/// A file is cut below what was copied of it, and grows again behind a look at what was changed.
+#[test]
+fn a_move_remembers_changes_beyond_the_end_of_the_file() {
+    let run = |seed, keeps| {
+        let mut plan = Plan::draw(seed);
+        plan.move_all();
+        plan.copies_slowly = true;
+        plan.keeps_changes_beyond = keeps;
+        World::new(&plan).run()
+    };
+    let (without, with) = (|seed| run(seed, false), |seed| run(seed, true));
+    let broken = shown_without("changes beyond the end", 0..4000, without, with);
+    assert!(["P3", "P7", "P9"].contains(&broken.invariant), "{broken}");
 }
 
 /// A server crashes behind each event of a run, one after the other.

@@ -162,16 +162,18 @@ impl Attempt {
         let Some(size) = inner.driver()?.rows().size(id)? else {
             return self.gone();
         };
+        // A write that began before the move may have put its bytes there already, and the row hears of it now.
+        self.tracking.add(size..u64::MAX);
         copied += self.copy(new, 0..size, (pace, Round::First)).await?;
         for _ in 0..ROUNDS {
             let Some(size) = inner.driver()?.rows().size(id)? else {
                 return self.gone();
             };
-            let changed = self.tracking.take(false);
-            for range in changed.below(size) {
+            let changed = self.tracking.take(size, false);
+            for range in changed.iter() {
                 copied += self.copy(new, range, (pace, Round::Again)).await?;
             }
-            if changed.bytes_below(size) <= LITTLE_BYTES {
+            if changed.bytes() <= LITTLE_BYTES {
                 break;
             }
         }
@@ -184,8 +186,8 @@ impl Attempt {
         let (Some(old), Some(size)) = (old, size) else {
             return self.gone();
         };
-        let changed = self.tracking.take(true);
-        for range in changed.below(size) {
+        let changed = self.tracking.take(size, true);
+        for range in changed.iter() {
             copied += self.copy(new, range, (pace, Round::Last)).await?;
         }
         // What was lost before it was copied is told to whoever wrote it, by the next COMMIT.
@@ -200,7 +202,8 @@ impl Attempt {
             Err(SyncError::Lost(_)) => return Err(Error::Delay),
             Err(SyncError::Later(error)) => return Err(error),
         }
-        match self.request(Request::Switch(size)).await? {
+        // However long that takes: nobody may change the old contents while the row may come to name the new ones.
+        match inner.request(id, Request::Switch(size)).await? {
             Outcome::Done => {}
             _ => return Err(Error::Delay),
         }

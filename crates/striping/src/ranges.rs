@@ -48,15 +48,27 @@ impl Ranges {
         }
     }
 
-    /// How many bytes below an offset there are.
-    pub(crate) fn bytes_below(&self, end: u64) -> u64 {
-        self.below(end).map(|range| range.end - range.start).sum()
+    /// Takes out what lies below an offset.
+    pub(crate) fn take_below(&mut self, end: u64) -> Ranges {
+        let beyond = self.0.split_off(&end);
+        let mut below = std::mem::replace(&mut self.0, beyond);
+        if let Some(mut last) = below.last_entry()
+            && *last.get() > end
+        {
+            let to = last.insert(end);
+            self.add(end..to);
+        }
+        Ranges(below)
     }
 
-    /// The ranges, up to an offset.
-    pub(crate) fn below(&self, end: u64) -> impl Iterator<Item = Range<u64>> + '_ {
-        let within = self.0.range(..end);
-        within.map(move |(start, to)| *start..(*to).min(end))
+    /// How many bytes there are.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// The ranges, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.0.iter().map(|(start, end)| *start..*end)
     }
 }
 
@@ -75,9 +87,9 @@ mod tests {
     #[test]
     fn ranges_that_touch_become_one() {
         let all = of(&[(10, 20), (30, 40), (20, 25), (5, 5), (50, 60)]);
-        let told: Vec<_> = all.below(55).collect();
-        assert_eq!(told, [10..25, 30..40, 50..55]);
-        assert_eq!(all.bytes_below(55), 30);
+        let told: Vec<_> = all.iter().collect();
+        assert_eq!(told, [10..25, 30..40, 50..60]);
+        assert_eq!(all.bytes(), 35);
         assert_eq!(of(&[(30, 40), (10, 20), (0, 100)]), of(&[(0, 100)]));
         assert_eq!(of(&[(10, 20), (15, 18)]), of(&[(10, 20)]));
         assert_eq!(of(&[(10, 20), (15, u64::MAX)]), of(&[(10, u64::MAX)]));
@@ -97,10 +109,23 @@ mod tests {
             all.add(start..start + length);
             (start..start + length).for_each(|at| model[at as usize] = true);
             let mut told = vec![false; 64];
-            for range in all.below(64) {
+            for range in all.iter() {
                 range.for_each(|at| told[at as usize] = true);
             }
             assert_eq!(told, model);
+        }
+    }
+
+    #[test]
+    fn what_is_taken_and_what_stays_are_all_there_was() {
+        let all = of(&[(10, 20), (30, 40), (50, u64::MAX)]);
+        for end in [0, 5, 10, 15, 20, 25, 30, 39, 40, 60, u64::MAX] {
+            let mut rest = all.clone();
+            let taken = rest.take_below(end);
+            assert!(taken.iter().all(|range| range.end <= end), "{end}");
+            assert!(rest.iter().all(|range| range.start >= end), "{end}");
+            rest.add_all(&taken);
+            assert_eq!(rest, all, "{end}");
         }
     }
 
@@ -111,7 +136,7 @@ mod tests {
             all.add(at * 10..at * 10 + 1);
         }
         assert!(all.0.len() <= MAX);
-        let told: Vec<_> = all.below(u64::MAX).collect();
+        let told: Vec<_> = all.iter().collect();
         for at in 0..3 * MAX as u64 {
             assert!(told.iter().any(|range| range.contains(&(at * 10))), "{at}");
         }

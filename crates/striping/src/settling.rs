@@ -82,6 +82,16 @@ struct Changes {
     is_held: bool,
 }
 
+impl Changes {
+    fn take(&mut self, size: u64, all: bool) -> Ranges {
+        if all {
+            let uncertain = std::mem::take(&mut self.uncertain);
+            self.ranges.add_all(&uncertain);
+        }
+        self.ranges.take_below(size)
+    }
+}
+
 /// A file that is being moved, until it is dropped.
 pub(crate) struct Tracking {
     inner: Arc<Inner>,
@@ -95,18 +105,18 @@ impl Drop for Tracking {
 }
 
 impl Tracking {
-    /// What was changed since this was last asked; with `all`, also what may still change.
-    pub(crate) fn take(&self, all: bool) -> Ranges {
+    /// What was changed below `size`, and was not taken yet; with `all`, also what may still change. What lies beyond stays: the file
+    /// may grow over it later, or has grown already and its row does not say so yet.
+    pub(crate) fn take(&self, size: u64, all: bool) -> Ranges {
         self.inner.uses.with(self.file, |of| {
-            let Some(changes) = &mut of.moving else {
-                return Ranges::default();
-            };
-            let mut taken = std::mem::take(&mut changes.ranges);
-            if all {
-                taken.add_all(&std::mem::take(&mut changes.uncertain));
-            }
-            taken
+            let changes = of.moving.as_mut();
+            changes.map_or_else(Ranges::default, |changes| changes.take(size, all))
         })
+    }
+
+    /// A range is to be copied as if it was changed.
+    pub(crate) fn add(&self, range: Range<u64>) {
+        self.inner.note_changed(self.file, range, false);
     }
 
     /// Has nobody begin a change of the file, and waits for those that have begun.
@@ -303,5 +313,29 @@ impl Inner {
             }
             tokio::time::sleep(BETWEEN).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes are noted before the row of the file says that they belong to it, and a file that was cut may grow again.
+    #[test]
+    fn what_lies_beyond_the_size_is_taken_once_the_file_has_it() {
+        let mut changes = Changes::default();
+        changes.ranges.add(5..7);
+        changes.ranges.add(100..u64::MAX);
+        let taken = |changes: &mut Changes, size, all| {
+            let taken = changes.take(size, all);
+            let bounds = taken.iter().map(|range| (range.start, range.end));
+            bounds.collect::<Vec<_>>()
+        };
+        assert_eq!(taken(&mut changes, 50, false), [(5, 7)]);
+        assert_eq!(taken(&mut changes, 50, false), []);
+        assert_eq!(taken(&mut changes, 120, false), [(100, 120)]);
+        changes.uncertain.add(10..130);
+        assert_eq!(taken(&mut changes, 120, false), []);
+        assert_eq!(taken(&mut changes, 125, true), [(10, 125)]);
     }
 }

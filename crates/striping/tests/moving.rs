@@ -63,6 +63,14 @@ async fn all(site: &Site, file: ObjectId) -> Bytes {
     }
 }
 
+/// Tells the first byte that differs: all of them would be too much to read.
+fn assert_same(found: &[u8], expected: &[u8], when: &str) {
+    let differ = found.iter().zip(expected).position(|(a, b)| a != b);
+    let sizes = (found.len(), expected.len());
+    let is_same = differ.is_none() && sizes.0 == sizes.1;
+    assert!(is_same, "{when}: byte {differ:?} differs, of {sizes:?}");
+}
+
 async fn no_intents(site: &Site) {
     while site.intents() > 0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -201,14 +209,60 @@ async fn a_file_that_is_written_all_the_time_is_moved_with_every_byte() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             if turn % 20 == 0 {
-                assert_eq!(all(&site, file).await, plain, "behind change {turn}");
+                assert_same(&all(&site, file).await, &plain, &format!("change {turn}"));
             }
             turn += 1;
         }
     };
     tokio::join!(moving, writing);
-    assert_eq!(all(&site, file).await, plain);
+    assert_same(&all(&site, file).await, &plain, "the end");
     site.commit(file).await.unwrap();
+}
+
+/// The file is cut below what was copied of it, and grows again behind a look at what was changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_cut_while_a_file_is_moved_is_not_back_when_the_file_grows() {
+    let site = Site::new().await;
+    let mut plain = pattern(8, 2 << 20);
+    let file = filled(&site, "file", &plain).await;
+    let seen = site.striped.file_system(site.store.clone());
+    let (who, slow) = (Credentials::root(), Arc::new(Pace::new(1 << 20)));
+    let access = || AccessCheck::Open(&who);
+    let write = async |offset, bytes: &'static [u8]| {
+        let bytes = Bytes::from_static(bytes);
+        let written = seen.write(access(), file, offset, bytes, Stability::Unstable);
+        written.await.map(|_| ())
+    };
+    let (striped, pace) = (site.striped.clone(), slow.clone());
+    let moving = tokio::spawn(async move { striped.move_file(file, over(PAIR), pace).await });
+    // Bytes are counted before they have to wait: the first half is copied, and then all of it, when changes are counted.
+    let counted = async |bytes| {
+        while slow.copied() < bytes {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    counted(2 << 20).await;
+    let size = Some(UNIT);
+    let cut = SetAttributes {
+        size,
+        ..SetAttributes::default()
+    };
+    site.in_time(async || seen.set_attributes(access(), file, &cut).await)
+        .await
+        .unwrap();
+    site.in_time(async || write(0, b"less").await)
+        .await
+        .unwrap();
+    counted((2 << 20) + 1).await;
+    site.in_time(async || write(10 * UNIT, b"more").await)
+        .await
+        .unwrap();
+    assert!(matches!(moving.await.unwrap(), Ok(Moved::Done(_))));
+    plain.truncate(UNIT as usize);
+    plain[..4].copy_from_slice(b"less");
+    plain.resize(10 * UNIT as usize, 0);
+    plain.extend_from_slice(b"more");
+    assert_same(&all(&site, file).await, &plain, "the end");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

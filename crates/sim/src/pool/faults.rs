@@ -40,6 +40,10 @@ pub struct Plan {
     pub moves: Vec<(Duration, (ObjectId, usize, usize))>,
     /// What is changed of a file that is being moved is copied once more.
     pub copies_changes: bool,
+    /// What was changed beyond the end of such a file is copied as soon as the file goes so far.
+    pub keeps_changes_beyond: bool,
+    /// There is a pause before each cell that is copied.
+    pub copies_slowly: bool,
     /// The rules in force.
     pub rules: Rules,
     /// Clocks run faster or slower by so many millionths: that of the home, then those of data servers.
@@ -156,6 +160,8 @@ impl Plan {
             crash_at: None,
             moves,
             copies_changes: true,
+            keeps_changes_beyond: true,
+            copies_slowly: !seed.is_multiple_of(2),
             rules: Rules::ALL,
             drifts,
         }

@@ -1,7 +1,7 @@
 //! How the home of the simulation moves files: it copies cell by cell, and does what the core asks for before, between and behind. Whatever
 //! goes wrong, the move is given up and begun anew.
 
-use super::disk::{CELLS, number, server_of};
+use super::disk::{CELL, CELLS, number, server_of};
 use super::event::{Io, IoReply, IoRequest, Node, Value};
 use super::truth::cuts;
 use super::world::World;
@@ -14,8 +14,10 @@ use vfs::ObjectId;
 
 /// A data server is waited for so long.
 const SILENCE_US: u64 = 8_000_000;
-/// Between two attempts.
+/// Between two attempts, and before the end of one.
 const PAUSE_US: u64 = 500_000;
+/// Between two cells.
+const PACE_US: u64 = 100_000;
 
 /// A move that is to be made.
 #[derive(Clone, Debug)]
@@ -33,6 +35,10 @@ pub(super) struct Mover {
     runs: BTreeMap<usize, u64>,
     /// Cells that were changed since they may have been copied.
     changed: BTreeSet<u64>,
+    /// Those of them that are being copied once more.
+    round: BTreeSet<u64>,
+    /// Nobody uses the old contents any more, and this is the last round.
+    is_sealed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +50,12 @@ enum Step {
     Settling,
     Reading(u64),
     Writing(u64),
-    Sealing,
     /// What was changed meanwhile is copied once more.
     ReadingAgain(u64),
     WritingAgain(u64),
+    /// Not faster than its pace allows: before this cell, or before the end.
+    Pausing(u64),
+    Sealing,
     /// At the data server of this place among those of the file.
     MakingStable(usize),
     Switching,
@@ -61,19 +69,19 @@ impl Mover {
         self.to = None;
         self.runs.clear();
         self.changed.clear();
+        self.round.clear();
+        self.is_sealed = false;
     }
 
     /// Nobody changes the file until it lies elsewhere.
     fn holds(&self, file: ObjectId) -> bool {
-        let before = [
-            Step::Rest,
-            Step::Noting,
-            Step::EndingWriters,
-            Step::Settling,
-            Step::GivingUp,
-        ];
-        let copies = matches!(self.step, Step::Reading(_) | Step::Writing(_));
-        self.file == file && !copies && !before.contains(&self.step)
+        let lies_elsewhere_soon = match self.step {
+            Step::Rest | Step::Noting | Step::EndingWriters | Step::Settling => false,
+            Step::Reading(_) | Step::Writing(_) | Step::Pausing(_) | Step::GivingUp => false,
+            Step::ReadingAgain(_) | Step::WritingAgain(_) => self.is_sealed,
+            Step::Sealing | Step::MakingStable(_) | Step::Switching => true,
+        };
+        self.file == file && lies_elsewhere_soon
     }
 }
 
@@ -89,6 +97,8 @@ impl World {
             to: None,
             runs: BTreeMap::new(),
             changed: BTreeSet::new(),
+            round: BTreeSet::new(),
+            is_sealed: false,
         });
     }
 
@@ -100,6 +110,11 @@ impl World {
         let passed = now.saturating_sub(mover.since);
         match mover.step {
             Step::Rest if passed >= PAUSE_US => self.begin_move(),
+            Step::Pausing(cell) if cell < CELLS && passed >= PACE_US => self.copy_cell(cell),
+            Step::Pausing(_) if passed >= PAUSE_US => {
+                let file = mover.file;
+                self.ask_core(file, Step::Sealing, Request::Seal);
+            }
             Step::Reading(_)
             | Step::Writing(_)
             | Step::ReadingAgain(_)
@@ -196,7 +211,12 @@ impl World {
                 self.ask_core(file, Step::Settling, Request::Look);
             }
             Step::Settling => self.copy_next(0),
-            Step::Sealing => self.copy_next_change(),
+            Step::Sealing => {
+                if let Some(mover) = self.home.movers.front_mut() {
+                    mover.is_sealed = true;
+                }
+                self.copy_changes();
+            }
             Step::Switching => {
                 self.home.movers.pop_front();
             }
@@ -216,6 +236,14 @@ impl World {
     }
 
     fn copy_next(&mut self, cell: u64) {
+        match cell < CELLS {
+            true if self.copies_slowly => self.move_step(Step::Pausing(cell)),
+            true => self.copy_cell(cell),
+            false => self.copy_changes(),
+        }
+    }
+
+    fn copy_cell(&mut self, cell: u64) {
         let Some(mover) = self.home.movers.front() else {
             return;
         };
@@ -224,9 +252,6 @@ impl World {
             self.home.movers.pop_front();
             return;
         };
-        if cell >= CELLS {
-            return self.ask_core(file, Step::Sealing, Request::Seal);
-        }
         self.move_step(Step::Reading(cell));
         self.ask_for_copy(&row, server_of(&row, cell), Io::Read(cell));
     }
@@ -316,18 +341,37 @@ impl World {
         }
     }
 
+    /// Begins to copy once more what was changed and the file has. It may grow over what lies beyond, which was changed as well.
+    fn copy_changes(&mut self) {
+        let keeps_beyond = self.keeps_changes_beyond;
+        let Some(mover) = self.home.movers.front_mut() else {
+            return;
+        };
+        let row = self.home.rows.rows.get(&mover.file);
+        let size = row.map_or(0, |row| row.row.size);
+        let beyond = mover.changed.split_off(&size.div_ceil(CELL));
+        mover.round = std::mem::take(&mut mover.changed);
+        if keeps_beyond {
+            mover.changed = beyond;
+        }
+        self.copy_next_change();
+    }
+
     /// Copies a cell once more that was changed, or goes on behind the last.
     fn copy_next_change(&mut self) {
         let Some(mover) = self.home.movers.front_mut() else {
             return;
         };
-        let (file, cell) = (mover.file, mover.changed.pop_first());
+        let is_sealed = mover.is_sealed;
+        let (file, cell) = (mover.file, mover.round.pop_first());
         let row = self.home.rows.rows.get(&file).map(|row| row.row.clone());
         match (row, cell) {
             (None, _) => {
                 self.home.movers.pop_front();
             }
-            (Some(_), None) => self.make_copy_stable(0),
+            (Some(_), None) if is_sealed => self.make_copy_stable(0),
+            (Some(_), None) if self.copies_slowly => self.move_step(Step::Pausing(CELLS)),
+            (Some(_), None) => self.ask_core(file, Step::Sealing, Request::Seal),
             (Some(row), Some(cell)) => {
                 self.move_step(Step::ReadingAgain(cell));
                 self.ask_for_copy(&row, server_of(&row, cell), Io::Read(cell));
