@@ -72,9 +72,7 @@ test_workspace() {
     (renice --priority 19 "$BASHPID" >/dev/null && check_lints) &>target/lints &
     lints=$!
   fi
-  # Of striping: a file that is written while it is moved was seen to lack a write where the processors were busy (moving.rs). Until
-  # that is mended its programs run as they did before, one after another.
-  local of_machine='/crates/\(meridian .*/\(kernel\|sites\)-\|nfs4-client \|striping \|testbed \)'
+  local of_machine='/crates/\(meridian .*/\(kernel\|sites\)-\|nfs4-client \|testbed \)'
   # Those with many tests begin first, since they end last.
   local many='/integration-[0-9a-f]*$'
   programs=$(sed --quiet "\\#$many#p" <<<"$programs" && sed "\\#$many#d" <<<"$programs")
