@@ -132,3 +132,54 @@ async fn counterexample_46_promises_do_not_wait_for_what_is_relayed() {
     let all = (FILES * 2 * VALUE_BYTES) as u64;
     assert!(relayed < all + all / 2, "{relayed} bytes for {all}");
 }
+
+fn received(site: &Site, peer: u16) -> u64 {
+    let peers = site.replica.status().peers;
+    let mut peers = peers.iter();
+    peers.find(|one| one.slot == peer).unwrap().received_bytes
+}
+
+/// Whoever removed a file that another site had written, or moved or linked it, asked for control of the file and its directory
+/// together, and got it when all contents had been shipped; until then nobody could change the directory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_the_contents_of_a_file_whose_name_goes() {
+    const PIECE: usize = 1 << 20;
+    const PIECES: usize = 20;
+    let set = Set::failing(2).await;
+    let (writer, other) = (&set.sites[0], &set.sites[1]);
+    let folder = writer.directory(ROOT, "folder").await.unwrap();
+    let mut files = Vec::new();
+    for name in ["removed", "moved", "linked"] {
+        files.push(writer.save(folder, name, b"small").await.unwrap());
+    }
+    set.rest().await;
+    set.cable.slow(BYTES_PER_SECOND, ONE_WAY);
+    let before = received(other, 1);
+    let mut state = 1_u64;
+    let noise = std::iter::repeat_with(|| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 56) as u8
+    });
+    let noise: Vec<u8> = noise.take(PIECE).collect();
+    for (number, file) in (0..).zip(files.iter().cycle()).take(3 * PIECES) {
+        // Nobody has the same bytes.
+        let piece: Vec<u8> = noise.iter().map(|byte| byte ^ number).collect();
+        let at = (usize::from(number) / 3 * PIECE) as u64;
+        writer.write(*file, at, &piece).await.unwrap();
+    }
+    other.remove(folder, "removed").await.unwrap();
+    other
+        .rename((folder, "moved"), (ROOT, "new"))
+        .await
+        .unwrap();
+    other.link(files[2], folder, "second").await.unwrap();
+    other.file(folder, "made there").await.unwrap();
+    writer.file(folder, "made here").await.unwrap();
+    let received = received(other, 1) - before;
+    assert!(
+        received < (PIECES * PIECE) as u64,
+        "{received} bytes had come first"
+    );
+}

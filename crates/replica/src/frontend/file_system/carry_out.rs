@@ -7,6 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::Subject;
 use store::Store;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
@@ -14,6 +15,7 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 use super::pin::{DataHook, Effect};
 use super::removed::AtHome;
 use super::{Absence, ReplicatedFileSystem, verdict_by};
+use crate::driver::engine::Guard;
 use crate::driver::waiting::{CALM, changed};
 use crate::state::forward::{Expected, Operation};
 use crate::state::ledger::{PendingVerdict, Verdict};
@@ -157,6 +159,27 @@ impl ReplicatedFileSystem {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
+        let nothing = || std::future::ready(Vec::new());
+        let objects = (object, others);
+        self.change_beside(objects, nothing, attempt, operation)
+            .await
+    }
+
+    /// The same of a directory and of what is `beside` it: names in it, and what they lead to. Where nobody has control of the
+    /// directory, and another replica that of the others, that one carries the change out. Control of all of them together would
+    /// have to wait for as long as the contents of a file are shipped, and nobody could change the directory meanwhile.
+    pub(super) async fn change_beside<T, F, B>(
+        &self,
+        (object, others): (ObjectId, &[ObjectId]),
+        beside: impl Fn() -> B + Send + Sync,
+        attempt: impl Fn(Store) -> F + Send + Sync,
+        operation: impl Fn() -> Operation + Send + Sync,
+    ) -> Result<T>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+        B: Future<Output = Vec<ObjectId>> + Send,
+    {
         if self.shared.engine.is_alone() {
             return attempt(self.store()).await;
         }
@@ -168,8 +191,32 @@ impl ReplicatedFileSystem {
             }
         }
         let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
-        let change = || self.try_to_change(object, &attempt, &operation, deadline);
+        let change = || async {
+            match self.decider_beside(object, &beside().await) {
+                Some(decider) => Ok(Tried::Elsewhere(decider)),
+                None => {
+                    self.try_to_change(object, &attempt, &operation, deadline)
+                        .await
+                }
+            }
+        };
         self.carry_out(&objects, change, &operation, deadline).await
+    }
+
+    /// Who decides about everything that others decide about beside a directory that nobody has control of.
+    pub(super) fn decider_beside(
+        &self,
+        directory: ObjectId,
+        beside: &[ObjectId],
+    ) -> Option<ReplicaSlot> {
+        let mut holders = beside.iter().filter_map(|object| self.holder(*object));
+        let first = holders.next()?;
+        let is_one = holders.all(|holder| holder == first) && !self.is_lost(first);
+        if !is_one || self.is_forwarded() || self.holder(directory).is_some() {
+            return None;
+        }
+        let own = |guard: &mut Guard<'_>| guard.controls(Subject::Directory(directory));
+        (!self.shared.engine.with_core(own)).then_some(first)
     }
 
     /// What comes before a change is tried here: the lease, a member that lacks too much, and a file whose removal has arrived is changed at its home.

@@ -115,7 +115,9 @@ impl FileSystem for ReplicatedFileSystem {
         self.gather_removed(directory, name).await?;
         let attempt = |store: Store| async move { store.remove(who, directory, name).await };
         let operation = || O::Remove(who.clone(), directory, name.clone());
-        self.change(directory, &[], attempt, operation).await
+        let beside = || self.children([(directory, name)], None);
+        self.change_beside((directory, &[]), beside, attempt, operation)
+            .await
     }
 
     async fn rename(
@@ -134,7 +136,9 @@ impl FileSystem for ReplicatedFileSystem {
             let (source, target) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
             O::Rename(who.clone(), source, target)
         };
-        self.change(from.0, &[to.0], attempt, operation).await
+        let beside = || self.children([from, to], Some(to.0));
+        self.change_beside((from.0, &[to.0]), beside, attempt, operation)
+            .await
     }
 
     async fn link(
@@ -144,7 +148,8 @@ impl FileSystem for ReplicatedFileSystem {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        if self.holder(directory).is_none() && self.holder(id).is_some() {
+        let is_gathered = self.holder(directory).is_none() && self.holder(id).is_some();
+        if is_gathered && self.decider_beside(directory, &[id]).is_none() {
             let update = Update::Link {
                 file: id,
                 parent: directory,
@@ -156,7 +161,9 @@ impl FileSystem for ReplicatedFileSystem {
             store.link(who, id, directory, name).await
         };
         let operation = || O::Link(who.clone(), id, directory, name.clone());
-        self.change(directory, &[id], attempt, operation).await
+        let beside = || std::future::ready(vec![id]);
+        self.change_beside((directory, &[id]), beside, attempt, operation)
+            .await
     }
 
     async fn read_link(&self, who: &Credentials, id: ObjectId) -> Result<Bytes> {
@@ -446,7 +453,8 @@ impl ReplicatedFileSystem {
         let Some(removed) = self.child(directory, name).await else {
             return Ok(());
         };
-        if self.holder(removed.id).is_none() {
+        let decided = self.decider_beside(directory, &[removed.id]).is_some();
+        if decided || self.holder(removed.id).is_none() {
             return Ok(());
         }
         let update = Update::Remove {
@@ -465,14 +473,14 @@ impl ReplicatedFileSystem {
             return Ok(());
         };
         let replaced = self.child(to.0, to.1).await;
-        let mut touched = [
+        let touched = [
             Some(moved.id),
             Some(to.0),
             replaced.as_ref().map(|row| row.id),
-        ]
-        .into_iter()
-        .flatten();
-        if !touched.any(|object| self.holder(object).is_some()) {
+        ];
+        let touched: Vec<ObjectId> = touched.into_iter().flatten().collect();
+        let is_gathered = touched.iter().any(|object| self.holder(*object).is_some());
+        if !is_gathered || self.decider_beside(from.0, &touched).is_some() {
             return Ok(());
         }
         let update = Update::Rename {
@@ -484,6 +492,22 @@ impl ReplicatedFileSystem {
                 .map(|row| subject_of(&row)),
         };
         self.acquire(&update, self.deadline()).await.map(|_| ())
+    }
+
+    /// What names lead to in the local copy, and one object more; nothing while no other replica decides about anything.
+    async fn children<const COUNT: usize>(
+        &self,
+        names: [(ObjectId, &Name); COUNT],
+        more: Option<ObjectId>,
+    ) -> Vec<ObjectId> {
+        let mut found = Vec::new();
+        if self.shared.engine.anything_foreign() {
+            for (directory, name) in names {
+                found.extend(self.child(directory, name).await.map(|child| child.id));
+            }
+            found.extend(more);
+        }
+        found
     }
 
     /// What a name leads to in the local copy, whoever may look.
