@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 mod book;
+mod copies;
+mod holder;
 mod message;
 mod part;
 mod rules;
@@ -20,6 +22,8 @@ mod tree;
 mod wish;
 
 pub use book::Book;
+pub use copies::Copies;
+pub use holder::{Grant, Holder, Terms};
 pub use message::{Body, Message, OperationName};
 pub use part::Part;
 pub use rules::Rules;

@@ -1,6 +1,6 @@
 //! The asker's side of copies: what may be answered from them, and what is kept (rule 13).
 
-use super::peer::Copies;
+use super::peer::{Kept, Peer};
 use super::{MetadataServer, Turn};
 use crate::message::Body;
 use crate::rules::Rules;
@@ -9,51 +9,45 @@ use control::Moment;
 use pool::HomeNumber;
 use vfs::ObjectId;
 
-impl Copies {
+impl Peer {
     /// What may be answered without asking the home.
-    fn answer(&self, now: Moment, look: &Look, rules: Rules) -> Option<Answer> {
-        if now >= self.valid_until && rules.lease_checked() {
+    fn copied(&mut self, now: Moment, look: &Look, rules: Rules) -> Option<Answer> {
+        if !self.copies.is_valid(now) && rules.lease_checked() {
             return None;
         }
-        match look {
-            Look::Lookup(directory, name) => {
-                let entry = self.names.get(&(*directory, name.clone()))?;
-                Some(entry.map_or(Answer::Refused(Refusal::NotFound), Answer::Entry))
-            }
-            Look::Attributes(object) => self.rows.get(object).copied().map(Answer::Row),
-            Look::Place(_) => None,
-            Look::Acquire(_) if rules.acquire_asks() => None,
-            Look::Acquire(object) => self.rows.get(object).copied().map(Answer::Row),
-        }
+        let kept: Kept = match look {
+            Look::Lookup(_, name) => Some(name.clone()),
+            Look::Attributes(_) => None,
+            Look::Place(_) => return None,
+            Look::Acquire(_) if rules.acquire_asks() => return None,
+            Look::Acquire(_) => None,
+        };
+        self.copies.get(look.object(), &kept).copied()
     }
 
     fn keep(&mut self, look: Look, answer: Answer, rules: Rules) {
+        let object = look.object();
         match (look, answer) {
-            (Look::Lookup(directory, name), Answer::Entry(entry)) => {
-                self.names.insert((directory, name), Some(entry));
+            (Look::Lookup(_, name), Answer::Entry(_)) => {
+                self.copies.keep(object, Some(name), answer, 1);
             }
-            (Look::Lookup(directory, name), Answer::Refused(Refusal::NotFound))
+            (Look::Lookup(_, name), Answer::Refused(Refusal::NotFound))
                 if !rules.missing_asked() =>
             {
-                self.names.insert((directory, name), None);
+                self.copies.keep(object, Some(name), answer, 1);
             }
-            (Look::Attributes(object) | Look::Acquire(object), Answer::Row(row)) => {
-                self.rows.insert(object, row);
+            (Look::Attributes(_) | Look::Acquire(_), Answer::Row(_)) => {
+                self.copies.keep(object, None, answer, 1);
             }
             _ => {}
         }
     }
-
-    fn drop_object(&mut self, object: ObjectId) {
-        self.rows.remove(&object);
-        self.names.retain(|(directory, _), _| *directory != object);
-    }
 }
 
 impl MetadataServer {
-    pub(super) fn copied(&self, now: Moment, home: HomeNumber, look: &Look) -> Option<Answer> {
-        let peer = self.peers.get(&home)?;
-        peer.copies.answer(now, look, self.settings.rules)
+    pub(super) fn copied(&mut self, now: Moment, home: HomeNumber, look: &Look) -> Option<Answer> {
+        let rules = self.settings.rules;
+        self.peers.get_mut(&home)?.copied(now, look, rules)
     }
 
     pub(super) fn fetched(
@@ -76,15 +70,12 @@ impl MetadataServer {
         };
         let settings = self.settings;
         if let Some(peer) = self.peers.get_mut(&from) {
-            let copies = &mut peer.copies;
-            let has_crossed = told < copies.told && settings.rules.crossed_not_kept();
-            copies.told = copies.told.max(told);
+            let has_crossed = peer.copies.has_crossed(told) && settings.rules.crossed_not_kept();
             if let Some(asked) = lease {
-                let until = settings.lease.relied_upon_until(asked);
-                copies.valid_until = copies.valid_until.max(until);
+                peer.copies.lease(settings.lease.relied_upon_until(asked));
             }
             if keep && !has_crossed {
-                copies.keep(question.look.clone(), answer, settings.rules);
+                peer.keep(question.look.clone(), answer, settings.rules);
             }
         }
         self.looked(turn, question.purpose, answer);
@@ -98,8 +89,7 @@ impl MetadataServer {
         object: ObjectId,
     ) {
         if let Some(peer) = self.peers.get_mut(&from) {
-            peer.copies.told = peer.copies.told.max(number);
-            peer.copies.drop_object(object);
+            peer.copies.told(number, object);
         }
         self.send(turn, from, Body::Told { number });
     }

@@ -1,6 +1,7 @@
 //! The home's side of copies: who has them, who was told, and whose lease has run out (rules 13 and 14).
 
 use super::{MetadataServer, Turn};
+use crate::holder::Terms;
 use crate::message::Body;
 use control::Moment;
 use pool::HomeNumber;
@@ -14,11 +15,7 @@ impl MetadataServer {
     pub(super) fn tell(&mut self, turn: &mut Turn<'_>, object: ObjectId) {
         let mut told = Vec::new();
         for (home, peer) in &mut self.peers {
-            if peer.holds.remove(&object) {
-                peer.told += 1;
-                peer.telling.insert(peer.told, object);
-                told.push((*home, peer.told));
-            }
+            told.extend(peer.holder.tell(object).map(|number| (*home, number)));
         }
         for (home, number) in told {
             self.send(turn, home, Body::Tell { number, object });
@@ -31,16 +28,15 @@ impl MetadataServer {
             return true;
         }
         self.peers.values().all(|peer| {
-            let is_told = !peer.telling.values().any(|told| *told == object);
             let may_be_forgotten = !peer.has_met && now < self.forgotten_until;
-            (is_told || now >= peer.leased_until) && !may_be_forgotten
+            !peer.holder.relies_on(now, object) && !may_be_forgotten
         })
     }
 
     /// Whether an answer may be kept by who asks, and the lease that goes with it.
     pub(super) fn grant(
         &mut self,
-        now: Moment,
+        turn: &mut Turn<'_>,
         to: HomeNumber,
         asked: Moment,
         object: ObjectId,
@@ -49,22 +45,21 @@ impl MetadataServer {
         let Some(peer) = self.peers.get_mut(&to) else {
             return (0, None, false);
         };
-        if !peer.has_been_told() && settings.rules.told_before_lease() {
-            return (peer.told, None, false);
+        let terms = Terms {
+            lease: settings.lease,
+            copies_max: settings.copies_max,
+            told_before_lease: settings.rules.told_before_lease(),
+        };
+        let grant = peer.holder.grant(turn.now, &[object], is_free, terms);
+        for (number, object) in grant.evicted {
+            self.send(turn, to, Body::Tell { number, object });
         }
-        peer.leased_until = settings.lease.promised_until(now).max(peer.leased_until);
-        let has_room = peer.holds.len() < settings.copies_max || peer.holds.contains(&object);
-        let keep = is_free && has_room;
-        if keep {
-            peer.holds.insert(object);
-        }
-        (peer.told, Some(asked), keep)
+        (grant.told, grant.leased.then_some(asked), grant.keep)
     }
 
     pub(super) fn repeat_tellings(&self, turn: &mut Turn<'_>) {
         for (home, peer) in &self.peers {
-            for (number, object) in peer.telling.iter().take(REPEATED) {
-                let (number, object) = (*number, *object);
+            for (number, object) in peer.holder.telling().take(REPEATED) {
                 self.send(turn, *home, Body::Tell { number, object });
             }
         }

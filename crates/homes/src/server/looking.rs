@@ -119,7 +119,7 @@ impl MetadataServer {
         let Some(answer) = self.look(turn, &look) else {
             return self.wait(object, Waiter::Fetch(asker, look));
         };
-        let (told, lease, keep) = self.grant(turn.now, from, asked, object);
+        let (told, lease, keep) = self.grant(turn, from, asked, object);
         let fetched = Body::Fetched {
             question,
             answer,

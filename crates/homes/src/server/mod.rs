@@ -119,7 +119,9 @@ impl MetadataServer {
         let mut server = MetadataServer {
             number,
             run,
-            peers: others.map(|home| (home, Peer::default())).collect(),
+            peers: others
+                .map(|home| (home, Peer::new(settings.copies_max)))
+                .collect(),
             book,
             settings,
             forgotten_until,
@@ -200,7 +202,7 @@ impl MetadataServer {
             && self.decided.is_empty()
             && self.prepared.is_empty()
             && self.preparing.is_empty()
-            && self.peers.values().all(Peer::has_been_told);
+            && self.peers.values().all(|peer| peer.holder.has_been_told());
         (!is_idle).then(|| self.ticked.after(self.settings.repeat))
     }
 
@@ -253,7 +255,7 @@ impl MetadataServer {
             Body::Tell { number, object } => self.told_by(turn, from, number, object),
             Body::Told { number } => {
                 if let Some(peer) = self.peers.get_mut(&from) {
-                    peer.has_taken(number);
+                    peer.holder.has_taken(number);
                 }
                 self.go_on(turn);
             }

@@ -1,27 +1,18 @@
 //! Another metadata server: which run of it, what it has copies of, and what copies there are of its rows and names.
 
 use super::{MetadataServer, Turn};
+use crate::copies::Copies;
+use crate::holder::Holder;
 use crate::message::{Body, Message};
-use crate::tree::{Entry, Row};
-use control::Moment;
+use crate::wish::Answer;
 use pool::HomeNumber;
-use std::collections::{BTreeMap, BTreeSet};
-use vfs::{Name, ObjectId};
+use vfs::Name;
 
-/// What there is of another home's rows and names.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Copies {
-    /// They count until then, by this server's clock.
-    pub(super) valid_until: Moment,
-    /// The last that it has told.
-    pub(super) told: u64,
-    pub(super) rows: BTreeMap<ObjectId, Row>,
-    /// Missing names are here only if a test says so.
-    pub(super) names: BTreeMap<(ObjectId, Name), Option<Entry>>,
-}
+/// What of an object there is a copy of: its row, or where a name in it leads.
+pub(super) type Kept = Option<Name>;
 
 /// Another metadata server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Peer {
     /// The latest of its runs that was heard of. 0: none.
     pub(super) run: u64,
@@ -29,33 +20,30 @@ pub(super) struct Peer {
     pub(super) has_met: bool,
     /// Its operations below are over for everybody.
     pub(super) oldest: u64,
-    pub(super) copies: Copies,
-    /// What it has copies of.
-    pub(super) holds: BTreeSet<ObjectId>,
-    /// What it was told and has not taken.
-    pub(super) telling: BTreeMap<u64, ObjectId>,
-    /// How often it was told something.
-    pub(super) told: u64,
-    /// It may rely on its copies until then, by this server's clock.
-    pub(super) leased_until: Moment,
+    /// What there is of its rows and names. Missing names are among that only if a test says so.
+    pub(super) copies: Copies<Kept, Answer>,
+    /// What it has of this home's.
+    pub(super) holder: Holder,
 }
 
 impl Peer {
-    /// Whether it has taken everything that it was told.
-    pub(super) fn has_been_told(&self) -> bool {
-        self.telling.is_empty()
-    }
-
-    pub(super) fn has_taken(&mut self, number: u64) {
-        self.telling.remove(&number);
+    pub(super) fn new(copies_max: usize) -> Peer {
+        Peer {
+            run: 0,
+            has_met: false,
+            oldest: 0,
+            copies: Copies::new(copies_max),
+            holder: Holder::default(),
+        }
     }
 
     /// It was started anew: it has no copies, and what it kept is void.
-    fn restart(&mut self, run: u64) {
+    fn restart(&mut self, run: u64, copies_max: usize) {
+        self.holder.restart();
         *self = Peer {
             run,
-            told: self.told,
-            ..Peer::default()
+            holder: std::mem::take(&mut self.holder),
+            ..Peer::new(copies_max)
         };
     }
 }
@@ -69,6 +57,7 @@ impl MetadataServer {
         message: &Message,
     ) -> bool {
         let (run, is_checked) = (self.run, self.settings.rules.sessions_checked());
+        let copies_max = self.settings.copies_max;
         let Some(peer) = self.peers.get_mut(&from) else {
             return false;
         };
@@ -77,7 +66,7 @@ impl MetadataServer {
         }
         let is_new = message.from_run > peer.run;
         if is_new {
-            peer.restart(message.from_run);
+            peer.restart(message.from_run, copies_max);
             let (run, number) = (message.from_run, from);
             self.finished
                 .retain(|name| name.decider != number || name.run == run);

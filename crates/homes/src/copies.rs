@@ -1,0 +1,145 @@
+//! The asker's side of copies: what is kept of another home's objects, and until when it counts (rule 13).
+//!
+//! What must never enter: what is kept.
+
+use control::Moment;
+use std::collections::BTreeMap;
+use vfs::ObjectId;
+
+/// What is kept of one object, by what was asked.
+#[derive(Clone, Debug)]
+struct Copied<K, V> {
+    /// Its place in the order of use.
+    used: u64,
+    answers: BTreeMap<K, (V, usize)>,
+}
+
+/// What is kept of the objects of one home, in one run of it. What was used least recently goes first where there is no room.
+#[derive(Clone, Debug)]
+pub struct Copies<K, V> {
+    /// They count until then, by this server's clock.
+    valid_until: Moment,
+    /// The last that it was told.
+    told: u64,
+    objects: BTreeMap<ObjectId, Copied<K, V>>,
+    order: BTreeMap<u64, ObjectId>,
+    used: u64,
+    size: usize,
+    size_max: usize,
+}
+
+impl<K: Ord, V> Copies<K, V> {
+    /// No copies; at most so large a sum of sizes.
+    #[must_use]
+    pub fn new(size_max: usize) -> Copies<K, V> {
+        Copies {
+            valid_until: Moment::default(),
+            told: 0,
+            objects: BTreeMap::new(),
+            order: BTreeMap::new(),
+            used: 0,
+            size: 0,
+            size_max,
+        }
+    }
+
+    /// Whether copies count.
+    #[must_use]
+    pub fn is_valid(&self, now: Moment) -> bool {
+        now < self.valid_until
+    }
+
+    /// What is kept, whether or not it counts.
+    pub fn get(&mut self, object: ObjectId, key: &K) -> Option<&V> {
+        let copied = self.objects.get_mut(&object)?;
+        let (answer, _) = copied.answers.get(key)?;
+        self.used += 1;
+        self.order.remove(&copied.used);
+        copied.used = self.used;
+        self.order.insert(self.used, object);
+        Some(answer)
+    }
+
+    /// The sum of the sizes of what is kept.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Copies count until then at least.
+    pub fn lease(&mut self, until: Moment) {
+        self.valid_until = self.valid_until.max(until);
+    }
+
+    /// Hears how often this server had been told something when an answer was given. Whether something has arrived meanwhile that was
+    /// told later: then the answer is not to be kept.
+    pub fn has_crossed(&mut self, told: u64) -> bool {
+        let has_crossed = told < self.told;
+        self.told = self.told.max(told);
+        has_crossed
+    }
+
+    /// Keeps an answer about an object, which takes so much room.
+    pub fn keep(&mut self, object: ObjectId, key: K, answer: V, size: usize) {
+        if size > self.size_max {
+            return;
+        }
+        self.used += 1;
+        let copied = self.objects.entry(object).or_insert_with(|| Copied {
+            used: 0,
+            answers: BTreeMap::new(),
+        });
+        self.order.remove(&copied.used);
+        copied.used = self.used;
+        self.order.insert(self.used, object);
+        let before = copied.answers.insert(key, (answer, size));
+        self.size += size;
+        self.size -= before.map_or(0, |(_, size)| size);
+        while self.size > self.size_max {
+            let Some(oldest) = self.order.values().next().copied() else {
+                break;
+            };
+            self.forget(oldest);
+        }
+    }
+
+    /// This server is told that copies of an object do not count any more.
+    pub fn told(&mut self, number: u64, object: ObjectId) {
+        self.told = self.told.max(number);
+        self.forget(object);
+    }
+
+    fn forget(&mut self, object: ObjectId) {
+        let Some(copied) = self.objects.remove(&object) else {
+            return;
+        };
+        self.order.remove(&copied.used);
+        let sizes = copied.answers.values().map(|(_, size)| size);
+        self.size -= sizes.sum::<usize>();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_least_recently_goes_first() {
+        let (one, two) = (ObjectId::from_u64(1), ObjectId::from_u64(2));
+        let mut copies = Copies::new(10);
+        copies.keep(one, 'a', "first", 4);
+        copies.keep(two, 'a', "second", 4);
+        copies.keep(two, 'a', "third", 5);
+        assert_eq!(copies.size(), 9);
+        assert_eq!(copies.get(one, &'a'), Some(&"first"));
+        copies.keep(one, 'b', "fourth", 2);
+        assert_eq!(copies.size(), 6);
+        assert_eq!(copies.get(two, &'a'), None);
+        copies.keep(two, 'a', "too large", 11);
+        assert_eq!(copies.get(two, &'a'), None);
+        copies.told(1, one);
+        assert_eq!(copies.size(), 0);
+        assert_eq!(copies.get(one, &'b'), None);
+        assert!(copies.has_crossed(0) && !copies.has_crossed(1));
+    }
+}
