@@ -115,7 +115,7 @@ impl Inner {
         };
         let mut row = row.clone();
         row.accessed = later_than(row.changed.max(row.accessed), now);
-        mutation.put_quietly(id, &row);
+        mutation.put_time_of_read(id, &row);
         mutation.commit_local().map(|_| ())
     }
 }

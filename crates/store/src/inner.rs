@@ -21,6 +21,7 @@ use crate::data::{Buffers, DataFiles, DirtyFiles, Elsewhere, Guards, MAX_FILE_BY
 use crate::error::StoreError;
 use crate::layout::{Identity, Layout};
 use crate::leftovers::Leftovers;
+use crate::listening::ChangeListener;
 use crate::locks::Locks;
 use crate::maintenance::WakeSignal;
 use crate::metadata::{Damage, Metadata, MetadataError, OpenError, Row, Table};
@@ -78,6 +79,8 @@ pub(crate) struct Inner {
     pub(crate) torn: MarkedFiles,
     /// Of clients' requests.
     pub(crate) series: Series,
+    /// Who hears of changes.
+    pub(crate) listener: OnceLock<Arc<dyn ChangeListener>>,
     /// See [`crate::Store::lock_changes`].
     pub(crate) lock_changes: broadcast::Sender<ObjectId>,
     pub(crate) commits: Commits,
@@ -174,6 +177,7 @@ impl Inner {
                 objects,
             }),
             keeps_removed: OnceLock::new(),
+            listener: OnceLock::new(),
             shared: AtomicBool::new(shared),
             unshipped,
             unfetched,

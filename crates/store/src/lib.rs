@@ -29,6 +29,7 @@ mod file_system;
 mod inner;
 mod layout;
 mod leftovers;
+mod listening;
 mod locks;
 mod maintenance;
 mod metadata;
@@ -77,6 +78,7 @@ pub use data::{
     AtHand, Contents, Cut, Elsewhere, Need, Place, Placed, PlacedRows, Stored, SyncError,
 };
 pub use error::StoreError;
+pub use listening::ChangeListener;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
 pub use recording::{RowChange, RowSubject, UpdateRecord};
 pub use replication::{

@@ -103,10 +103,7 @@ impl Mutation<'_> {
         if position > 0 {
             inner.commits.note_record(ticket, position);
         }
-        let batch = std::mem::replace(&mut self.batch, inner.metadata.batch());
-        batch
-            .commit()
-            .map_err(|error| inner.fail(&error.to_string()))?;
+        self.commit_batch()?;
         if let Some(reserved) = reserved {
             self.writer.counters.written(ticket, reserved);
         }
@@ -120,6 +117,22 @@ impl Mutation<'_> {
             inner.commits.look();
         }
         Ok((ticket, position))
+    }
+
+    /// Makes the batch visible, between two calls of whoever listens.
+    fn commit_batch(&mut self) -> Result<()> {
+        let inner = self.inner;
+        let batch = std::mem::replace(&mut self.batch, inner.metadata.batch());
+        let changes = std::mem::take(&mut self.changes);
+        let listener = inner.listener.get().filter(|_| !changes.is_empty());
+        if let Some(listener) = listener {
+            listener.changing(&changes);
+        }
+        let committed = batch.commit();
+        if let Some(listener) = listener {
+            listener.changed(&changes);
+        }
+        committed.map_err(|error| inner.fail(&error.to_string()))
     }
 
     fn carry_out_effects(&mut self, ticket: Ticket) {
@@ -166,6 +179,7 @@ impl Mutation<'_> {
             if !loaded.changed {
                 continue;
             }
+            self.note_change(loaded.id);
             let Some(mut row) = loaded.row else {
                 self.list_torn(loaded.id, false);
                 match loaded.orphan {
@@ -211,6 +225,9 @@ impl Mutation<'_> {
     fn gather_entries(&mut self) {
         for loaded in std::mem::take(&mut self.entries) {
             let key = key::entry(loaded.directory, loaded.hash);
+            if loaded.changed {
+                self.note_change(loaded.directory);
+            }
             if loaded.changed && loaded.row.is_empty() {
                 self.remove(Table::Entries, &key);
             } else if loaded.changed {

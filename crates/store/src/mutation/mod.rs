@@ -97,6 +97,8 @@ pub(crate) struct Mutation<'s> {
     /// The file whose data changes.
     data_of: Option<ObjectId>,
     effects: Vec<Effect>,
+    /// What looks different afterwards, if somebody listens.
+    changes: Vec<ObjectId>,
     objects: Vec<LoadedObject>,
     entries: Vec<LoadedEntries>,
     /// Objects made, less those removed.
@@ -164,6 +166,7 @@ impl<'s> Mutation<'s> {
             home: inner.slot,
             data_of: None,
             effects: Vec::new(),
+            changes: Vec::new(),
             objects: Vec::new(),
             entries: Vec::new(),
             made: 0,
@@ -380,8 +383,21 @@ impl<'s> Mutation<'s> {
 
     /// A change of an object that is no new version and that no replica needs to hear of.
     pub(crate) fn put_quietly(&mut self, id: ObjectId, row: &ObjectRow) {
+        self.note_change(id);
+        self.put_time_of_read(id, row);
+    }
+
+    /// The same for a time of last read, of which nobody hears.
+    pub(crate) fn put_time_of_read(&mut self, id: ObjectId, row: &ObjectRow) {
         self.batch
             .put(Table::Objects, &key::object(id), &row.encode());
+    }
+
+    /// An object looks different afterwards.
+    fn note_change(&mut self, id: ObjectId) {
+        if self.inner.listener.get().is_some() && !self.changes.contains(&id) {
+            self.changes.push(id);
+        }
     }
 
     /// Writes a row that only this copy keeps.
