@@ -9,6 +9,7 @@ use store::TreeIdentity;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use vfs::{AccessCheck, Error, FileSystem, FsId, ObjectId, OpenOwner, ReplicaSlot, Result, Share};
 
+use crate::holders::Holders;
 use crate::question::{Answer, Change, Question};
 
 /// The most bytes of a file, or of names of extended attributes, in one answer.
@@ -58,18 +59,41 @@ impl Account {
 pub struct Home {
     tree: TreeIdentity,
     /// As its own clients are served.
-    file_system: Arc<dyn FileSystem>,
+    pub(crate) file_system: Arc<dyn FileSystem>,
+    /// Who has copies of it.
+    pub(crate) holders: Arc<Holders>,
+    pub(crate) changes_elsewhere: ChangesElsewhere,
     accounts: Mutex<BTreeMap<ReplicaSlot, Account>>,
 }
 
+/// Says whether attributes of an object may change without the store knowing it, because clients write past it. Whoever begins that has
+/// [`Holders::take_back`] return first.
+pub type ChangesElsewhere = Arc<dyn Fn(ObjectId) -> bool + Send + Sync>;
+
 impl Home {
-    /// The home of what this file system keeps.
+    /// The home of what this file system keeps, which shows what it does by [`Holders::file_system`].
     #[must_use]
-    pub fn new(tree: TreeIdentity, file_system: Arc<dyn FileSystem>) -> Home {
+    pub fn new(
+        tree: TreeIdentity,
+        file_system: Arc<dyn FileSystem>,
+        holders: Arc<Holders>,
+        changes_elsewhere: ChangesElsewhere,
+    ) -> Home {
         Home {
             tree,
             file_system,
+            holders,
+            changes_elsewhere,
             accounts: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn check_tree(&self, meant: Option<FsId>) -> Result<()> {
+        match meant {
+            Some(tree) if tree != self.tree.fs_id => {
+                Err(Error::Io("another tree is meant".to_owned()))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -82,6 +106,8 @@ impl Home {
     pub fn meet(&self, asker: Asker) {
         let mut accounts = self.accounts();
         accounts.entry(asker.server).or_default().meet(asker.run);
+        drop(accounts);
+        self.holders.meet(asker, false);
     }
 
     /// What clients of earlier runs had open and have not opened again is closed.
@@ -96,8 +122,9 @@ impl Home {
         self.close_all(left).await;
     }
 
-    /// A metadata server belongs to the pool no more.
+    /// A metadata server belongs to the pool no more. Returns when it answers from no copies.
     pub async fn part(&self, server: ReplicaSlot) {
+        self.holders.part(server).await;
         let parted = self.accounts().remove(&server);
         self.close_all(parted.unwrap_or_default().opens).await;
     }
@@ -110,19 +137,8 @@ impl Home {
         }
     }
 
-    /// Answers a question about the tree that the asker means.
-    ///
-    /// # Errors
-    /// Those of the [`FileSystem`]; [`Error::Io`] when another tree is meant.
-    pub async fn answer(
-        &self,
-        asker: Asker,
-        tree: Option<FsId>,
-        question: Question,
-    ) -> Result<Answer> {
-        if tree.is_some_and(|tree| tree != self.tree.fs_id) {
-            return Err(Error::Io("another tree is meant".to_owned()));
-        }
+    /// Answers a question, as of now.
+    pub(crate) async fn answer_one(&self, asker: Asker, question: Question) -> Result<Answer> {
         let below = &self.file_system;
         Ok(match question {
             Question::Tree => Answer::of_tree(self.tree),
@@ -157,6 +173,7 @@ impl Home {
                 Answer::Done
             }
             Question::Change(change) => self.change(asker, change).await?,
+            Question::Lease => Answer::Done,
             Question::EndRequests(ended) => {
                 below.end_requests(ended).await?;
                 Answer::Done
@@ -324,6 +341,8 @@ fn owner_here(asker: Asker, owner: &OpenOwner) -> OpenOwner {
 mod tests {
     use std::time::Duration;
 
+    use control::Moment;
+    use pool::{LeaseClock, LeaseSettings};
     use store::{NewStore, Store, StoreOptions};
 
     use super::*;
@@ -340,7 +359,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let options = StoreOptions::new(directory.path().join("store"));
         let store = Store::create(&options, &NewStore::default()).unwrap();
-        let home = Home::new(store.tree(), Arc::new(store));
+        let now: LeaseClock = Arc::new(|| Moment(0));
+        let holders = Holders::new(1, LeaseSettings::default(), now, []);
+        let sure = Arc::new(|_| false);
+        let home = Home::new(store.tree(), Arc::new(store), holders, sure);
         let first = home.begin_change(run(1)).await.unwrap();
         let beside = home.begin_change(run(1)).await.unwrap();
         home.meet(run(2));

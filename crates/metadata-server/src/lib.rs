@@ -3,15 +3,25 @@
 //! Every object lives at a home (rule 12 of `docs/design/striping.md`), and all of them live at the first metadata server so far. A metadata
 //! server that has joined asks it ([`RemoteTree`], a [`vfs::FileSystem`] around the server's own store) and has it make changes (decisions 34
 //! and 35). The home answers ([`Home`]) out of whatever file system it shows its own clients, and keeps account of what clients of others have open.
+//! Attributes and names that were asked for are kept as copies under a lease, and taken back before anybody sees what has changed
+//! ([`Holders`], decision 38).
 //!
 //! What must never enter: NFS, sockets, and how questions travel.
 
 #![forbid(unsafe_code)]
 
+mod granting;
+mod holders;
 mod home;
+mod kept;
 mod question;
 mod remote_tree;
+mod shown;
 
-pub use home::{Asker, Home};
-pub use question::{Answer, Change, Question, Warrant, decode_as_anything};
+pub use holders::{Holders, ToHolders};
+pub use home::{Asker, ChangesElsewhere, Home};
+pub use kept::Figures;
+pub use question::{
+    Answer, Asked, Change, Granted, News, Question, Reply, Warrant, decode_as_anything,
+};
 pub use remote_tree::{Connection, RemoteTree};

@@ -106,6 +106,8 @@ pub enum Question {
     Change(Change),
     /// Nobody asks again for what requests of these groups have done.
     EndRequests(Vec<RequestGroup>),
+    /// Nothing but the lease under which copies count.
+    Lease,
 }
 
 /// What a home answers.
@@ -144,11 +146,87 @@ pub enum Answer {
 }
 
 /// A question about one tree, and no other that may be there under the same identifiers of objects.
-#[derive(Serialize, Deserialize)]
-struct Asked {
-    /// `None` by who does not know it yet.
-    tree: Option<FsId>,
-    question: Question,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Which tree. `None` by who does not know it yet.
+    pub tree: Option<FsId>,
+    /// The asker keeps copies, all of them of this run of the home. `None`: it keeps none.
+    pub keeps: Option<u64>,
+    /// The question.
+    pub question: Question,
+}
+
+/// What a home answers, and what that is good for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The answer.
+    pub answer: Result<Answer>,
+    /// Whether it may be kept.
+    pub granted: Granted,
+    /// The directory that the question was about, if the answer is about others.
+    pub directory: Option<Attributes>,
+}
+
+/// What a home grants to who keeps copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// How often the asker had been told something.
+    pub told: u64,
+    /// Whether all its copies count for a lease from the asking on.
+    pub leased: bool,
+    /// Whether this answer may be kept.
+    pub keep: bool,
+}
+
+/// Copies that do not count any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct News {
+    /// Which run of the home says it.
+    pub run: u64,
+    /// The objects, with the number under which each is told.
+    pub told: Vec<(u64, ObjectId)>,
+}
+
+impl Asked {
+    /// As it travels.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        encode(self)
+    }
+
+    /// Reads what [`Asked::encode`] wrote; nothing when it is none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Asked> {
+        decode(bytes)
+    }
+}
+
+impl Reply {
+    /// As it travels.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        encode(self)
+    }
+
+    /// Reads what [`Reply::encode`] wrote; nothing when it is none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Reply> {
+        decode(bytes)
+    }
+}
+
+impl News {
+    /// As it travels.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        encode(self)
+    }
+
+    /// Reads what [`News::encode`] wrote; nothing when it is none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<News> {
+        decode(bytes)
+    }
 }
 
 impl Question {
@@ -177,37 +255,9 @@ impl Question {
             _ => false,
         }
     }
-
-    /// As it travels: about the tree that the asker means, if it knows that.
-    #[must_use]
-    pub fn encode(&self, tree: Option<FsId>) -> Bytes {
-        encode(&Asked {
-            tree,
-            question: self.clone(),
-        })
-    }
-
-    /// Reads what [`Question::encode`] wrote; nothing when it is none.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<(Option<FsId>, Question)> {
-        let asked: Asked = decode(bytes)?;
-        Some((asked.tree, asked.question))
-    }
 }
 
 impl Answer {
-    /// As it travels.
-    #[must_use]
-    pub fn encode(answer: &Result<Answer>) -> Bytes {
-        encode(answer)
-    }
-
-    /// Reads what [`Answer::encode`] wrote; nothing when it is none.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Result<Answer>> {
-        decode(bytes)
-    }
-
     /// The answer to [`Question::Tree`].
     #[must_use]
     pub fn of_tree(tree: TreeIdentity) -> Answer {
@@ -227,8 +277,9 @@ fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Option<T> {
 
 /// What the decoders say of bytes that may be anything.
 pub fn decode_as_anything(bytes: &[u8]) {
-    let _ = Question::decode(bytes);
-    let _ = Answer::decode(bytes);
+    let _ = Asked::decode(bytes);
+    let _ = Reply::decode(bytes);
+    let _ = News::decode(bytes);
 }
 
 /// An answer to another question than was asked.
@@ -245,19 +296,39 @@ mod tests {
         let tree = FsId { major: 1, minor: 2 };
         let who = Credentials::root();
         let warrant = Warrant::from(AccessCheck::Open(&who));
-        let question = Question::Read(warrant, ObjectId::ROOT, 7, 8);
-        let sent = question.encode(Some(tree));
-        assert_eq!(Question::decode(&sent), Some((Some(tree), question)));
+        let asked = Asked {
+            tree: Some(tree),
+            keeps: Some(3),
+            question: Question::Read(warrant, ObjectId::ROOT, 7, 8),
+        };
+        let sent = asked.encode();
+        assert_eq!(Asked::decode(&sent), Some(asked));
         for end in 0..sent.len() {
-            assert_eq!(Question::decode(&sent[..end]), None);
+            assert_eq!(Asked::decode(&sent[..end]), None);
         }
-        assert_eq!(Question::decode(&[&sent[..], &[0]].concat()), None);
-        let answer = Ok(Answer::Read(ReadData {
+        assert_eq!(Asked::decode(&[&sent[..], &[0]].concat()), None);
+        let read = Answer::Read(ReadData {
             bytes: Bytes::from_static(b"bytes"),
             end_of_file: true,
-        }));
-        assert_eq!(Answer::decode(&Answer::encode(&answer)), Some(answer));
-        let refused = Err(Error::AccessDenied);
-        assert_eq!(Answer::decode(&Answer::encode(&refused)), Some(refused));
+        });
+        for answer in [Ok(read), Err(Error::AccessDenied)] {
+            let reply = Reply {
+                answer,
+                granted: Granted {
+                    told: 4,
+                    leased: true,
+                    keep: false,
+                },
+                directory: None,
+            };
+            assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+        }
+        let news = News {
+            run: 7,
+            told: vec![(u64::MAX, ObjectId::from_u64(u64::MAX)); 1024],
+        };
+        let sent = news.encode();
+        assert!(sent.len() < 48 << 10, "it is the body of a message");
+        assert_eq!(News::decode(&sent), Some(news));
     }
 }

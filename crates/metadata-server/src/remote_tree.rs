@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use pool::{LeaseClock, LeaseSettings};
 use vfs::{
     AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
@@ -15,16 +16,17 @@ use vfs::{
 };
 
 use crate::home::{BYTES_MAX, ENTRIES_MAX, keeps_out};
-use crate::question::{Answer, Change, Question, Warrant, other_answer};
+use crate::kept::{Figures, Kept};
+use crate::question::{Answer, Change, News, Question, Reply, Warrant, other_answer};
 
 /// The way to the home.
 #[async_trait]
 pub trait Connection: Send + Sync + 'static {
-    /// Asks the home of everything. A question whose answer is lost is asked again.
+    /// Asks the home of everything, for a server that keeps copies of this run of it. A question whose answer is lost is asked again.
     ///
     /// # Errors
-    /// What the home answers; [`Error::Delay`] while there is no connection to it.
-    async fn ask(&self, question: Question) -> Result<Answer>;
+    /// [`Error::Delay`] while there is no connection to it, and what prevents an answer otherwise.
+    async fn ask(&self, question: Question, keeps: Option<u64>) -> Result<Reply>;
 }
 
 /// The tree.
@@ -32,6 +34,7 @@ pub struct RemoteTree {
     /// The server's own store, which has the tree's properties and no objects yet.
     own: Arc<dyn FileSystem>,
     home: Arc<dyn Connection>,
+    kept: Kept,
     /// What clients have open here.
     opens: Mutex<BTreeMap<(ObjectId, OpenOwner), Share>>,
 }
@@ -39,7 +42,7 @@ pub struct RemoteTree {
 /// Takes what a question is answered with, or says that it is something else.
 macro_rules! answered {
     ($self:ident, $question:expr, $answer:pat => $value:expr) => {
-        match $self.home.ask($question).await? {
+        match $self.ask($question).await? {
             $answer => Ok($value),
             _ => Err(other_answer()),
         }
@@ -49,12 +52,56 @@ macro_rules! answered {
 impl RemoteTree {
     /// The tree of which `own` is the server's store, behind this connection.
     #[must_use]
-    pub fn new(own: Arc<dyn FileSystem>, home: Arc<dyn Connection>) -> Arc<RemoteTree> {
+    pub fn new(
+        own: Arc<dyn FileSystem>,
+        home: Arc<dyn Connection>,
+        now: LeaseClock,
+        lease: LeaseSettings,
+    ) -> Arc<RemoteTree> {
         Arc::new(RemoteTree {
             own,
             home,
+            kept: Kept::new(now, lease),
             opens: Mutex::default(),
         })
+    }
+
+    /// Asks the home, and keeps what may be kept.
+    async fn ask(&self, question: Question) -> Result<Answer> {
+        let begun = self.kept.begin(&question);
+        let reply = self.home.ask(question, begun.keeps).await?;
+        self.kept.keep(begun, &reply);
+        reply.answer
+    }
+
+    /// A run of the home has begun, which knows of no copies, or goes on.
+    pub fn meet(&self, run: u64) {
+        self.kept.meet(run);
+    }
+
+    /// The home says what does not count any more. Nothing is answered from it afterwards.
+    pub fn hear(&self, news: &News) {
+        self.kept.hear(news);
+    }
+
+    /// Whether copies that are in use are about to count no more.
+    #[must_use]
+    pub fn wants_lease(&self) -> bool {
+        self.kept.wants_lease()
+    }
+
+    /// Asks for nothing but a lease. The home hears by it that there are no copies of its runs before.
+    ///
+    /// # Errors
+    /// Those of [`Connection::ask`].
+    pub async fn ask_for_lease(&self) -> Result<()> {
+        self.ask(Question::Lease).await.map(drop)
+    }
+
+    /// How it has answered.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.kept.figures()
     }
 
     fn opens(&self) -> MutexGuard<'_, BTreeMap<(ObjectId, OpenOwner), Share>> {
@@ -73,10 +120,10 @@ impl RemoteTree {
             let warrant = Warrant::from(AccessCheck::Open(&who));
             let open = Question::Open(warrant, id, owner.clone(), share);
             // Whoever reads what is gone meanwhile is told so then.
-            let opened = self.home.ask(open).await;
+            let opened = self.ask(open).await;
             let is_open = self.opens().contains_key(&(id, owner.clone()));
             let closed = match opened {
-                Ok(_) if !is_open => self.home.ask(Question::Close(id, owner)).await.map(drop),
+                Ok(_) if !is_open => self.ask(Question::Close(id, owner)).await.map(drop),
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };
@@ -102,6 +149,9 @@ impl FileSystem for RemoteTree {
     }
 
     async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
+        if let Some(kept) = self.kept.attributes(id) {
+            return kept;
+        }
         answered!(self, Question::Attributes(id), Answer::Attributes(found) => found)
     }
 
@@ -121,11 +171,17 @@ impl FileSystem for RemoteTree {
         directory: ObjectId,
         name: &Name,
     ) -> Result<Attributes> {
+        if let Some(kept) = self.kept.lookup(who, directory, name) {
+            return kept;
+        }
         let question = Question::Lookup(who.clone(), directory, name.clone());
         answered!(self, question, Answer::Attributes(found) => found)
     }
 
     async fn parent(&self, who: &Credentials, directory: ObjectId) -> Result<Attributes> {
+        if let Some(kept) = self.kept.parent(who, directory) {
+            return kept;
+        }
         let question = Question::Parent(who.clone(), directory);
         answered!(self, question, Answer::Attributes(found) => found)
     }
@@ -140,6 +196,9 @@ impl FileSystem for RemoteTree {
         let entries = u32::try_from(max_entries)
             .unwrap_or(u32::MAX)
             .min(ENTRIES_MAX);
+        if let Some(kept) = self.kept.read_directory(who, directory, after, entries) {
+            return kept;
+        }
         let question = Question::ReadDirectory(who.clone(), directory, after, entries);
         answered!(self, question, Answer::Page(page) => page)
     }
@@ -189,6 +248,9 @@ impl FileSystem for RemoteTree {
     }
 
     async fn read_link(&self, who: &Credentials, id: ObjectId) -> Result<Bytes> {
+        if let Some(kept) = self.kept.read_link(id) {
+            return kept;
+        }
         let question = Question::ReadLink(who.clone(), id);
         answered!(self, question, Answer::Bytes(target) => target)
     }
@@ -213,7 +275,7 @@ impl FileSystem for RemoteTree {
             before
         };
         let question = Question::Open(access.into(), id, owner.clone(), share);
-        let opened = match self.home.ask(question).await {
+        let opened = match self.ask(question).await {
             Ok(Answer::Attributes(found)) => Ok(found),
             Ok(_) => Err(other_answer()),
             Err(error) => Err(error),

@@ -3,154 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+mod fixture;
 
-use async_trait::async_trait;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
-use metadata_server::{Answer, Asker, Connection, Home, Question, RemoteTree};
-use store::{NewStore, Reserve, Store, StoreOptions};
+use fixture::{Pool, READS, called, owned};
+use metadata_server::{Connection, Question};
 use vfs::{
-    AccessCheck, Attributes, Cookie, Creation, Credentials, Error, Extent, FileSystem, FsId,
-    LockKind, LockOwner, Name, NewObject, ObjectId, ObjectKind, OpenOwner, ReplicaSlot, RequestId,
-    SetAttributes, Share, Stability, XattrMode, XattrName,
+    AccessCheck, Cookie, Creation, Credentials, Error, Extent, FileSystem, LockKind, LockOwner,
+    NewObject, ObjectId, ObjectKind, ReplicaSlot, RequestId, SetAttributes, Share, Stability,
+    XattrMode, XattrName,
 };
-
-const READS: Share = Share {
-    read: true,
-    write: false,
-    deny_read: false,
-    deny_write: false,
-};
-
-/// The way to the home, as long as there is one.
-struct Wire {
-    home: Mutex<Option<Arc<Home>>>,
-    tree: FsId,
-    run: AtomicU64,
-    asked: AtomicU64,
-}
-
-#[async_trait]
-impl Connection for Wire {
-    async fn ask(&self, question: Question) -> vfs::Result<Answer> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        let home = self.home.lock().unwrap().clone().ok_or(Error::Delay)?;
-        let sent = question.encode(Some(self.tree));
-        let (tree, question) = Question::decode(&sent).unwrap();
-        let answer = home.answer(self.asker(), tree, question).await;
-        Answer::decode(&Answer::encode(&answer)).unwrap()
-    }
-}
-
-impl Wire {
-    fn asker(&self) -> Asker {
-        Asker {
-            server: ReplicaSlot(2),
-            run: self.run.load(Ordering::SeqCst),
-        }
-    }
-}
-
-/// A home with a store, and a metadata server beside it.
-struct Pool {
-    first: Arc<Store>,
-    home: Arc<Home>,
-    wire: Arc<Wire>,
-    second: Arc<RemoteTree>,
-    who: Credentials,
-    _directories: [tempfile::TempDir; 2],
-}
-
-fn new_store(new: &NewStore) -> (Arc<Store>, tempfile::TempDir) {
-    let directory = tempfile::tempdir().unwrap();
-    let mut options = StoreOptions::new(directory.path().join("store"));
-    options.reserve = Reserve::Bytes(1 << 20);
-    (Arc::new(Store::create(&options, new).unwrap()), directory)
-}
-
-impl Pool {
-    fn new() -> Pool {
-        let new = NewStore {
-            root_mode: 0o777,
-            ..NewStore::default()
-        };
-        let (first, one) = new_store(&new);
-        let (own, other) = new_store(&NewStore {
-            tree: Some(first.tree()),
-            slot: ReplicaSlot(2),
-            ..new
-        });
-        let home = Arc::new(Home::new(first.tree(), first.clone()));
-        let wire = Arc::new(Wire {
-            home: Mutex::new(Some(home.clone())),
-            tree: first.tree().fs_id,
-            run: AtomicU64::new(1),
-            asked: AtomicU64::new(0),
-        });
-        let second = RemoteTree::new(own, wire.clone());
-        Pool {
-            first,
-            home,
-            wire,
-            second,
-            who: Credentials::root(),
-            _directories: [one, other],
-        }
-    }
-
-    /// Nothing of before the home's start is waited for any more.
-    async fn serving(self) -> Pool {
-        self.first.end_reclaim().await.unwrap();
-        self
-    }
-
-    /// A file made at the home.
-    async fn file(&self, name: &str, bytes: &[u8]) -> Attributes {
-        let new = NewObject::File(Creation::Guarded);
-        let set = SetAttributes {
-            mode: Some(0o600),
-            ..SetAttributes::default()
-        };
-        let (root, name) = (ObjectId::ROOT, called(name));
-        let made = self.first.create(&self.who, root, &name, new, &set);
-        let file = made.await.unwrap().attributes;
-        let access = AccessCheck::Open(&self.who);
-        let data = Bytes::copy_from_slice(bytes);
-        let written = self
-            .first
-            .write(access, file.id, 0, data, Stability::File)
-            .await;
-        written.unwrap();
-        self.first.attributes(file.id).await.unwrap()
-    }
-
-    async fn open(&self, file: ObjectId, owner: &str) -> vfs::Result<Attributes> {
-        let access = AccessCheck::Credentials(&self.who);
-        self.second.open(access, file, &owned(owner), READS).await
-    }
-
-    async fn read(&self, file: ObjectId) -> vfs::Result<Vec<u8>> {
-        let access = AccessCheck::Open(&self.who);
-        let read = self.second.read(access, file, 0, 4 << 20).await?;
-        assert!(read.end_of_file);
-        Ok(read.bytes.to_vec())
-    }
-
-    async fn remove(&self, name: &str) {
-        let name = called(name);
-        let removed = self.first.remove(&self.who, ObjectId::ROOT, &name);
-        removed.await.unwrap();
-    }
-}
-
-fn called(name: &str) -> Name {
-    Name::new(name.as_bytes().to_vec()).unwrap()
-}
-
-fn owned(owner: &str) -> OpenOwner {
-    OpenOwner::new(b"client", owner.as_bytes())
-}
 
 #[tokio::test]
 async fn what_the_home_has_is_shown_as_it_is_there() {
@@ -171,7 +36,7 @@ async fn what_the_home_has_is_shown_as_it_is_there() {
         let page = tree.read_directory(&who, ObjectId::ROOT, Cookie::START, usize::MAX);
         page.await.unwrap()
     };
-    let (shown, there) = (page(pool.second.clone()), page(pool.first.clone()));
+    let (shown, there) = (page(pool.second.clone()), page(pool.first()));
     assert_eq!(shown.await, there.await);
     pool.open(file.id, "reader").await.unwrap();
     let before = pool.wire.asked.load(Ordering::SeqCst);
@@ -183,9 +48,9 @@ async fn what_the_home_has_is_shown_as_it_is_there() {
     assert_eq!(part.unwrap().bytes, bytes[600_000..1_200_000]);
     assert_eq!(
         pool.second.properties().fs_id,
-        pool.first.properties().fs_id
+        pool.first().properties().fs_id
     );
-    let (room, known) = (pool.second.space().await, pool.first.space().await);
+    let (room, known) = (pool.second.space().await, pool.first().space().await);
     assert_eq!(room.unwrap().total_bytes, known.unwrap().total_bytes);
 }
 
@@ -231,7 +96,7 @@ async fn changes_are_made_at_the_home() {
     assert_eq!(written.count as usize, bytes.len());
     let done = tree.commit(file, 0, 0).await.unwrap();
     assert_eq!(done.verifier, written.verifier);
-    let there = pool.first.read(access, file, 0, 4 << 20).await.unwrap();
+    let there = pool.first().read(access, file, 0, 4 << 20).await.unwrap();
     assert_eq!(there.bytes, bytes);
     let extent = Extent {
         offset: 0,
@@ -239,7 +104,7 @@ async fn changes_are_made_at_the_home() {
     };
     tree.deallocate(access, file, extent).await.unwrap();
     tree.allocate(access, file, extent).await.unwrap();
-    let there = pool.first.read(access, file, 0, 4096).await.unwrap();
+    let there = pool.first().read(access, file, 0, 4096).await.unwrap();
     assert_eq!(there.bytes, vec![0; 4096]);
     let plain = NewObject::Plain(ObjectKind::Directory);
     let below = tree.create(who, root, &called("below"), plain, &set).await;
@@ -253,7 +118,7 @@ async fn changes_are_made_at_the_home() {
     let any = XattrMode::Any;
     let valued = tree.set_xattr(who, file, &attribute, value.clone(), any);
     valued.await.unwrap();
-    assert_eq!(pool.first.xattr(who, file, &attribute).await, Ok(value));
+    assert_eq!(pool.first().xattr(who, file, &attribute).await, Ok(value));
     tree.remove_xattr(who, file, &attribute).await.unwrap();
     let cut = SetAttributes {
         size: Some(1),
@@ -263,11 +128,11 @@ async fn changes_are_made_at_the_home() {
         tree.set_attributes(access, file, &cut).await.unwrap().size,
         1
     );
-    let found = pool.first.lookup(who, below, &called("moved")).await;
+    let found = pool.first().lookup(who, below, &called("moved")).await;
     assert_eq!(found.unwrap().links, 1);
-    let directory = pool.first.attributes(below).await.unwrap();
+    let directory = pool.first().attributes(below).await.unwrap();
     assert_eq!(directory.change, removed.after);
-    assert_eq!(pool.first.attributes(file).await.unwrap().size, 1);
+    assert_eq!(pool.first().attributes(file).await.unwrap().size, 1);
 }
 
 #[tokio::test]
@@ -325,10 +190,14 @@ async fn nobody_is_locked_or_kept_out_from_there() {
         assert_eq!(opened, Err(Error::ReadOnly));
         // Nor by somebody who asks the home past that check.
         let asked = Question::Open(access.into(), file, owned("owner"), share);
-        assert_eq!(pool.wire.ask(asked).await, Err(Error::ReadOnly));
+        let answer = pool.wire.ask(asked, None).await.unwrap().answer;
+        assert_eq!(answer, Err(Error::ReadOnly));
     }
     // What holds at the home is told.
-    let there = pool.first.lock(file, &owner, range, LockKind::Write).await;
+    let there = pool
+        .first()
+        .lock(file, &owner, range, LockKind::Write)
+        .await;
     there.unwrap();
     let other = LockOwner {
         owner: Arc::from(&b"other"[..]),
@@ -345,10 +214,10 @@ async fn what_is_open_there_stays_when_it_is_removed_until_it_is_closed() {
     pool.open(file, "one").await.unwrap();
     // The same owner at the home itself is somebody else.
     let access = AccessCheck::Credentials(&pool.who);
-    let at_home = pool.first.open(access, file, &owned("one"), READS).await;
+    let at_home = pool.first().open(access, file, &owned("one"), READS).await;
     at_home.unwrap();
     pool.remove("open").await;
-    pool.first.close(file, &owned("one")).await.unwrap();
+    pool.first().close(file, &owned("one")).await.unwrap();
     assert_eq!(pool.read(file).await.unwrap(), b"bytes");
     pool.second.close(file, &owned("one")).await.unwrap();
     assert_eq!(pool.read(file).await, Err(Error::Stale));
@@ -377,7 +246,7 @@ async fn clients_open_again_what_they_had_when_their_server_was_started_anew_and
     assert_eq!(pool.read(other).await, Err(Error::Stale));
     assert_eq!(pool.read(file).await.unwrap(), b"bytes");
     // A server that belongs to the pool no more has nothing open.
-    pool.home.part(ReplicaSlot(2)).await;
+    pool.home().part(ReplicaSlot(2)).await;
     assert_eq!(pool.read(file).await, Err(Error::Stale));
 }
 
@@ -399,8 +268,8 @@ async fn a_home_that_is_away_is_waited_for_and_told_what_is_open_when_it_is_back
     );
     assert_eq!(pool.second.hand_over().await, Err(Error::Delay));
     // What is open is known to nobody there any more.
-    pool.home.part(ReplicaSlot(2)).await;
-    *pool.wire.home.lock().unwrap() = Some(pool.home.clone());
+    pool.home().part(ReplicaSlot(2)).await;
+    *pool.wire.home.lock().unwrap() = Some(pool.home());
     assert_eq!(
         pool.second.hand_over().await,
         Ok(1),
@@ -415,7 +284,7 @@ async fn a_home_that_is_away_is_waited_for_and_told_what_is_open_when_it_is_back
 #[tokio::test]
 async fn another_tree_is_not_meant() {
     let (pool, other) = (Pool::new(), Pool::new());
-    *pool.wire.home.lock().unwrap() = Some(other.home.clone());
+    *pool.wire.home.lock().unwrap() = Some(other.home());
     let asked = pool.second.attributes(ObjectId::ROOT).await;
     assert!(matches!(asked, Err(Error::Io(_))), "{asked:?}");
 }

@@ -4,7 +4,12 @@
 //! before the home acts as if it had stopped.
 
 use control::Moment;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Shows the time on the clock on which a server counts leases. It goes on while the machine is suspended (decision 0012): otherwise a server
+/// that wakes up would take a lease for its own that has run out.
+pub type LeaseClock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
 /// How long leases last, and how far clocks may be apart in speed.
 #[derive(Clone, Copy, Debug)]

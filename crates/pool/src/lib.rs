@@ -31,7 +31,7 @@ pub use device_group::{DeviceGroup, InvalidDeviceGroup, MAX_DATA_SERVERS};
 pub use fields::Malformed;
 pub use handle::{Access, Capability, HANDLE_BYTES, Handle, Refused};
 pub use keys::{HandleKey, HandleKeys};
-pub use lease::LeaseSettings;
+pub use lease::{LeaseClock, LeaseSettings};
 pub use message::{
     Act, ContentsId, Holding, Intent, IntentNumber, Report, Standing, ToDataServer, ToHome,
 };

@@ -184,6 +184,14 @@ impl Striped {
         driver.map_or_else(Vec::new, |driver| driver.servers())
     }
 
+    /// Whether a file may be longer, and newer, than its row says, because clients write to it past the home, or did.
+    #[must_use]
+    pub fn is_written_past_home(&self, file: ObjectId) -> bool {
+        // Nobody may before the start.
+        let driver = self.inner.driver.get();
+        driver.is_some_and(|driver| driver.is_unsettled(file))
+    }
+
     /// Waits for something that a store wants, outside of asynchronous tasks.
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)

@@ -1,5 +1,8 @@
 //! A second metadata server joins a pool, shows its clients what the first one keeps, and has that make their changes.
 
+#[path = "copies.rs"]
+mod copies;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nfs4::{Attr, Attributes4, Bitmap4, NfsStat4, Stateid4};
@@ -25,6 +28,14 @@ async fn client_of(server: &Running) -> (Client, nfs4::NfsFh4) {
     client.reclaim_complete().await.unwrap();
     let root = client.mount("/export").await.unwrap();
     (client, root)
+}
+
+/// For a client whose connection lives on between its calls.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 async fn listed(server: &Running) -> Vec<(String, u64)> {
@@ -159,11 +170,7 @@ fn either_metadata_server_may_be_killed() {
     let (first, names, second, shown) = two_metadata_servers();
     block_on(write(&names, "kept", b"kept"));
     block_on(write(&names, "open", b"open"));
-    // The connection of this client lives on between its calls.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = runtime();
     let (client, root) = runtime.block_on(client_of(&shown));
     let opened = runtime.block_on(client.open(&root, "open", &How::read()));
     let file = opened.unwrap();

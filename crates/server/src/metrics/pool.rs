@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::status::{HoldingStatus, MovingStatus, PoolServerStatus, Status};
+use crate::status::{CopiesStatus, HoldingStatus, MovingStatus, PoolServerStatus, Status};
 
 /// A name, what it means, and where it is taken from.
 type Figure = (&'static str, &'static str, fn(&HoldingStatus) -> u64);
@@ -68,6 +68,32 @@ const OF_MOVES: [OfMoves; 4] = [
     ),
 ];
 
+/// Of a metadata server that has joined.
+type OfCopies = (&'static str, &'static str, fn(&CopiesStatus) -> u64);
+
+const OF_COPIES: [OfCopies; 4] = [
+    (
+        "pool_copies",
+        "Attributes and names of which this metadata server has copies",
+        |copies| copies.kept,
+    ),
+    (
+        "pool_answers_from_copies",
+        "What this metadata server has answered from copies since it started",
+        |copies| copies.answered,
+    ),
+    (
+        "pool_questions",
+        "Questions to the first metadata server since this one started",
+        |copies| copies.questions,
+    ),
+    (
+        "pool_copies_taken_back",
+        "Objects of which the first metadata server has taken copies back since this one started",
+        |copies| copies.taken_back,
+    ),
+];
+
 /// Writes nothing for a server that belongs to no pool.
 pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let Some(pool) = &status.pool else {
@@ -98,12 +124,25 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fm
     }
     for (name, help, figure) in OF_MOVES {
         if let Some(value) = pool.moving.as_ref().and_then(figure) {
-            let one = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            // Exact below 2^53.
-            ConstGauge::new(value as f64).encode(one)?;
+            gauge((name, help), value, encoder)?;
+        }
+    }
+    for (name, help, figure) in OF_COPIES {
+        if let Some(copies) = &pool.copies {
+            gauge((name, help), figure(copies), encoder)?;
         }
     }
     Ok(())
+}
+
+fn gauge(
+    (name, help): (&str, &str),
+    value: u64,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let one = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    // Exact below 2^53.
+    ConstGauge::new(value as f64).encode(one)
 }
 
 fn gauges(

@@ -312,7 +312,7 @@ impl Server {
         };
         let striped = pool.as_ref().and_then(pool::Prepared::striped);
         let joined = pool.as_ref().and_then(pool::Prepared::joined);
-        let pooled = (striped, joined.as_deref());
+        let pooled = (striped.as_ref(), joined.as_deref());
         let mut trees = match shows_trees {
             true => trees::open_all(&data, &configuration, replication.as_ref(), pooled).await?,
             false => Vec::new(),

@@ -5,14 +5,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nfs4_server::{AccessRule, Export, PseudoPath};
+use nfs4_server::{AccessRule, Export, Layouts, PseudoPath};
 use replica::Replica;
 use store::{CommitMode, Elsewhere, NewStore, Reserve, Store, StoreOptions};
-use striping::Striped;
 use vfs::FileSystem;
 
 use super::ServeError;
-use super::pool::JoinedServer;
+use super::pool::{JoinedServer, StripedTree};
 use super::replication::Replication;
 use crate::configuration::{Commit, Configuration};
 use crate::data_directory::{DataDirectory, MemberOf, is_filled};
@@ -32,8 +31,8 @@ pub(super) struct Tree {
     pub(super) file_system: Arc<dyn FileSystem>,
     /// The replica around the store, if the set keeps this tree.
     pub(super) replica: Option<Arc<Replica>>,
-    /// Where its files are striped, which clients may read there themselves.
-    striped: Option<Arc<Striped>>,
+    /// By which clients read and write its files themselves, where these are striped.
+    layouts: Option<Arc<dyn Layouts>>,
     rules: Vec<AccessRule>,
 }
 
@@ -62,8 +61,8 @@ impl Tree {
             self.file_system.clone(),
             self.rules.clone(),
         );
-        match &self.striped {
-            Some(striped) => export.with_layouts(striped.clone()),
+        match &self.layouts {
+            Some(layouts) => export.with_layouts(layouts.clone()),
             None => export,
         }
     }
@@ -75,7 +74,7 @@ pub(super) async fn open_all(
     data: &DataDirectory,
     configuration: &Configuration,
     replication: Option<&Replication>,
-    (striped, joined): (Option<(&str, Arc<Striped>)>, Option<&JoinedServer>),
+    (striped, joined): (Option<&StripedTree>, Option<&JoinedServer>),
 ) -> Result<Vec<Tree>, ServeError> {
     let mut trees = Vec::new();
     for export in &configuration.exports {
@@ -96,9 +95,8 @@ pub(super) async fn open_all(
         if membership.is_some() && data.member()?.is_some() && !is_there {
             return Err(ServeError::TreeMissing(data.tree(&export.tree)));
         }
-        let striped = striped.as_ref().filter(|(tree, _)| *tree == export.tree);
-        let striped = striped.map(|(_, striped)| striped.clone());
-        let elsewhere = striped.clone();
+        let striped = striped.filter(|striped| striped.name == export.tree);
+        let elsewhere = striped.map(|striped| striped.striped.clone());
         let options = StoreOptions {
             elsewhere: elsewhere.map(|striped| striped as Arc<dyn Elsewhere>),
             ..options(data.tree(&export.tree), configuration)
@@ -112,8 +110,13 @@ pub(super) async fn open_all(
             source,
         };
         let store = Arc::new(opened.map_err(wrong)?);
-        let file_system: Arc<dyn FileSystem> = match (&striped, joined) {
-            (Some(striped), _) => striped.file_system(store.clone()),
+        let mut layouts = None;
+        let file_system: Arc<dyn FileSystem> = match (striped, joined) {
+            (Some(striped), _) => {
+                let (shown, given) = striped.show(&store);
+                layouts = Some(given);
+                shown
+            }
             (None, Some(joined)) => joined.show(data, &store, &data.tree(&export.tree))?,
             (None, None) => store.clone(),
         };
@@ -125,7 +128,7 @@ pub(super) async fn open_all(
             path: export.path.clone(),
             file_system,
             replica: None,
-            striped,
+            layouts,
             store,
             rules: export.rules.clone(),
         });

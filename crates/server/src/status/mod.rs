@@ -46,7 +46,7 @@ pub use departures::{
 pub use drain::{DrainAnswer, DrainQuestion};
 pub use frozen::{FrozenText, ThawAnswer, ThawQuestion};
 pub use junctions::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};
-pub use pool::{HoldingStatus, MovingStatus, PoolServerStatus, PoolStatus};
+pub use pool::{CopiesStatus, HoldingStatus, MovingStatus, PoolServerStatus, PoolStatus};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
 pub use replica::{

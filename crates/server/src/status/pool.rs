@@ -33,6 +33,32 @@ pub struct PoolStatus {
     /// At a metadata server, how far it is with files that move to other data servers; nothing when none are to.
     #[serde(default)]
     pub moving: Option<MovingStatus>,
+    /// At a metadata server that has joined, how it answers its clients.
+    #[serde(default)]
+    pub copies: Option<CopiesStatus>,
+}
+
+/// What a metadata server that has joined answers itself, and what it asks the first one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopiesStatus {
+    /// Attributes, names and entries of directories of which it has copies.
+    pub kept: u64,
+    /// What was answered from copies since the server started.
+    pub answered: u64,
+    /// Questions to the first metadata server since then, but for leases.
+    pub questions: u64,
+    /// Objects of which the first one has taken the copies back since then.
+    pub taken_back: u64,
+}
+
+impl fmt::Display for CopiesStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} attributes and names; {} answers from copies, {} questions, {} copies taken back since it started",
+            self.kept, self.answered, self.questions, self.taken_back
+        )
+    }
 }
 
 /// Files that move to other data servers.
@@ -189,6 +215,9 @@ impl fmt::Display for PoolStatus {
         if self.joined {
             write!(f, "\n  shows        what the first metadata server keeps")?;
         }
+        if let Some(copies) = &self.copies {
+            write!(f, "\n  copies       {copies}")?;
+        }
         if let Some(holding) = &self.holding {
             write!(f, "\n  keeps        {holding}")?;
         }
@@ -272,6 +301,7 @@ mod tests {
             servers: vec![server(2, true), server(3, false)],
             holding: None,
             moving: None,
+            copies: None,
         }
     }
 
@@ -285,6 +315,19 @@ mod tests {
         ] {
             assert!(told.contains(part), "`{part}` is not in: {told}");
         }
+        let joined = PoolStatus {
+            copies: Some(CopiesStatus {
+                kept: 4,
+                answered: 3,
+                questions: 2,
+                taken_back: 1,
+            }),
+            ..example()
+        };
+        let told = joined.to_string();
+        let part =
+            "copies       4 attributes and names; 3 answers from copies, 2 questions, 1 copies";
+        assert!(told.contains(part), "`{part}` is not in: {told}");
         let alarms = of_pool(&example());
         assert_eq!(alarms.len(), 1);
         assert!(

@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use metadata_server::{Answer, Question};
+use metadata_server::{Asked, News, Reply};
 use peer::{Message, Refusal, Sender, Settings, TurnedAway};
 use pool::{Holding, ToDataServer, ToHome};
-use vfs::{FsId, ReplicaSlot};
+use vfs::ReplicaSlot;
 
 use crate::pools::{PoolPlace, PoolRole};
 
@@ -25,6 +25,10 @@ const HOLDING: u32 = 3;
 const QUESTION: u32 = 4;
 /// The answer to it.
 const ANSWER: u32 = 5;
+/// What copies of the receiver do not count any more: a request of the first metadata server.
+const NEWS: u32 = 6;
+/// The answer to it: the copies are dropped.
+const HEARD: u32 = 7;
 
 /// How servers of a pool talk. Bytes of files go another way, but for those that clients of a metadata server that has joined read and
 /// write: as many as its questions under way can have.
@@ -83,25 +87,46 @@ pub(super) fn decode(message: &Message) -> Option<ToDataServer> {
 }
 
 /// A question of a metadata server; it may be long.
-pub(super) fn encode_question(question: &Question, tree: Option<FsId>) -> Message {
-    Message::new(QUESTION, Bytes::new()).with_payload(question.encode(tree))
+pub(super) fn encode_question(asked: &Asked) -> Message {
+    Message::new(QUESTION, Bytes::new()).with_payload(asked.encode())
 }
 
 /// Reads a question that [`admit_at_metadata_server`] let through; nothing when it is none.
-pub(super) fn decode_question(message: &Message) -> Option<(Option<FsId>, Question)> {
+pub(super) fn decode_question(message: &Message) -> Option<Asked> {
     let is_one = message.kind == QUESTION && message.body.is_empty();
-    is_one.then(|| Question::decode(&message.payload)).flatten()
+    is_one.then(|| Asked::decode(&message.payload)).flatten()
 }
 
 /// The answer to a question; it may be long.
-pub(super) fn encode_answer(answer: &vfs::Result<Answer>) -> Message {
-    Message::new(ANSWER, Bytes::new()).with_payload(Answer::encode(answer))
+pub(super) fn encode_reply(reply: &Reply) -> Message {
+    Message::new(ANSWER, Bytes::new()).with_payload(reply.encode())
 }
 
 /// Reads what answers a question; nothing when it is no answer.
-pub(super) fn decode_answer(message: &Message) -> Option<vfs::Result<Answer>> {
+pub(super) fn decode_reply(message: &Message) -> Option<Reply> {
     let is_one = message.kind == ANSWER && message.body.is_empty();
-    is_one.then(|| Answer::decode(&message.payload)).flatten()
+    is_one.then(|| Reply::decode(&message.payload)).flatten()
+}
+
+/// What copies of a metadata server that has joined do not count any more.
+pub(super) fn encode_news(news: &News) -> Message {
+    Message::new(NEWS, news.encode())
+}
+
+/// Reads news that [`admit_at_joined`] let through; nothing when they are none.
+pub(super) fn decode_news(message: &Message) -> Option<News> {
+    let is_some = message.kind == NEWS && message.payload.is_empty();
+    is_some.then(|| News::decode(&message.body)).flatten()
+}
+
+/// The answer to news.
+pub(super) fn heard() -> Message {
+    Message::new(HEARD, Bytes::new())
+}
+
+/// Whether news were taken.
+pub(super) fn is_heard(message: &Message) -> bool {
+    *message == heard()
 }
 
 /// Whether a server may talk to the first metadata server at all, by the newest list of members, and as what.
@@ -137,6 +162,17 @@ pub(super) fn admit_at_metadata_server(from: Option<PoolRole>, kind: u32) -> Res
     match (kind, from) {
         (TO_HOME | HOLDING, Some(PoolRole::DataServer))
         | (QUESTION, Some(PoolRole::MetadataServer)) => Ok(()),
+        _ => Err(refusal()),
+    }
+}
+
+pub(super) fn admit_at_joined(
+    place: &PoolPlace,
+    from: ReplicaSlot,
+    kind: u32,
+) -> Result<(), Refusal> {
+    match kind {
+        NEWS if from == place.keeper => Ok(()),
         _ => Err(refusal()),
     }
 }
@@ -196,5 +232,13 @@ mod tests {
         // The kinds tell the two ways apart, and nothing has bytes beside.
         assert!(decode(&sent).is_none() && FromDataServer::decode(&encode(&take)).is_none());
         assert!(FromDataServer::decode(&sent.with_payload(&b"more"[..])).is_none());
+        let news = News {
+            run: 3,
+            told: vec![(1, ObjectId::ROOT)],
+        };
+        let sent = encode_news(&news);
+        assert_eq!(decode_news(&sent), Some(news));
+        assert!(decode(&sent).is_none() && !is_heard(&sent) && is_heard(&heard()));
+        assert_eq!(decode_news(&sent.with_payload(&b"more"[..])), None);
     }
 }

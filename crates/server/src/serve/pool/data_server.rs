@@ -175,6 +175,7 @@ impl DataServer {
             servers: vec![status_of_keeper(&self.place, &self.endpoint)],
             holding: self.kept.holding().await.map(Into::into),
             moving: None,
+            copies: None,
         }
     }
 }

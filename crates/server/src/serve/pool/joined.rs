@@ -7,21 +7,22 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use metadata_server::{Answer, Connection, Question, RemoteTree};
+use metadata_server::{Answer, Asked, Connection, Question, RemoteTree, Reply};
 use peer::{
     Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, RequestError,
     SendError, Sender, Session, TurnedAway,
 };
+use pool::LeaseSettings;
 use store::{Store, TreeIdentity};
 use throttle::Throttle;
 use tokio::time::Instant;
 use vfs::{Error, FileSystem, FsId, ReplicaSlot};
 
-use super::connection;
+use super::{clock, connection};
 use crate::data_directory::{DataDirectory, MemberOf};
 use crate::pools::{self, PoolPlace};
 use crate::serve::ServeError;
-use crate::status::{PoolServerStatus, PoolStatus};
+use crate::status::{CopiesStatus, PoolServerStatus, PoolStatus};
 
 /// So long a client waits for the first metadata server before it is told to ask again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,6 +32,8 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(30);
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Before a question is asked again that did not get through.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How often it is looked whether copies that are in use need another lease.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// What is told of questions that are refused, once and then in sums.
 static REFUSED: Throttle = Throttle::new();
@@ -97,7 +100,8 @@ impl JoinedServer {
     /// [`ServeError::HomeAway`] when nobody answers for a while.
     pub(in crate::serve) async fn identity_of_tree(&self) -> Result<TreeIdentity, ServeError> {
         let deadline = Instant::now() + FIRST_PATIENCE;
-        match self.home.ask_until(Question::Tree, deadline).await {
+        let reply = self.home.ask_until(Question::Tree, None, deadline).await;
+        match reply.and_then(|reply| reply.answer) {
             Ok(Answer::Tree(fs_id, name_key)) => Ok(TreeIdentity { fs_id, name_key }),
             other => {
                 let keeper = self.place.member(self.place.keeper);
@@ -134,10 +138,17 @@ impl JoinedServer {
             });
         }
         data.note_member(place)?;
-        let shown = RemoteTree::new(store.clone(), self.home.clone());
+        let (home, lease) = (self.home.clone(), LeaseSettings::default());
+        let shown = RemoteTree::new(store.clone(), home, clock::of_leases(), lease);
         // There is one.
         let _ = self.home.tree.set(store.tree().fs_id);
         let _ = self.home.shown.set(Arc::downgrade(&shown));
+        tokio::spawn(keep_lease(Arc::downgrade(&shown)));
+        let session = self.home.peer.get().and_then(|peer| peer.session().ok());
+        if let Some(session) = session {
+            // It began before there was anything to show.
+            meet(&shown, session.peer());
+        }
         Ok(shown)
     }
 
@@ -157,6 +168,39 @@ impl JoinedServer {
             servers: vec![status_of_keeper(&self.place, &self.endpoint)],
             holding: None,
             moving: None,
+            copies: self.copies(),
+        }
+    }
+
+    fn copies(&self) -> Option<CopiesStatus> {
+        let figures = self.home.shown.get()?.upgrade()?.figures();
+        Some(CopiesStatus {
+            kept: figures.kept,
+            answered: figures.answered,
+            questions: figures.asked,
+            taken_back: figures.taken_back,
+        })
+    }
+}
+
+/// A run of the first metadata server is there, or was: it knows of no copies, and hears that there are none.
+fn meet(shown: &Arc<RemoteTree>, first: Sender) {
+    shown.meet(first.incarnation.0);
+    let shown = shown.clone();
+    tokio::spawn(async move {
+        // Otherwise it hears it with the next question.
+        let _ = shown.ask_for_lease().await;
+    });
+}
+
+/// Asks for leases as long as copies are in use.
+async fn keep_lease(shown: Weak<RemoteTree>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(shown) = shown.upgrade() else { return };
+        if shown.wants_lease() {
+            // Without one, the home is asked for everything.
+            let _ = shown.ask_for_lease().await;
         }
     }
 }
@@ -186,8 +230,18 @@ pub(super) fn status_of_keeper(place: &PoolPlace, endpoint: &Endpoint) -> PoolSe
 impl ToHome {
     /// Asks until an answer comes, or the time is over. A change, or an open, is not given up once it is on its way, as long as the first
     /// metadata server runs: it might be made after something that the client asks for later.
-    async fn ask_until(&self, question: Question, deadline: Instant) -> vfs::Result<Answer> {
-        let message = connection::encode_question(&question, self.tree.get().copied());
+    async fn ask_until(
+        &self,
+        question: Question,
+        keeps: Option<u64>,
+        deadline: Instant,
+    ) -> vfs::Result<Reply> {
+        let asked = Asked {
+            tree: self.tree.get().copied(),
+            keeps,
+            question,
+        };
+        let (message, question) = (connection::encode_question(&asked), asked.question);
         let given_up = match question.may_be_given_up() {
             true => deadline,
             false => Instant::now() + FOREVER,
@@ -201,9 +255,8 @@ impl ToHome {
             let asked = session.request(Lane::Data, message.clone(), given_up).await;
             match asked {
                 Ok(reply) => {
-                    return connection::decode_answer(&reply).unwrap_or_else(|| {
-                        Err(refused("the answer of the first metadata server is none"))
-                    });
+                    return connection::decode_reply(&reply)
+                        .ok_or_else(|| refused("the answer of the first metadata server is none"));
                 }
                 Err(RequestError::Deadline) => return Err(otherwise),
                 Err(RequestError::Refused(why)) => return Err(refused(&why.to_string())),
@@ -243,8 +296,9 @@ fn refused(why: &str) -> Error {
 
 #[async_trait]
 impl Connection for ToHome {
-    async fn ask(&self, question: Question) -> vfs::Result<Answer> {
-        self.ask_until(question, Instant::now() + PATIENCE).await
+    async fn ask(&self, question: Question, keeps: Option<u64>) -> vfs::Result<Reply> {
+        let deadline = Instant::now() + PATIENCE;
+        self.ask_until(question, keeps, deadline).await
     }
 }
 
@@ -282,21 +336,27 @@ impl MessageHandler for Hears {
         connection::meet_at_joined(&self.place, peer)
     }
 
-    fn admit_message(&self, _from: Sender, _kind: u32) -> Result<(), Refusal> {
-        Err(connection::refusal())
+    fn admit_message(&self, from: Sender, kind: u32) -> Result<(), Refusal> {
+        connection::admit_at_joined(&self.place, from.slot, kind)
     }
 
     async fn receive(&self, incoming: Incoming) {
         drop(incoming);
     }
 
-    async fn answer(&self, _incoming: Incoming) -> Result<Message, Refusal> {
-        Err(connection::refusal())
+    async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
+        let news = connection::decode_news(&incoming.release());
+        let news = news.ok_or_else(connection::refusal)?;
+        if let Some(shown) = self.home.shown.get().and_then(Weak::upgrade) {
+            shown.hear(&news);
+        }
+        Ok(connection::heard())
     }
 
     fn session_began(&self, peer: Sender) {
         tracing::info!("the first metadata server of the pool is there");
-        if self.home.shown.get().is_some() {
+        if let Some(shown) = self.home.shown.get().and_then(Weak::upgrade) {
+            meet(&shown, peer);
             tokio::spawn(hand_over(Arc::downgrade(&self.home), peer));
         }
     }

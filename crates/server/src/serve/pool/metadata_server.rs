@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use metadata_server::Home;
+use metadata_server::{Holders, Home};
 use peer::set::Member;
 use peer::{Endpoint, Incarnation, Lane};
 use pool::home::{ServerView, Stranger};
@@ -107,6 +107,12 @@ fn present<'m>(
     members.filter(move |member| !member.revoked && PoolRole::of(member, keeper) == role)
 }
 
+/// Metadata servers that have joined and were not removed.
+pub(super) fn metadata_servers(place: &PoolPlace, members: &[Member]) -> Vec<ReplicaSlot> {
+    let present = present(place, members, PoolRole::MetadataServer);
+    present.map(|member| ReplicaSlot(member.slot)).collect()
+}
+
 fn data_servers<'m>(
     place: &PoolPlace,
     members: &'m [Member],
@@ -123,6 +129,7 @@ pub(super) struct Beginning {
     pub(super) place: PoolPlace,
     pub(super) listener: Listener,
     pub(super) striped: Arc<Striped>,
+    pub(super) holders: Arc<Holders>,
     pub(super) book: Book,
     pub(super) book_path: PathBuf,
 }
@@ -137,18 +144,30 @@ impl MetadataServer {
         (store, file_system): (Arc<Store>, Arc<dyn FileSystem>),
         incarnation: u32,
     ) -> Result<Arc<MetadataServer>, ServeError> {
-        let Beginning { place, striped, .. } = beginning;
+        let Beginning {
+            place,
+            striped,
+            holders,
+            ..
+        } = beginning;
         let identity = place.directory.identity();
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
         // Nobody else signs the list.
         place.directory.note_current();
+        let of = striped.clone();
+        let home = Home::new(
+            store.tree(),
+            file_system,
+            holders.clone(),
+            Arc::new(move |file| of.is_written_past_home(file)),
+        );
         let known = Arc::new(Known {
             place: place.clone(),
             striped: Arc::downgrade(&striped),
             holdings: Mutex::default(),
             addresses: Mutex::default(),
             roles: Mutex::default(),
-            home: Arc::new(Home::new(store.tree(), file_system)),
+            home: Arc::new(home),
             has_started: watch::Sender::new(false),
         });
         let endpoint = Endpoint::start(
@@ -164,6 +183,7 @@ impl MetadataServer {
             endpoint: endpoint.clone(),
             known: known.clone(),
         });
+        holders.tell_by(link.clone());
         let started = striped.start(store.placed_rows(), link).await;
         started.map_err(ServeError::Home)?;
         known.has_started.send_replace(true);
@@ -336,6 +356,7 @@ impl MetadataServer {
             servers: others.chain(servers).collect(),
             holding: None,
             moving: self.moving_status(),
+            copies: None,
         }
     }
 

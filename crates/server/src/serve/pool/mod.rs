@@ -2,17 +2,23 @@
 //!
 //! What must never enter: who gets handles, and what handles are worth.
 
+mod clock;
 mod connection;
 mod data_server;
 mod joined;
+mod layouts;
 mod metadata_server;
 mod placed;
 
 use std::sync::Arc;
 
+use ::metadata_server::Holders;
+use nfs4_server::Layouts;
 use peer::set::SetDirectory;
-use store::{CommitMode, StoreOptions};
+use pool::LeaseSettings;
+use store::{CommitMode, Store, StoreOptions};
 use striping::{Settings, Striped};
+use vfs::{FileSystem, ReplicaSlot};
 
 use super::ServeError;
 use super::trees::{self, Tree};
@@ -24,6 +30,8 @@ use crate::data_directory::{
 use crate::pools::{Book, PoolPlace, PoolPlaceError, PoolRole};
 use crate::status::PoolStatus;
 use crate::transport::Listener;
+
+use layouts::GivenBehindCopies;
 
 pub(super) use data_server::DataServer;
 pub(super) use joined::JoinedServer;
@@ -45,7 +53,31 @@ struct Metadata {
     /// Where the others call.
     listener: Listener,
     striped: Arc<Striped>,
+    /// Metadata servers that have joined when this one starts.
+    others: Vec<ReplicaSlot>,
+    /// Who has copies; set when it is known which start this is.
+    holders: Option<Arc<Holders>>,
     book: Book,
+}
+
+/// The tree whose files are striped over the pool.
+pub(super) struct StripedTree {
+    pub(super) name: String,
+    pub(super) striped: Arc<Striped>,
+    holders: Arc<Holders>,
+}
+
+impl StripedTree {
+    /// What everybody is shown of it, who has layouts, and who has copies.
+    pub(super) fn show(&self, store: &Arc<Store>) -> (Arc<dyn FileSystem>, Arc<dyn Layouts>) {
+        store.on_changes(self.holders.clone());
+        let below = self.striped.file_system(store.clone());
+        let layouts = GivenBehindCopies {
+            striped: self.striped.clone(),
+            holders: self.holders.clone(),
+        };
+        (self.holders.file_system(below), Arc::new(layouts))
+    }
 }
 
 impl Metadata {
@@ -60,6 +92,8 @@ impl Metadata {
         Ok(Metadata {
             listener,
             striped: Arc::new(Striped::new(Settings::default(), view)),
+            others: metadata_server::metadata_servers(place, &members),
+            holders: None,
             book,
         })
     }
@@ -129,7 +163,7 @@ impl Prepared {
         self.place.role == PoolRole::DataServer
     }
 
-    /// Has a metadata server that has joined call the first one.
+    /// Has a metadata server that has joined call the first one, and the first one know in which of its runs it gives leases.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -137,6 +171,11 @@ impl Prepared {
         if self.place.role == PoolRole::MetadataServer {
             let joined = JoinedServer::start(self.place.clone(), incarnation)?;
             self.joined = Some(Arc::new(joined));
+        }
+        if let Some(metadata) = &mut self.metadata {
+            let (lease, now) = (LeaseSettings::default(), clock::of_leases());
+            let others = metadata.others.iter().copied();
+            metadata.holders = Some(Holders::new(incarnation.into(), lease, now, others));
         }
         Ok(())
     }
@@ -146,10 +185,14 @@ impl Prepared {
         self.joined.clone()
     }
 
-    /// The tree whose files are striped over the pool, what its store keeps them in, and clients get layouts from.
-    pub(super) fn striped(&self) -> Option<(&str, Arc<Striped>)> {
+    /// The tree whose files are striped over the pool, once it is known which start this is.
+    pub(super) fn striped(&self) -> Option<StripedTree> {
         let metadata = self.metadata.as_ref()?;
-        Some((&self.place.tree, metadata.striped.clone()))
+        Some(StripedTree {
+            name: self.place.tree.clone(),
+            striped: metadata.striped.clone(),
+            holders: metadata.holders.clone()?,
+        })
     }
 
     /// Begins to be what the data directory says.
@@ -170,7 +213,7 @@ impl Prepared {
         if let Some(joined) = joined {
             return Ok(Role::Joined(joined));
         }
-        let Some(metadata) = metadata else {
+        let Some((metadata, holders)) = metadata.and_then(with_holders) else {
             let options = StoreOptions {
                 // What a data server says that it has fenced is relied upon.
                 commit: CommitMode::Sync,
@@ -188,12 +231,18 @@ impl Prepared {
             place,
             listener: metadata.listener,
             striped: metadata.striped,
+            holders,
             book: metadata.book,
         };
         let tree = (tree.store.clone(), tree.file_system.clone());
         let begun = MetadataServer::start(beginning, tree, incarnation).await?;
         Ok(Role::Metadata(begun))
     }
+}
+
+fn with_holders(mut metadata: Metadata) -> Option<(Metadata, Arc<Holders>)> {
+    let holders = metadata.holders.take()?;
+    Some((metadata, holders))
 }
 
 impl Role {

@@ -5,17 +5,22 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use metadata_server::{Asker, Home};
+use metadata_server::{Asker, Home, News, ToHolders};
 use peer::{Endpoint, Incoming, Lane, Message, MessageHandler, Refusal, Sender, TurnedAway};
 use pool::{DataServerNumber, Holding, ToDataServer};
 use striping::Striped;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
 use super::super::connection::{self, FromDataServer};
 use crate::pools::{PoolPlace, PoolRole};
+
+/// So long a metadata server may take to drop copies before it is told again.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What other servers have said, and who answers them.
 pub(super) struct Known {
@@ -103,6 +108,20 @@ impl striping::Control for Link {
 }
 
 #[async_trait]
+impl ToHolders for Link {
+    async fn tell(&self, to: Asker, news: News) -> bool {
+        let peer = self.endpoint.peer(to.server);
+        let session = peer.and_then(|peer| peer.session().ok());
+        let Some(session) = session.filter(|session| asker(session.peer()) == to) else {
+            return false;
+        };
+        let (message, patience) = (connection::encode_news(&news), Instant::now() + PATIENCE);
+        let heard = session.request(Lane::Control, message, patience).await;
+        heard.is_ok_and(|answer| connection::is_heard(&answer))
+    }
+}
+
+#[async_trait]
 impl MessageHandler for Known {
     fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
         let role = connection::meet_at_metadata_server(&self.place, peer)?;
@@ -140,15 +159,15 @@ impl MessageHandler for Known {
 
     async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
         let asker = asker(incoming.from);
-        let question = connection::decode_question(&incoming.message);
-        let (tree, question) = question.ok_or_else(connection::refusal)?;
+        let asked = connection::decode_question(&incoming.message);
+        let asked = asked.ok_or_else(connection::refusal)?;
         let mut has_started = self.has_started.subscribe();
         // The sender lives as long as this.
         let _ = has_started.wait_for(|started| *started).await;
-        let answer = self.home.answer(asker, tree, question).await;
+        let reply = self.home.answer(asker, asked).await;
         // Until here its bytes count against what the asker may send.
         drop(incoming);
-        Ok(connection::encode_answer(&answer))
+        Ok(connection::encode_reply(&reply))
     }
 
     fn session_began(&self, peer: Sender) {
