@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use control::Moment;
 use pool::data_server::{Command, Fenced, Shelf as Known, Ticket};
 use pool::{
-    Access, ContentsId, DataServerNumber, Generation, HomeNumber, Intent, IntentNumber,
+    Access, ContentsId, DataServerNumber, Generation, HomeNumber, Intent, IntentNumber, LeaseClock,
     LeaseSettings, Report, Rules, ToDataServer, ToHome,
 };
 use throttle::Throttle;
@@ -44,17 +44,17 @@ pub(crate) struct Inner {
     pub(crate) shelf: Arc<Shelf>,
     outward: Arc<dyn Outward>,
     core: Mutex<pool::data_server::DataServer>,
-    started: Instant,
+    now: LeaseClock,
     /// The last question of this run was answered.
     was_answered: AtomicBool,
 }
 
 impl DataServer {
-    /// A data server that answers for no home yet.
+    /// A data server that answers for no home yet, and counts leases on this clock.
     #[must_use]
     pub fn new(
         number: DataServerNumber,
-        lease: LeaseSettings,
+        (lease, now): (LeaseSettings, LeaseClock),
         shelf: Arc<Shelf>,
         outward: Arc<dyn Outward>,
     ) -> DataServer {
@@ -64,7 +64,7 @@ impl DataServer {
                 shelf,
                 outward,
                 core: Mutex::new(core),
-                started: Instant::now(),
+                now,
                 was_answered: AtomicBool::new(false),
             }),
         }
@@ -118,7 +118,7 @@ impl Inner {
     }
 
     fn now(&self) -> Moment {
-        Moment(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX))
+        (self.now)()
     }
 
     fn known(&self, report: Option<(ContentsId, Report)>) -> KnownOf<'_> {

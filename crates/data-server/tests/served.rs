@@ -1,6 +1,7 @@
 //! A data server as clients meet it: over TCP, with handles that a home has sealed.
 
 use nfs4::{ArgOp4, NfsStat4, PutfhArgs, StableHow4, exchgid};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pool::{Access, Act, DataServerNumber, Generation, IssueNumber};
@@ -121,6 +122,17 @@ async fn nothing_is_served_without_a_lease_of_the_home() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(read(&client, &handle, 0, 1).await, Err(NfsStat4::Stale));
+}
+
+/// A laptop's lid was closed, and a home has long fenced what its clients go on to ask for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_was_suspended_does_not_take_an_old_lease_for_its_own() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let handle = fixture.handle(7, Access::ReadWrite);
+    assert_eq!(put(&client, &handle).await, NfsStat4::Ok);
+    fixture.suspended.store(600_000_000, Ordering::SeqCst);
+    assert_eq!(put(&client, &handle).await, NfsStat4::Stale);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

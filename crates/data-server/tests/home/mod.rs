@@ -22,7 +22,7 @@ use pool::home::{
 };
 use pool::{
     Access, Act, ContentsId, DataServerNumber, Generation, HandleKey, HomeNumber, IssueNumber,
-    KeyNumber, LeaseSettings, PlacementNumber, ToDataServer, ToHome,
+    KeyNumber, LeaseClock, LeaseSettings, PlacementNumber, ToDataServer, ToHome,
 };
 use store::{NewStore, Store, StoreOptions};
 use tempfile::TempDir;
@@ -302,7 +302,10 @@ async fn data_server(
     let place = directory.path().join(format!("shelf {}", number.0));
     let shelf = Arc::new(Shelf::open(&StoreOptions::new(&place)).await.unwrap());
     let outward = Arc::new(Said(number, said.clone()));
-    let server = DataServer::new(number, LeaseSettings::default(), shelf, outward);
+    let started = Instant::now();
+    let now: LeaseClock = Arc::new(move || Moment(started.elapsed().as_micros() as u64));
+    let lease = (LeaseSettings::default(), now);
+    let server = DataServer::new(number, lease, shelf, outward);
     let major = format!("data server {}", number.0);
     let service = Service::of_data_server(Arc::new(server.clone()), options(&major, 90));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -20,6 +20,7 @@ use tokio::time::MissedTickBehavior;
 use vfs::{Commitment, Stability, Written};
 use xdr::Bytes;
 
+use super::clock;
 use super::connection::{self, FromDataServer};
 use super::joined::status_of_keeper;
 use crate::data_directory::{DataDirectory, MemberOf};
@@ -103,7 +104,7 @@ impl DataServer {
             slot: place.slot,
         })?;
         let (number, link) = (DataServerNumber(place.slot.0), Arc::new(Link::default()));
-        let lease = LeaseSettings::default();
+        let lease = (LeaseSettings::default(), clock::of_leases());
         let server = data_server::DataServer::new(number, lease, shelf.clone(), link.clone());
         let kept = Arc::new(Kept {
             server: server.clone(),
