@@ -8,5 +8,6 @@ mod closing;
 mod figures;
 mod reports;
 mod restart;
+mod retiring;
 mod strategies;
 mod views;

@@ -1,11 +1,9 @@
 //! A replica that is about to stop gives up what it controls, so that nothing is frozen while it is away.
 
-mod set;
-
 use std::collections::BTreeSet;
 
+use crate::set::*;
 use control::*;
-use set::*;
 
 fn retire(set: &mut Set, replica: u16) {
     let (now, tree) = (set.now, set.tree.clone());

@@ -1,13 +1,9 @@
 //! Whoever listens hears of everything that looks different, before and behind the moment at which it does.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use fixture::{Approver, Fixture, with_mode, with_size};
+use crate::fixture::{Approver, Fixture, with_mode, with_size};
 use store::{ChangeListener, Store};
 use vfs::{Attributes, FileSystem, ObjectId};
 

@@ -16,6 +16,7 @@ mod full_disk;
 mod held;
 mod incomplete;
 mod kept_writes;
+mod listening;
 mod listing;
 mod model;
 mod namespace;
