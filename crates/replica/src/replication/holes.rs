@@ -46,16 +46,18 @@ pub(super) async fn gather(
 
 /// Has a piece reach to `end`, as far as that can be. False when its session is over.
 fn reach(shared: &ReplicaState, to: ReplicaSlot, piece: &mut Piece, end: u64) -> bool {
-    let range = shared
+    let reached = shared
         .engine
         .with_core(|guard| guard.ledger.unshipped.peer(to)?.reaches(piece.id, end));
-    match range {
-        Some(range) => {
-            piece.range = range;
-            true
-        }
-        None => false,
+    let Some((range, follows)) = reached else {
+        return false;
+    };
+    if range.end > piece.range.end {
+        // One that goes no further may have been read before.
+        piece.follows = follows;
     }
+    piece.range = range;
+    true
 }
 
 async fn read(shared: &ReplicaState, piece: &Piece) -> Result<Vec<ContentPiece>> {

@@ -376,12 +376,16 @@ impl Backlog {
 
     /// Whoever read piece `id` found that it is part of a hole that goes on to `end`, or did not go on as far as the piece
     /// was to reach after all: it reaches there from now on, as far as the peer lacks what comes behind it and nothing of
-    /// that is in flight. Must be read again after this call. Returns its range; none when it is not in flight any more.
-    pub fn reaches(&mut self, id: PieceId, end: u64) -> Option<Range<u64>> {
+    /// that is in flight. Must be read again after this call. Returns its range and what it follows: what it covers now may have been
+    /// changed after it was taken. None when it is not in flight any more.
+    pub fn reaches(&mut self, id: PieceId, end: u64) -> Option<(Range<u64>, Position)> {
         let file = self.in_flight.get(&id)?.file;
-        let range = self.update(file, |state| state.reach(id, end))?;
+        let reached = self.update(file, |state| {
+            let range = state.reach(id, end)?;
+            Some((range, state.follows))
+        })?;
         self.weigh(id);
-        range
+        reached
     }
 
     /// Has a piece in flight count by what it covers now. One that is longer than others has no bytes.

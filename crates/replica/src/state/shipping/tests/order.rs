@@ -363,25 +363,45 @@ fn a_hole_is_one_piece_as_far_as_it_is_lacking() {
     let mut backlog = backlog();
     backlog.suspected(Moment(0), file(1), Position(1));
     let first = backlog.next(DUE).unwrap();
-    assert_eq!(backlog.reaches(first.id, 1 << 40), Some(0..1 << 40));
+    let reach = |backlog: &mut Backlog, id, end| {
+        let (range, follows) = backlog.reaches(id, end)?;
+        Some((range, follows.0))
+    };
+    assert_eq!(
+        reach(&mut backlog, first.id, 1 << 40),
+        Some((0..1 << 40, 1))
+    );
     assert!(backlog.in_flight_bytes() < 1 << 10, "it has no bytes");
     // What is written there meanwhile waits, and what is behind does not.
     change(&mut backlog, DUE, 1, 5..6);
     let second = backlog.next(DUE).unwrap();
     assert_eq!(second.range, 1 << 40..(1 << 40) + settings().piece_bytes);
-    assert_eq!(backlog.reaches(first.id, 1 << 50), Some(0..1 << 40));
+    let reached = reach(&mut backlog, first.id, 1 << 50);
+    assert_eq!(reached.unwrap().0, 0..1 << 40);
     backlog.found_end(second.id, 1 << 40);
     assert_eq!(backlog.acknowledged(second.id), None);
     assert_eq!(backlog.next(DUE), None);
     // It was shorter after all: the rest is due.
-    assert_eq!(backlog.reaches(first.id, 100), Some(0..100));
+    assert_eq!(reach(&mut backlog, first.id, 100).unwrap().0, 0..100);
     let rest = backlog.next(DUE).unwrap();
     assert_eq!(rest.range.start, 100);
-    assert_eq!(backlog.reaches(rest.id, 1 << 40), Some(100..1 << 40));
+    let reached = reach(&mut backlog, rest.id, 1 << 40);
+    assert_eq!(reached.unwrap().0, 100..1 << 40);
     assert_eq!(backlog.acknowledged(rest.id), None);
     assert_eq!(backlog.acknowledged(first.id), None);
     let again = backlog.next(DUE).unwrap();
     assert_eq!(again.range, 5..6);
     assert_eq!(backlog.acknowledged(again.id), Some(file(1)));
     assert_eq!((backlog.in_flight_bytes(), backlog.bytes()), (0, 0));
+}
+
+/// What a piece covers since it reaches further may have been changed after it was taken: it does not arrive before that.
+#[test]
+fn a_piece_that_reaches_further_follows_what_was_changed_there() {
+    let mut backlog = backlog();
+    backlog.changed(Moment(0), file(1), 0..4, Position(3));
+    let piece = backlog.next(DUE).unwrap();
+    assert_eq!(piece.follows, Position(3));
+    backlog.changed(DUE, file(1), 4..9, Position(8));
+    assert_eq!(backlog.reaches(piece.id, 9), Some((0..9, Position(8))));
 }

@@ -226,12 +226,13 @@ impl World {
         if matches!(piece.manner, Manner::Blocks(_)) {
             return;
         }
-        let Some(range) = self.backlog.reaches(piece.id, end) else {
+        let Some((range, follows)) = self.backlog.reaches(piece.id, end) else {
             return;
         };
         assert_eq!(range.start, piece.range.start);
         assert!(range.end <= piece.range.end.max(end), "{range:?}");
         piece.range = range.clone();
+        piece.follows = follows;
         let (id, file) = (piece.id, piece.file);
         let mut others = self.in_flight.iter().filter(|(other, _)| **other != id);
         let apart = others.all(|(_, (of, other))| {
