@@ -61,7 +61,9 @@ async fn nothing_is_frozen_after_a_replica_has_stopped_in_order() {
     let directory = set.sites[0].directory(ROOT, "theirs").await.unwrap();
     let file = set.sites[0].file(directory, "file").await.unwrap();
     // An open file keeps its control, until its server stops.
-    let writer = set.sites[0].open(file, "a writer", fixture::WRITE).await;
+    let writer = set.sites[0]
+        .open(file, "a writer", crate::fixture::WRITE)
+        .await;
     writer.unwrap();
     set.sites[0].write(file, 0, b"handed over").await.unwrap();
     assert!(
