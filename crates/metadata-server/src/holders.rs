@@ -45,7 +45,7 @@ struct Server {
     has_met: bool,
     /// It may have some that an earlier run has granted.
     may_have_forgotten: bool,
-    /// It belongs to the pool no more, and gets nothing.
+    /// It is about to leave the pool, or has left it, and gets nothing, in no run.
     has_left: bool,
     holder: Holder,
 }
@@ -129,9 +129,10 @@ impl Holders {
             let server = state.servers.entry(asker.server).or_default();
             let is_new = asker.run > server.run;
             if is_new {
+                // Before anybody can get copies: whoever changes something afterwards tells of it.
+                self.is_in_use.store(true, Ordering::SeqCst);
                 server.run = asker.run;
                 server.has_met = false;
-                server.has_left = false;
                 server.holder.restart();
             }
             let meets = has_met && asker.run == server.run && !server.has_met;
@@ -140,7 +141,6 @@ impl Holders {
             (is_new, meets)
         };
         if is_new {
-            self.is_in_use.store(true, Ordering::SeqCst);
             tokio::spawn(tell_all(Arc::downgrade(self), asker));
         }
         if is_new || meets {
@@ -148,31 +148,38 @@ impl Holders {
         }
     }
 
-    /// A metadata server belongs to the pool no more: returns when it answers from no copies.
-    pub(crate) async fn part(&self, slot: ReplicaSlot) {
-        let until = match self.state().servers.get_mut(&slot) {
-            None => return,
-            Some(server) => {
-                server.has_left = true;
-                let leased_until = server.holder.leased_until();
-                match server.may_have_forgotten {
-                    true => leased_until.max(self.forgotten_until),
-                    false => leased_until,
-                }
+    /// A metadata server is about to leave the pool, and gets no copies any more: returns when it answers from none. To be called before
+    /// that is stable, since a home that is started anew knows of members alone.
+    pub(crate) async fn expect_parting(&self, slot: ReplicaSlot) {
+        let until = {
+            let mut state = self.state();
+            let server = state.servers.entry(slot).or_default();
+            server.has_left = true;
+            let leased_until = server.holder.leased_until();
+            match server.may_have_forgotten {
+                true => leased_until.max(self.forgotten_until),
+                false => leased_until,
             }
         };
         while (self.now)() < until {
             tokio::time::sleep(PAUSE).await;
         }
-        let mut state = self.state();
-        if state
-            .servers
-            .get(&slot)
-            .is_some_and(|server| server.has_left)
-        {
-            state.servers.remove(&slot);
+    }
+
+    /// It stays in the pool after all.
+    pub(crate) fn stays(&self, slot: ReplicaSlot) {
+        if let Some(server) = self.state().servers.get_mut(&slot) {
+            server.has_left = false;
         }
-        drop(state);
+    }
+
+    /// It has left, so that it is told of nothing any more.
+    pub(crate) fn part(&self, slot: ReplicaSlot) {
+        let gone = Server {
+            has_left: true,
+            ..Server::default()
+        };
+        self.state().servers.insert(slot, gone);
         self.heard.send_replace(());
     }
 

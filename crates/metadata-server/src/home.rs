@@ -122,9 +122,19 @@ impl Home {
         self.close_all(left).await;
     }
 
-    /// A metadata server belongs to the pool no more. Returns when it answers from no copies.
+    /// A metadata server is about to leave the pool. Returns when it answers from no copies; it gets none any more.
+    pub async fn expect_parting(&self, server: ReplicaSlot) {
+        self.holders.expect_parting(server).await;
+    }
+
+    /// It stays in the pool after all.
+    pub fn stays(&self, server: ReplicaSlot) {
+        self.holders.stays(server);
+    }
+
+    /// It has left the pool: what its clients had open is closed.
     pub async fn part(&self, server: ReplicaSlot) {
-        self.holders.part(server).await;
+        self.holders.part(server);
         let parted = self.accounts().remove(&server);
         self.close_all(parted.unwrap_or_default().opens).await;
     }

@@ -48,7 +48,8 @@ impl Shown {
         self.settled_since(since, objects, led_to, work).await
     }
 
-    /// The same for a change that may have been made before: then the store answers for it, and news of it may still be on their way.
+    /// The same for a change. What was asked for under a name may have been made before: then the store answers for it, and news of it may
+    /// still be on their way.
     async fn changed<T, const N: usize>(
         &self,
         who: &Credentials,
@@ -56,8 +57,7 @@ impl Shown {
         led_to: impl Fn(&T) -> Vec<ObjectId>,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let request = who.request.as_ref();
-        let since = match request.is_some_and(|request| request.repeat_only) {
+        let since = match who.request.is_some() {
             true => self.holders.begin_again(),
             false => self.holders.begin(),
         };

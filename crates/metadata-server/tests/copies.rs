@@ -309,15 +309,23 @@ async fn nobody_waits_for_copies_of_a_server_that_was_started_anew_or_removed() 
     pool.second.attributes(file.id).await.unwrap();
     let changed = change(&pool, file.id, 0o600);
     changed.await.unwrap();
-    // One that is removed is waited for, and then forgotten.
+    // One that is about to be removed is waited for, and gets nothing in a later run either.
     pool.wire.run.store(3, Ordering::SeqCst);
     pool.second.ask_for_lease().await.unwrap();
     let home = pool.home();
-    let parted = tokio::spawn(async move { home.part(ReplicaSlot(2)).await });
+    let parting = tokio::spawn(async move { home.expect_parting(ReplicaSlot(2)).await });
     rest().await;
-    assert!(!parted.is_finished());
+    assert!(!parting.is_finished());
+    pool.wire.run.store(4, Ordering::SeqCst);
+    pool.second.ask_for_lease().await.unwrap();
     pool.wire.pass(3.4);
-    parted.await.unwrap();
+    parting.await.unwrap();
+    let asked = pool.questions();
+    for _ in 0..2 {
+        pool.second.attributes(file.id).await.unwrap();
+    }
+    assert_eq!(pool.questions(), asked + 2);
+    pool.home().part(ReplicaSlot(2)).await;
     change(&pool, file.id, 0o644).await.unwrap();
 }
 

@@ -84,6 +84,8 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
             shared.forget_silence();
         }
         last = Instant::now();
+        shared.lease.look_at_clocks();
+        shared.look_for_slow();
         shared.send_completed();
         if let Err(error) = shared.lineage.keep().await {
             // A store that has failed ends the server.

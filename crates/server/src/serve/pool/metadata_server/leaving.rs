@@ -248,10 +248,14 @@ impl MetadataServer {
 
     /// Nothing lies at a metadata server that has joined, but what its clients have open is open here.
     async fn remove_metadata_server(&self, slot: ReplicaSlot) -> Result<(), String> {
-        let removed = pools::revoke(&self.place.directory, slot);
-        removed.map_err(|error| error.to_string())?;
+        let home = &self.known.home;
+        home.expect_parting(slot).await;
+        if let Err(error) = pools::revoke(&self.place.directory, slot) {
+            home.stays(slot);
+            return Err(error.to_string());
+        }
         self.endpoint.revoke(slot);
-        self.known.home.part(slot).await;
+        home.part(slot).await;
         tracing::warn!(
             number = slot.0,
             "a metadata server was removed from the pool"
