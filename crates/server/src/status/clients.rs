@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use nfs4_server::ClientView;
 use serde::{Deserialize, Serialize};
-use vfs::ShownBytes;
+use vfs::{Counted, ShownBytes};
 
 use super::text::duration;
 
@@ -95,10 +95,12 @@ impl fmt::Display for ClientStatus {
         }
         writeln!(f, "  here for        {}", duration(self.known_seconds))?;
         writeln!(f, "  last request    {} ago", duration(self.silent_seconds))?;
-        let (opens, locks, sessions) = (self.opens, self.locks, self.sessions);
         write!(
             f,
-            "  holds           {opens} opens, {locks} locks, {sessions} sessions"
+            "  holds           {}, {}, {}",
+            Counted(self.opens, "open"),
+            Counted(self.locks, "lock"),
+            Counted(self.sessions, "session")
         )
     }
 }
@@ -132,7 +134,7 @@ mod tests {
   implementation  Linux 6.1.0
   here for        1 h 1 min
   last request    2 s ago
-  holds           3 opens, 4 locks, 1 sessions"
+  holds           3 opens, 4 locks, 1 session"
         );
         assert!(EvictQuestion::Id("1a00000001".to_owned()).means(&status));
         assert!(EvictQuestion::Address(view.address).means(&status));

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use vfs::Counted;
+
 use super::{ExportStatus, Status};
 
 impl fmt::Display for Status {
@@ -31,13 +33,16 @@ impl fmt::Display for Status {
         writeln!(f, "  grace        {grace}")?;
         writeln!(
             f,
-            "  clients      {} ({} sessions, {} connections)",
-            self.clients, self.sessions, self.connections
+            "  clients      {} ({}, {})",
+            self.clients,
+            Counted(self.sessions, "session"),
+            Counted(self.connections, "connection")
         )?;
         writeln!(
             f,
-            "  state        {} opens, {} locks",
-            self.opens, self.locks
+            "  state        {}, {}",
+            Counted(self.opens, "open"),
+            Counted(self.locks, "lock")
         )?;
         write!(f, "  operations   {}", self.operations)?;
         for alarm in &self.alarms {
@@ -143,7 +148,7 @@ mod tests {
   page         off
   commit       sync
   grace        yes: clients reclaim what they held
-  clients      1 (1 sessions, 2 connections)
+  clients      1 (1 session, 2 connections)
   state        3 opens, 0 locks
   operations   1000
 export /export

@@ -10,6 +10,7 @@ mod remedies;
 mod sites;
 
 use askama::Template;
+use vfs::Counted;
 
 use self::charts::Chart;
 use self::frozen::FrozenPart;
@@ -191,7 +192,11 @@ fn server(status: &Status) -> Vec<(&'static str, String)> {
     let mut told = vec![
         (
             "clients",
-            format!("{} ({} connections)", status.clients, status.connections),
+            format!(
+                "{} ({})",
+                status.clients,
+                Counted(status.connections, "connection")
+            ),
         ),
         ("open files", status.opens.to_string()),
         ("locks", status.locks.to_string()),
