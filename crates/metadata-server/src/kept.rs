@@ -109,12 +109,7 @@ impl Kept {
         Kept {
             now,
             lease,
-            state: Mutex::new(State {
-                run: 0,
-                copies: Copies::new(SIZE_MAX),
-                until: Moment::default(),
-                is_used: false,
-            }),
+            state: Mutex::new(State::of(0)),
             asked: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             taken_back: AtomicU64::new(0),
@@ -138,12 +133,7 @@ impl Kept {
     pub(crate) fn meet(&self, run: u64) {
         let mut state = self.state();
         if state.run < run {
-            *state = State {
-                run,
-                copies: Copies::new(SIZE_MAX),
-                until: Moment::default(),
-                is_used: false,
-            };
+            *state = State::of(run);
         }
     }
 
@@ -309,6 +299,16 @@ fn leads_to(
 }
 
 impl State {
+    /// No copies yet of what this run of the home grants.
+    fn of(run: u64) -> State {
+        State {
+            run,
+            copies: Copies::new(SIZE_MAX),
+            until: Moment::default(),
+            is_used: false,
+        }
+    }
+
     fn keep_attributes(&mut self, found: &Attributes) {
         let value = Value::Attributes(found.clone());
         self.copies.keep(found.id, Key::Attributes, value, 1);
