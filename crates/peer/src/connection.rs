@@ -303,7 +303,7 @@ impl Connection {
     }
 }
 
-/// A message that arrived whole, on its way to the handler or to whoever asked.
+/// A message that arrived whole, on its way to the handler or to the caller that asked.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub role: Role,
