@@ -1,4 +1,4 @@
-//! Figures about a running store, for whoever watches it.
+//! Figures about a running store, for programs that watch it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -158,7 +158,7 @@ impl Store {
         self.inner.clock.now()
     }
 
-    /// Figures for whoever watches the store.
+    /// Figures for programs that watch the store.
     #[must_use]
     pub fn statistics(&self) -> StoreStatistics {
         let inner = &self.inner;
@@ -201,7 +201,7 @@ impl Store {
         Ok(row.map(|row| Bytes::copy_from_slice(&row)))
     }
 
-    /// Update records from a position on, at most so many. There are some for changes to which
+    /// Update records from a position on, at most `count`. There are some for changes to which
     /// a [`crate::CommitHook`] gave a note.
     ///
     /// # Errors
