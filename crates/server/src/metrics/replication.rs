@@ -92,7 +92,7 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 17] = [
     ),
     (
         "replica_kept_bytes_max",
-        "So many there are at most",
+        "The limit of these bytes of memory",
         MetricType::Gauge,
         |replica| replica.kept_bytes_max as f64,
     ),
