@@ -14,7 +14,7 @@ const KIND: SealedKind = SealedKind {
     format: 1,
 };
 
-/// At most this many groups are in a book, each a line; the file must not exceed the bound of sealed
+/// At most this many groups are in a book, each a line; the file has to stay below the bound of sealed
 /// files.
 const GROUPS_MAX: usize = 400;
 
