@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::compression;
 use crate::flow::{Arrival, LaneState, Outgoing, ReportDue, locked};
@@ -30,6 +30,8 @@ struct Connection {
     began: Instant,
     /// The ping to echo, or 0.
     echo: AtomicU64,
+    /// When the last frame arrived, by [`Connection::clock`].
+    heard: AtomicU64,
 }
 
 /// When a writer sends a frame although nothing is to be said. Each side sends one within every keepalive
@@ -89,10 +91,14 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Send + 'static>(
         keepalive,
         began: Instant::now(),
         echo: AtomicU64::new(0),
+        heard: AtomicU64::new(0),
     };
     let ended = tokio::select! {
-        ended = connection.write(writer) => ended,
+        // What has arrived is read before silence is noticed: a process that stood still for a while has not looked.
+        biased;
         ended = connection.read(reader) => ended,
+        ended = connection.write(writer) => ended,
+        () = connection.silence() => Err(WireError::Silent),
         () = connection.lane.superseded(generation) => Ok(()),
         () = connection.session.ended() => Ok(()),
     };
@@ -222,11 +228,9 @@ impl Connection {
 
     async fn read<S: AsyncRead>(&self, mut reader: ReadHalf<S>) -> Result<(), WireError> {
         let payload_bytes_max = self.lane.lane.max_payload_bytes();
-        let patience = self.keepalive * 3;
         loop {
-            let frame = timeout(patience, read_frame(&mut reader, payload_bytes_max))
-                .await
-                .map_err(|_| WireError::Silent)??;
+            let frame = read_frame(&mut reader, payload_bytes_max).await?;
+            self.heard.store(self.clock(), Ordering::Relaxed);
             self.session
                 .counters
                 .received(frame.payload.len() + frame.header.body.len());
@@ -234,6 +238,20 @@ impl Connection {
             if frame.header.sequence != 0 {
                 self.take_message(frame).await?;
             }
+        }
+    }
+
+    /// Returns when no frame has arrived for three keepalive intervals. A timer for each frame would wake
+    /// an idle process more often than its frames do.
+    async fn silence(&self) {
+        let patience = self.keepalive * 3;
+        loop {
+            let heard = Duration::from_micros(self.heard.load(Ordering::Relaxed));
+            let latest = self.began + heard + patience;
+            if Instant::now() >= latest {
+                return;
+            }
+            tokio::time::sleep_until(latest).await;
         }
     }
 

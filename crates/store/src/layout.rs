@@ -147,7 +147,7 @@ impl Layout {
 
     fn identity(&self, path: &Path) -> Result<Identity, StoreError> {
         let text = plain_file::read(path, IDENTITY_BYTES_MAX)
-            .map_err(|error| StoreError::io("read", path, error.into_io()))?;
+            .map_err(|error| StoreError::unread(path, error))?;
         Identity::parse(&text, path)
     }
 

@@ -16,6 +16,7 @@ use view::{DecisionKind, Kind, Outcome, Settlement};
 use super::join;
 use super::missed;
 use crate::driver::replica_state::ReplicaState;
+use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::frontend::reclaim;
 use crate::membership::losses;
 use crate::replication::base;
@@ -134,7 +135,7 @@ pub(crate) async fn come_back(shared: Arc<ReplicaState>) {
                 AFTER_REFUSAL
             }
         };
-        tokio::time::sleep(pause).await;
+        next_look(&shared, pause, UNCHANGED).await;
     }
 }
 
