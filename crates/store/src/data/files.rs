@@ -32,7 +32,12 @@ pub(crate) struct DataFiles {
     cache: Mutex<Cache>,
     /// Why new directories may not survive a power failure. From then on no data file's name is known to be stable.
     unstable: OnceLock<String>,
+    /// Whether the file system below allocates more than a writer asks for.
+    pub(super) allocates_ahead: bool,
 }
+
+/// What statfs(2) calls XFS.
+const XFS: u64 = 0x5846_5342;
 
 /// An open data file, and whether its name in the directory is new.
 #[derive(Debug)]
@@ -43,11 +48,14 @@ pub(super) struct Opened {
 
 impl DataFiles {
     pub(crate) fn new(layout: Arc<Layout>, capacity: usize) -> DataFiles {
+        let below = rustix::fs::statfs(&layout.data());
+        let allocates_ahead = below.is_ok_and(|below| below.f_type.cast_unsigned() == XFS);
         DataFiles {
             layout,
             capacity,
             cache: Mutex::default(),
             unstable: OnceLock::new(),
+            allocates_ahead,
         }
     }
 
