@@ -6,7 +6,7 @@ use crate::fixture::{Fixture, Plan};
 use nfs4::{ArgOp4, NfsStat4, share};
 use nfs4_server::Limits;
 
-/// As many owners as one file may have: whoever came next was told to wait, for as long as the others had it open.
+/// As many owners as one file may have: the next owner was told to wait, for as long as the others had it open.
 #[tokio::test]
 async fn who_would_be_one_too_many_at_a_file_gets_an_error_and_need_not_wait() {
     const OWNERS: u64 = 16_384;

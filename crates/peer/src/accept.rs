@@ -95,7 +95,7 @@ pub(crate) async fn listen(shared: Arc<EndpointState>, listener: TcpListener) {
     }
 }
 
-/// Whoever connects leaves the low numbers of descriptors to those who must not lack one.
+/// A connection leaves the low numbers of descriptors to those who must not lack one.
 fn above_low_numbers(socket: TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(descriptors::above(socket.into_std()?)?)
 }

@@ -1,6 +1,6 @@
 //! Which numbers of descriptors are for whom, so that those who cannot wait for one always find one.
 //!
-//! A process has descriptors with numbers below its limit, and whoever opens something gets the lowest that is free. The
+//! A process has descriptors with numbers below its limit, and each open gets the lowest that is free. The
 //! numbers below [`low`] are left to those who must not fail: the metadata of a store, which cannot try again to write a
 //! table or to begin a journal. What there may be many of, connections and data files, is moved above them by [`above`]; so
 //! the rest always have some, however many there are of these, and also if the limit is lowered while the process runs.
@@ -47,7 +47,7 @@ pub fn above<D: AsFd + AsRawFd + From<OwnedFd>>(opened: D) -> io::Result<D> {
     }
 }
 
-/// Whether so many descriptors could be had at once now: tried with one that is open.
+/// Whether this many descriptors could be had at once now: tried with one that is open.
 #[must_use]
 pub fn are_left(count: usize, open: &File) -> bool {
     let others: io::Result<Vec<File>> = (0..count).map(|_| open.try_clone()).collect();

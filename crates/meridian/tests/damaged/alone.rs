@@ -134,7 +134,7 @@ fn a_member_of_a_set_serves_what_it_has_answered_or_names_the_file_that_is_damag
     sweep(&used);
 }
 
-/// Whoever has written a file may have gone on a moment before the crash: the data file that was stable then is not taken for one that
+/// The writer of a file may have gone on a moment before the crash: the data file that was stable then is not taken for one that
 /// never was.
 #[test]
 fn a_file_that_was_committed_before_a_crash_does_not_become_zeros() {

@@ -118,7 +118,7 @@ impl Journals {
         })
     }
 
-    /// Whether so many descriptors could be had at once.
+    /// Whether this many descriptors could be had at once.
     pub(super) fn are_left(&self, count: usize) -> bool {
         let file = Arc::clone(&self.newest().file);
         descriptors::are_left(count, &file)

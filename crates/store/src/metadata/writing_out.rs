@@ -13,7 +13,7 @@ use super::{Metadata, MetadataError};
 const WRITE_BUFFER_BYTES: u64 = 8 << 20;
 /// While descriptors are lacking, up to about this many bytes of changes stay in memory until nobody may add to them.
 const STUCK_BYTES: u64 = 8 * WRITE_BUFFER_BYTES;
-/// So many descriptors are needed at most, and only for a while, to write out full buffers, merge tables and begin a journal.
+/// At most this many descriptors are needed, and only for a while, to write out full buffers, merge tables and begin a journal.
 const WRITING_OUT: usize = 32;
 /// After how many bytes of changes it is worth a look whether a write buffer is full.
 const LOOK_BYTES: u64 = 2 << 20;
@@ -25,7 +25,7 @@ impl Metadata {
     }
 
     /// Starts new write buffers where one is full, so that the full ones are written out behind us.
-    /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_room` says whether so many
+    /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_room` says whether this many
     /// bytes fit on the disk; while they do not, or descriptors are lacking, everything stays in memory and in the journal: the
     /// embedded store ends when it cannot open a file that it writes.
     pub(crate) fn write_out_full(
