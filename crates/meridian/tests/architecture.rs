@@ -162,6 +162,31 @@ fn modules_of_a_layer_know_only_layers_below() {
     );
 }
 
+/// What stands in a file of `replica` beside its place, as `folder/file.rs`.
+fn replica_sources() -> Vec<(String, String)> {
+    let top = repository().join("crates/replica/src");
+    let files = below(&top).into_iter().filter(|path| !path.is_dir());
+    let read = |path: PathBuf| {
+        let place = path.strip_prefix(&top).unwrap().display().to_string();
+        (place, fs::read_to_string(&path).unwrap())
+    };
+    files.map(read).collect()
+}
+
+/// A lock of the standard library has no place in the order of locks.
+#[test]
+fn locks_of_a_replica_have_a_place_in_their_order() {
+    let orderless = replica_sources().into_iter().filter(|(_, text)| {
+        let mut code = text.lines().map(|line| line.split("//").next().unwrap());
+        code.any(|line| {
+            let line = line.replace("tokio::sync::Mutex", "");
+            line.contains("Mutex") || line.contains("RwLock")
+        })
+    });
+    let places: Vec<String> = orderless.map(|(place, _)| place).collect();
+    assert_eq!(places, ["state/locks.rs"], "take a lock of `state::locks`");
+}
+
 /// Every Rust file of the repository, what Cargo has built left out.
 fn sources() -> Vec<PathBuf> {
     let folders = ["crates", "fuzz"].map(|name| repository().join(name));

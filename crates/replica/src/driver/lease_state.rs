@@ -5,7 +5,6 @@
 //! virtual machine stood still, so it is compared with the time of day whenever it is read.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use control::{
@@ -15,6 +14,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::sync::{Notify, watch};
 use vfs::ReplicaSlot;
 
+use crate::state::locks::Table;
 use crate::state::settings::Settings;
 
 struct State {
@@ -26,7 +26,7 @@ struct State {
 
 /// What this replica may do now.
 pub(crate) struct LeaseState {
-    state: Mutex<State>,
+    state: Table<State>,
     /// When the lease runs out, in microseconds of [`now`]; 0 when there is none.
     until: AtomicU64,
     /// By how much the time of day has been ahead of [`now`], in microseconds. Stored behind `until`, loaded before it:
@@ -88,7 +88,7 @@ impl LeaseState {
             ..LeaseSettings::default()
         };
         let lease = LeaseState {
-            state: Mutex::new(State {
+            state: Table::new(State {
                 lease: SiteLease::new(slot, incarnation, lease, now()),
                 view,
                 next: None,
@@ -110,7 +110,7 @@ impl LeaseState {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let outcome = work(&mut state);
         let until = state.lease.valid_until(&state.view);
         self.until
@@ -191,7 +191,7 @@ impl LeaseState {
 
     /// So many promises were dropped because this incarnation had not asked for them.
     pub(crate) fn unbelieved(&self) -> u64 {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.lease.unbelieved()
     }
 
@@ -299,13 +299,13 @@ impl LeaseState {
 
     /// Whether a replica takes part in the view in force.
     pub(crate) fn has_in_view(&self, slot: ReplicaSlot) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.view.active.contains(&slot)
     }
 
     /// The view in force.
     pub(crate) fn view(&self) -> View {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.view.clone()
     }
 

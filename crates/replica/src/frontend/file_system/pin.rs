@@ -2,8 +2,8 @@
 //! for. The store says when that is, whoever waits for the change meanwhile.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use control::{ControlName, Position, Update};
 use store::{Change, CommitHook, Touched, TouchedKind};
@@ -14,6 +14,7 @@ use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::touched_subject;
+use crate::state::locks::Table;
 
 /// What a change does to the content of a file.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ pub(super) struct DataHook {
     file: ObjectId,
     effect: Effect,
     /// The controls that are held for the change.
-    under: Mutex<Option<Vec<ControlName>>>,
+    under: Table<Option<Vec<ControlName>>>,
     held: AtomicBool,
 }
 
@@ -42,7 +43,7 @@ impl DataHook {
             admission: files.hook(),
             file,
             effect,
-            under: Mutex::default(),
+            under: Table::default(),
             held: AtomicBool::new(false),
         }
     }
@@ -54,11 +55,7 @@ impl DataHook {
 
     /// Accounts for the change and lets its control go, once. Whatever became of it, others are told what the file holds now.
     pub(super) fn finish(&self, succeeded: bool) {
-        let under = self
-            .under
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let under = self.under.lock().take();
         if let Some(under) = under {
             let engine = &self.shared.engine;
             let changed = self.changed(succeeded);
@@ -93,7 +90,7 @@ impl DataHook {
             Ok::<_, Error>(admission.under)
         })?;
         self.held.store(true, Ordering::Release);
-        *self.under.lock().unwrap_or_else(PoisonError::into_inner) = Some(under);
+        *self.under.lock() = Some(under);
         Ok(())
     }
 

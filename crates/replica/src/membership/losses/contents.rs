@@ -40,6 +40,7 @@ pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     let Ok(own) = lacks(shared, lost).await else {
         return;
     };
+    let late = late(shared, lost);
     let due = {
         let mut all = shared.losses.equalling();
         let equalling = all.entry(lost).or_default();
@@ -47,7 +48,7 @@ pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
             *equalling = Equalling {
                 applied: here,
                 own: own.clone(),
-                late: late(shared, lost),
+                late,
                 reports: std::mem::take(&mut equalling.reports),
                 ..Equalling::default()
             };

@@ -132,27 +132,31 @@ fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
     let short_of = shared.free_space.short_of(Instant::now()).into_iter();
     let short_of: Vec<u16> = short_of.map(|slot| slot.0).collect();
     for slot in others {
-        let ask = shared.engine.with_core(|guard| LeaseRequest {
-            asked: question.asked.0,
-            epoch: guard.epoch().0,
-            position: guard.ledger.last_position,
-            applied: applied.clone(),
-            owed: owed(shared, guard, slot),
-            steady: is_steady(shared, guard),
-            up_to_date: shared.lease.is_up_to_date(),
-            available,
-            whole: whole.clone(),
+        let ask = shared.engine.with_core(|guard| {
+            let position = guard.ledger.last_position;
             // After the place: what has come under `majority` up to there is noted.
-            aware: shared.losses.awareness().known(),
-            majority_by_default: shared.settings.durability == Durability::Majority,
-            incarnation: question.incarnation.0,
-            mark: Some(shared.lineage.mark()),
-            settled: shared.takes_part() && guard.is_settled(),
-            misses: misses.clone(),
-            fit_without: rejoin::fit_without(shared, guard.epoch().0),
-            links: links.clone(),
-            short_of: short_of.clone(),
-            closed: closed.clone(),
+            let aware = shared.losses.awareness().known();
+            LeaseRequest {
+                asked: question.asked.0,
+                epoch: guard.epoch().0,
+                position,
+                applied: applied.clone(),
+                owed: owed(shared, guard, slot),
+                steady: is_steady(shared, guard),
+                up_to_date: shared.lease.is_up_to_date(),
+                available,
+                whole: whole.clone(),
+                aware,
+                majority_by_default: shared.settings.durability == Durability::Majority,
+                incarnation: question.incarnation.0,
+                mark: Some(shared.lineage.mark()),
+                settled: shared.takes_part() && guard.is_settled(),
+                misses: misses.clone(),
+                fit_without: rejoin::fit_without(shared, guard.epoch().0),
+                links: links.clone(),
+                short_of: short_of.clone(),
+                closed: closed.clone(),
+            }
         });
         let message = wire::body(wire::Kind::LeaseRequest, &ask);
         shared.outbound.send(slot, Lane::Control, message);
