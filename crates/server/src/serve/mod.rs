@@ -41,6 +41,7 @@ use crate::transport::{self, ListenError, Listener, Transport};
 
 use names::Names;
 use overview::Overview;
+pub(crate) use pool::decode_as_anything;
 use replication::{Replication, refusal_to_listen};
 pub use signals::Signals;
 use trees::Tree;
