@@ -21,6 +21,7 @@ use crate::driver::engine::{Engine, Step};
 use crate::driver::lease_state::LeaseState;
 use crate::driver::persistence::{self, Remembered};
 use crate::driver::replica_state::{Parts, ReplicaState};
+use crate::frontend::durability;
 use crate::frontend::expired_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::frontend::reclaim;
@@ -243,7 +244,7 @@ impl Replica {
 
     /// The setting that holds for an object, and the directory that it comes from, if any has one.
     pub async fn durability(&self, object: ObjectId) -> (Durability, Option<ObjectId>) {
-        self.shared.durability_of(object).await
+        durability::setting_of(&self.shared, object).await
     }
 
     /// Waits until every replica that is in contact has everything, at most for so long, before the

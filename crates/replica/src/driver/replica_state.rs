@@ -6,6 +6,7 @@ mod kept;
 mod members;
 mod nonsense;
 mod peers;
+mod repeats;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -14,6 +14,7 @@ use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::touched_subject;
+use crate::frontend::free_space;
 use crate::state::locks::Table;
 
 /// What a change does to the content of a file.
@@ -138,7 +139,7 @@ impl CommitHook for DataHook {
         }
         match self.effect {
             Effect::Range(_, bytes) if bytes > 0 => {
-                let admitted = self.shared.admit_bytes(bytes);
+                let admitted = free_space::admit_bytes(&self.shared, bytes);
                 admitted.inspect_err(|_| self.finish(false))
             }
             _ => Ok(()),

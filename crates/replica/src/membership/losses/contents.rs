@@ -15,6 +15,7 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 
 use super::{applied_by_others, applied_here, late};
 use crate::driver::replica_state::ReplicaState;
+use crate::frontend::durability;
 use crate::replication::conversing;
 use crate::replication::withheld;
 use crate::state::lists::List;
@@ -80,7 +81,7 @@ async fn lacks(shared: &ReplicaState, lost: ReplicaSlot) -> Result<Lacks> {
             file,
             through,
             whole: shared.store.whole_before(file, lost),
-            majority: shared.durability_of(file).await.0 == Durability::Majority,
+            majority: durability::setting_of(shared, file).await.0 == Durability::Majority,
         };
         lacks.insert(file, lack);
     }

@@ -18,6 +18,7 @@ use crate::driver::engine::Guard;
 use crate::driver::lease_state::now;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::waiting::{UNCHANGED, next_look};
+use crate::frontend::free_space;
 use crate::membership::links;
 use crate::membership::losses;
 use crate::state::settings::Durability;
@@ -96,7 +97,7 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
         if let Ok(space) = &space {
             shared.free_space.note_own(space);
         }
-        shared.forget_room();
+        free_space::forget_outsiders(&shared);
         let available = match shared.is_witness {
             // It stores no contents, so nobody has to spare its disk.
             true => u64::MAX,
@@ -208,7 +209,7 @@ pub(crate) fn asked(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask: LeaseReq
     let available = ask.available;
     losses::heard(shared, &ask);
     shared.note_said(from, ask);
-    shared.note_room(from, available);
+    free_space::note_available(shared, from, available);
     let message = wire::body(wire::Kind::LeaseGrant, &promise);
     shared.outbound.send(from, Lane::Control, message);
     shared.engine.notify();
