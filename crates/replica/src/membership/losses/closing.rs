@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::applied_here;
+use super::applied::applied_here;
 use crate::driver::replica_state::ReplicaState;
 use crate::state::arrivals::Inbox;
 use crate::state::wire::LeaseRequest;

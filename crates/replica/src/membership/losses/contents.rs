@@ -13,7 +13,8 @@ use peer::Lane;
 use tokio::time::{Duration, Instant};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use super::{applied_by_others, applied_here, late};
+use super::applied::{applied_by_others, applied_here};
+use super::late;
 use crate::driver::replica_state::ReplicaState;
 use crate::frontend::durability;
 use crate::replication::conversing;

@@ -13,7 +13,7 @@ use peer::{Lane, Unproven};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::{applied_by_others, applied_here};
+use super::applied::{applied_by_others, applied_here};
 use crate::driver::replica_state::ReplicaState;
 use crate::membership::authorisation::{self, Reason};
 use crate::membership::views;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use vfs::{ObjectId, ReplicaSlot};
 use view::SettledBy;
 
-use super::{applied_here, closing, contents, is_first, settle, waits_for};
+use super::applied::applied_here;
+use super::{closing, contents, is_first, settle, waits_for};
 use crate::driver::replica_state::ReplicaState;
 use crate::frontend::durability;
 use crate::state::settings::Durability;
