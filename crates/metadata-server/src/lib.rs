@@ -20,6 +20,6 @@ mod shown;
 
 pub use holders::{Holders, ToHolders};
 pub use home::{Asker, ChangesElsewhere, Home};
-pub use kept::Figures;
+pub use kept::Metrics;
 pub use question::{Answer, Asked, Change, Granted, News, Question, Reply, Warrant};
 pub use remote_tree::{Connection, RemoteTree};

@@ -177,9 +177,9 @@ fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malform
             if let Some(mark) = ask.mark {
                 shared.lineage.note(from, ask.incarnation, mark);
             }
-            views::asked(shared, from, ask);
+            views::lease_requested(shared, from, ask);
         }
-        Kind::LeaseGrant => views::promised(shared, from, wire::decode(body)?),
+        Kind::LeaseGrant => views::lease_granted(shared, from, wire::decode(body)?),
         Kind::Entered => views::entered(shared, from, wire::decode(body)?),
         Kind::CaughtUp => views::caught_up(shared, from, wire::decode(body)?),
         Kind::Incomplete => {

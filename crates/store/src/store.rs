@@ -158,7 +158,7 @@ impl Store {
         self.inner.clock.now()
     }
 
-    /// Figures for whoever watches the store.
+    /// Its metrics.
     #[must_use]
     pub fn statistics(&self) -> StoreStatistics {
         let inner = &self.inner;

@@ -245,23 +245,23 @@ impl LeaseState {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Somebody asks for a promise.
-    pub(crate) fn ask(&self, from: ReplicaSlot) -> bool {
+    /// A peer requests a lease. Says whether it is granted.
+    pub(crate) fn grant(&self, from: ReplicaSlot) -> bool {
         self.with(|state| {
             let State { lease, view, next } = state;
             let views: Vec<&View> = [&*view].into_iter().chain(next.as_ref()).collect();
-            lease.handle_ask(now(), &views, from)
+            lease.handle_request(now(), &views, from)
         })
     }
 
-    /// What to ask for a promise with, now.
-    pub(crate) fn question(&self) -> Question {
-        self.with(|state| state.lease.ask(now()))
+    /// What to request a lease with, now.
+    pub(crate) fn request(&self) -> Question {
+        self.with(|state| state.lease.request(now()))
     }
 
-    /// Somebody has promised, and says what it was asked.
-    pub(crate) fn promise(&self, from: ReplicaSlot, question: Question) {
-        let believed = self.with(|state| state.lease.handle_promise(now(), from, question));
+    /// A peer has granted a lease, and says which request it answers.
+    pub(crate) fn granted(&self, from: ReplicaSlot, question: Question) {
+        let believed = self.with(|state| state.lease.handle_grant(now(), from, question));
         if !believed {
             tracing::debug!(
                 peer = from.0,
@@ -342,8 +342,8 @@ mod tests {
         let (slot, first) = (ReplicaSlot(1), Incarnation(1));
         let lease = LeaseState::new(slot, first, &Settings::default(), view);
         lease.set_up_to_date(true);
-        let question = lease.question();
-        lease.promise(ReplicaSlot(2), question);
+        let question = lease.request();
+        lease.granted(ReplicaSlot(2), question);
         lease
     }
 
@@ -366,8 +366,8 @@ mod tests {
         assert!(!lease.may_answer_by(&after), "its lease is a minute old");
         assert!(!lease.may_answer_by(&after), "nobody has promised anew");
         assert_eq!((lease.jumps(), lease.left_micros()), (1, Some(0)));
-        let question = lease.question();
-        lease.promise(ReplicaSlot(3), question);
+        let question = lease.request();
+        lease.granted(ReplicaSlot(3), question);
         assert!(lease.may_answer_by(&after));
     }
 
@@ -394,9 +394,9 @@ mod tests {
         let lease = answering();
         let of_previous = Question {
             incarnation: Incarnation(0),
-            ..lease.question()
+            ..lease.request()
         };
-        lease.promise(ReplicaSlot(3), of_previous);
+        lease.granted(ReplicaSlot(3), of_previous);
         assert_eq!(lease.unbelieved(), 1);
     }
 }

@@ -4,6 +4,7 @@
 
 mod answers;
 mod drain;
+mod full_disk;
 mod junctions;
 mod names;
 mod offers;
@@ -13,7 +14,6 @@ mod pool;
 mod process;
 mod reload;
 mod replication;
-mod room;
 mod signals;
 mod trees;
 
@@ -340,7 +340,7 @@ impl Server {
             identity.map_err(DataDirectoryError::Random)?,
             &configuration,
             operations.clone(),
-            room::beside_stores(&data, &trees),
+            full_disk::beside_stores(&data, &trees),
         )?;
         let service = match &pool {
             Some(pool::Role::Data(server)) => Service::of_data_server(server.as_served(), options),
@@ -478,7 +478,7 @@ impl Server {
             // What vanished clients held may be another site's to let go, so neither leases nor anything else waits for it.
             chores.spawn(self.overview.service.housekeep());
             if let Some(tree) = self.overview.failed_tree() {
-                return room::end_of(tree);
+                return full_disk::end_of(tree);
             }
             if let Some(pool::Role::Data(server)) = &self.overview.pool
                 && server.has_failed()

@@ -122,7 +122,7 @@ async fn news(shared: &ReplicaState, told: &Tidings) {
 
 fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
     let others = shared.others();
-    let question = shared.lease.question();
+    let question = shared.lease.request();
     let links = links::links(shared);
     // Before the places that are told with it.
     let closed = losses::closed_here(shared);
@@ -189,9 +189,9 @@ fn applied_here(shared: &ReplicaState) -> Vec<(u16, u64)> {
         .collect()
 }
 
-/// A peer asks for a promise.
-pub(crate) fn asked(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask: LeaseRequest) {
-    let given = shared.lease.ask(from);
+/// A peer requests a lease.
+pub(crate) fn lease_requested(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask: LeaseRequest) {
+    let given = shared.lease.grant(from);
     let promise = LeaseGrant {
         incarnation: ask.incarnation,
         asked: ask.asked,
@@ -215,8 +215,8 @@ pub(crate) fn asked(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask: LeaseReq
     shared.engine.notify();
 }
 
-/// A peer has answered.
-pub(crate) fn promised(shared: &ReplicaState, from: ReplicaSlot, promise: LeaseGrant) {
+/// A peer grants a lease, or refuses it.
+pub(crate) fn lease_granted(shared: &ReplicaState, from: ReplicaSlot, promise: LeaseGrant) {
     shared.note_heard(from);
     if let Some(difference) = clock_shown(shared, promise) {
         shared.note_clock(from, difference);
@@ -226,7 +226,7 @@ pub(crate) fn promised(shared: &ReplicaState, from: ReplicaSlot, promise: LeaseG
             incarnation: Incarnation(promise.incarnation),
             asked: Moment(promise.asked),
         };
-        shared.lease.promise(from, question);
+        shared.lease.granted(from, question);
     }
 }
 
