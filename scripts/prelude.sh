@@ -44,7 +44,7 @@ check_lints() {
   cargo clippy --workspace --all-targets --locked -- --deny warnings --deny clippy::too_many_lines
 }
 
-# So many test programs run at once: most of what they do is wait for leases, timers and disks.
+# At most this many test programs run at once: they mostly wait for leases, timers and disks.
 test_programs_at_once=${TEST_PROGRAMS_AT_ONCE:-3}
 
 # Builds test programs, and prints the folder of its package and the program of each. Always as one workspace: cargo would build

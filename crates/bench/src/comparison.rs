@@ -34,7 +34,7 @@ pub(crate) const CLIENTS: [usize; 3] = [1, 16, 64];
 const DATA_SIZE: u64 = 512 << 20;
 const DATA_SIZE_QUICK: u64 = 128 << 20;
 
-/// What part of the free space may be written in a turn: one in so many.
+/// What part of the free space may be written in a turn: one part in this many.
 const FREE_SHARE: u64 = 8;
 
 /// How long a server may go on working on its own after its turn.

@@ -32,7 +32,7 @@ pub(crate) mod figure {
 /// What a turn has yielded.
 pub(crate) type Outcomes = Vec<(Point, Outcome)>;
 
-/// A workload at a server, by so many clients.
+/// A workload at a server, by this many clients.
 pub(crate) fn point(workload: Workload, kind: Kind, clients: usize) -> Point {
     Point::new(workload.title(), kind.title(), clients)
 }

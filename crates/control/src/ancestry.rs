@@ -96,7 +96,7 @@ impl AncestryTable {
         counters.any(|counter| counter.holder != except)
     }
 
-    /// So many counters there are.
+    /// How many counters there are.
     pub(crate) fn len(&self) -> usize {
         self.entries.values().map(Vec::len).sum()
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use crate::moment::Moment;
 
-/// So many answers are kept of one server.
+/// At most this many answers are kept of one server.
 const KEPT: usize = 8;
 
 /// How far the time of day of another server differs from the own one, as one question and its answer show.

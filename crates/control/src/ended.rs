@@ -95,7 +95,7 @@ impl EndedControls {
         self.ends_of(origin).raise_floor(floor);
     }
 
-    /// So many floors and runs are remembered.
+    /// How many floors and runs are remembered.
     pub(crate) fn len(&self) -> usize {
         let runs = self.by_origin.values().map(|ends| 1 + ends.above.len());
         self.renounced.len() + runs.sum::<usize>()

@@ -157,7 +157,7 @@ impl SiteLease {
         true
     }
 
-    /// So many promises were dropped since the start.
+    /// How many promises were dropped since the start.
     #[must_use]
     pub fn unbelieved(&self) -> u64 {
         self.unbelieved
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_restarted_waits_for_promises_it_does_not_remember() {
+    fn a_restarted_replica_waits_for_promises_it_does_not_remember() {
         let lease = lease(2);
         let (all, without) = (view(1, &[1, 2, 3]), view(2, &[2, 3]));
         assert!(lease.may_enter(&all, &without) > Moment(5 * SECOND));
@@ -327,7 +327,7 @@ mod tests {
     /// A member is started anew while the others exclude a third one, which still runs: it finds the view without that one agreed, and
     /// knows of no view before.
     #[test]
-    fn whoever_knows_no_previous_view_waits_for_all_who_are_not_in_the_next() {
+    fn a_replica_that_knows_no_previous_view_waits_for_all_who_are_not_in_the_next() {
         let (lease, without) = (lease(2), view(2, &[2, 3]));
         let nobody = View {
             active: BTreeSet::new(),

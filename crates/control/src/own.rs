@@ -60,7 +60,7 @@ pub(crate) struct OwnControl {
     pub(crate) revoked_until: Option<Moment>,
     /// When it is looked at again.
     pub(crate) scheduled: Option<Moment>,
-    /// So many operations admitted under it are still being carried out.
+    /// How many operations admitted under it are still being carried out.
     pub(crate) held: u32,
     /// Controls of what was moved out of its reach meanwhile; they are held as long as it is.
     pub(crate) hold_with: Vec<u64>,

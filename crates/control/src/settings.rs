@@ -61,7 +61,8 @@ pub struct Settings {
     /// How long a replica that has given something up for a waiter asks for nothing that the waiter needs,
     /// while it waits for others. Zero: not at all.
     pub standing_back: Duration,
-    /// So many own controls below a directory, and nobody else's, make deep control worth asking for.
+    /// At least this many own controls below a directory, and nobody else's, make deep control
+    /// worth asking for.
     pub upgrade_threshold: u32,
     /// What happens to an update of a directory that another replica controls.
     pub directory_contention: Contention,

@@ -73,7 +73,8 @@ pub(crate) struct Remembered<'a, T> {
     paths: RefCell<Vec<(ObjectId, Rc<[ObjectId]>)>>,
 }
 
-/// So many paths are remembered: those of an object or two, their directories, and what they meet.
+/// At most this many paths are remembered: those of an object or two, their directories, and what
+/// they meet.
 const REMEMBERED: usize = 16;
 
 impl<'a, T: Tree> Remembered<'a, T> {

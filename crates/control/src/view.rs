@@ -38,10 +38,10 @@ impl View {
         self.configured.len() / 2 + 1
     }
 
-    /// So many of the configured replicas may have been enough for a control while one replica fewer was configured,
-    /// or one more, which had acknowledged it as well: a member may have been lost before it told the others,
-    /// in the new configuration, what it holds. The configuration changes by one, and not again before
-    /// everybody has told.
+    /// How many of the configured replicas may have been enough for a control while one replica
+    /// fewer was configured, or one more, which had acknowledged it as well: a member may have been
+    /// lost before it told the others, in the new configuration, what it holds. The configuration
+    /// changes by one, and not again before everybody has told.
     pub(crate) fn majority_of_neighbours(&self) -> usize {
         self.configured.len().div_ceil(2)
     }

@@ -63,7 +63,7 @@ impl Waiter {
         self.conflicts.contains(&(control.rank(), control.name))
     }
 
-    /// The conflicting controls of the highest rank, at most so many.
+    /// The conflicting controls of the highest rank, at most `count`.
     pub(crate) fn highest(&self, view: &View, count: usize) -> Vec<Obstacle> {
         let highest = self.conflicts.iter().rev().take(count);
         let described = highest.map(|(rank, name)| Obstacle {

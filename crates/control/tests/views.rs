@@ -97,7 +97,7 @@ fn counterexample_39_a_proposal_of_a_later_epoch_is_asked_for_again() {
     assert_eq!(proposes_in_a_later_epoch(nothing_is_said_again), None);
 }
 
-/// Replica 0 of so many proposes control of file 3, and only these hear of it before it is lost.
+/// Replica 0 of `replicas` proposes control of file 3, and only these hear of it before it is lost.
 fn lost_with(replicas: u16, heard: &[u16], switch: impl Fn(&mut Settings)) -> Set {
     let mut settings = Settings::default();
     switch(&mut settings);

@@ -14,7 +14,7 @@ use crate::server::{DataServer, NotDone};
 /// What is told of contents that cannot be read or written, once and then in sums.
 static REFUSALS: Throttle = Throttle::new();
 
-/// A home is told why something fails; whoever has a layout is sent to the home (rule 3).
+/// A home is told why something fails; a client that has a layout is sent to the home (rule 3).
 fn refusal(reason: NotDone) -> NotServed {
     match reason {
         NotDone::NotServed => NotServed::Stale,
@@ -66,7 +66,7 @@ impl nfs4_server::DataServer for DataServer {
     }
 
     async fn commit(&self, handle: &[u8]) -> Result<Commitment, NotServed> {
-        // Whoever may only read may ask for it, too: it changes nothing.
+        // A client that may only read may ask for it, too: it changes nothing.
         let done = self
             .inner
             .with_handle(handle, Access::Read, |shelf, contents| async move {

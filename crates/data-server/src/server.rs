@@ -27,12 +27,12 @@ pub trait Outward: Send + Sync {
     fn send(&self, home: HomeNumber, message: ToHome);
 
     /// Closes every connection of clients to the NFS service of this data server: what lies there unread was sent before a gap
-    /// between two leases, and whoever sent it may have gone on elsewhere since (rule 4). Does not wait.
+    /// between two leases, and the client that sent it may have gone on elsewhere since (rule 4). Does not wait.
     fn drop_connections(&self);
 }
 
-/// A data server: whoever shows a handle that a home has sealed for it may do with its contents what the handle is good for, as
-/// long as it has a lease of that home.
+/// A data server: a client that shows a handle that a home has sealed for it may do with the contents what the handle permits,
+/// as long as the data server has a lease of that home.
 ///
 /// It has to ask for leases: see [`DataServer::ask`]. Clones are the same data server.
 #[derive(Clone)]
@@ -129,7 +129,7 @@ impl Inner {
     }
 
     /// Does something with contents that a handle gives a right to, from its admission to its end one step (rule 3), which ends
-    /// even if whoever asked goes away.
+    /// even if the caller goes away.
     ///
     /// # Errors
     /// [`NotDone`].

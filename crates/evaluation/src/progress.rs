@@ -23,7 +23,7 @@ struct State {
 }
 
 impl Progress {
-    /// Of so many jobs, which are expected to take so long together.
+    /// Of this many jobs, which are expected to take this long together.
     pub(crate) fn of(jobs: usize, expected: Duration) -> Self {
         Self {
             began: Instant::now(),

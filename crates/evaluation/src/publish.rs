@@ -44,7 +44,7 @@ pub(super) fn check(date: Option<&str>, extent: Extent, is_release: bool) -> Res
     Ok(())
 }
 
-/// Writes pages of everything that has results, finished or not, for whoever has measured it.
+/// Writes pages of everything that has results, finished or not, for the person who measured it.
 ///
 /// # Errors
 /// Fails when a file cannot be written.

@@ -13,7 +13,7 @@ control::rules! {
     sessions_checked,
     /// What was carried out is not prepared once more by a copy of an old message (rule 15).
     finished_remembered,
-    /// Whoever asks for what is prepared waits for the outcome (rule 15).
+    /// A call that asks for what is prepared waits for the outcome (rule 15).
     prepared_hides,
     /// Nothing is made in a directory that is about to be removed (rule 15).
     directories_sealed,

@@ -76,8 +76,9 @@ pub enum Record {
 
 /// The rows and names of one home.
 ///
-/// What is committed is seen at once by whoever asks here. It is stable in the order in which it was committed, and what a call hands out
-/// ([`crate::Command`]) leaves only when everything that was committed before is stable.
+/// What is committed is seen at once by each caller that asks here. It is stable in the order in
+/// which it was committed, and what a call hands out ([`crate::Command`]) leaves only when
+/// everything that was committed before is stable.
 pub trait Tree {
     /// The row of an object.
     fn row(&self, object: ObjectId) -> Option<Row>;

@@ -38,7 +38,7 @@ pub enum Wish {
         directory: ObjectId,
         /// Under which name.
         name: Name,
-        /// The new directory. Whoever the client asks draws it.
+        /// The new directory. The server that the client asks draws it.
         child: ObjectId,
     },
     /// One more name of a file.

@@ -59,8 +59,8 @@ fn show(data: &Path, export: Option<&Path>) -> Result<String, Failure> {
     if let Some(to) = export {
         set::export_authority(data, to)?;
         return Ok(format!(
-            "A backup of the authority is in {}. Whoever can read it can admit servers to the set and remove members: \
-             keep it off line, and not on this machine.\n",
+            "A backup of the authority is in {}. Anybody who can read it can admit servers to the set \
+             and remove members: keep it off line, and not on this machine.\n",
             to.display()
         ));
     }

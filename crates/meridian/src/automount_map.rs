@@ -1,7 +1,7 @@
 //! `meridian automount-map`: a program map of autofs(5), which mounts a domain's root from its nearest server.
 //!
-//! What must never enter: how that server is found. The key comes from whoever types a path, so nothing but its being the name of a
-//! domain lets it any further, and one line is all that is ever printed.
+//! What must never enter: how that server is found. The key comes from any user who types a path. So it goes no further unless it
+//! is the name of a domain, and at most one line is printed.
 
 use anyhow::anyhow;
 use names::Lookup;

@@ -49,7 +49,8 @@ use exit::Exit;
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
     if only_tells(&command) {
-        // Whoever reads what is said may stop doing so, as `head` does. Others have to do what they began.
+        // The reader of the output may stop, as `head` does. Other commands have to finish what they
+        // began.
         sigpipe::reset();
     }
     let outcome = match command {

@@ -37,7 +37,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// So many are done of so many.
+    /// `done` of `total` are done.
     pub(crate) fn is_at(&self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);

@@ -1,4 +1,4 @@
-//! How many refusals of a program are told that is started anew for each: whoever asks for one thing after another shall not fill a log.
+//! How many refusals are logged of a program that is started anew for each: a user with many requests must not fill a log.
 //!
 //! What must never enter: what was refused.
 
@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// So many are told in a minute.
+/// At most this many are logged in a minute.
 pub(crate) const TOLD_MAX: u64 = 20;
 
 /// More than a tally is long: two numbers of 20 digits.
@@ -25,7 +25,7 @@ pub(crate) enum Telling {
     Nothing,
 }
 
-/// Counts a refusal in a file of whoever runs the program. It is told when that cannot be done.
+/// Counts a refusal in a file of the user who runs the program. It is logged when that fails.
 pub(crate) fn count(file: &Path) -> Telling {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let minute = since_1970.map_or(0, |time| time.as_secs() / 60);

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let runtime = runtime.context("cannot start threads")?;
     let served = runtime.block_on(serve(configuration, origin));
     match served {
-        // Everything is put away: whoever still waits, for a name to be found or the like, waits for nothing.
+        // Everything is closed: a task that still waits, such as for a name to be found, waits for nothing.
         Ok(Ending::Stopped) => runtime.shutdown_background(),
         _ => runtime.shutdown_timeout(LEFTOVER_PATIENCE),
     }
@@ -97,7 +97,7 @@ fn start_anew() -> std::io::Error {
         .exec()
 }
 
-/// Whoever started the server may have closed its standard output, which is no reason to fail.
+/// The parent process may have closed the server's standard output. That is no reason to fail.
 fn announce(text: &str) {
     let mut output = std::io::stdout().lock();
     if let Err(error) = output

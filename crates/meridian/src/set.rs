@@ -29,7 +29,7 @@ use crate::token;
 
 /// How long a token works unless somebody says otherwise.
 const LIFETIME: Duration = Duration::from_secs(3600);
-/// So many stretches of numbers of removed members are told.
+/// At most this many ranges of numbers of removed members are shown.
 const STRETCHES_TOLD: usize = 16;
 
 pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {

@@ -220,7 +220,7 @@ fn only_a_grace_period_that_was_comes_to_an_end() {
     assert!(!log.contains("grace period"), "{log}");
 }
 
-/// Whoever shows something shows it to programs, too.
+/// Each command that shows something shows it to programs, too.
 #[test]
 fn what_is_shown_is_shown_as_json() {
     let (site, server) = crate::fixture::site::Site::founding();

@@ -164,7 +164,7 @@ fn peak_bytes(server: &Running) -> u64 {
     kilobytes.parse::<u64>().unwrap() << 10
 }
 
-/// The table of clients filled up, and stayed full for a lease: whoever was admitted by the rules could keep all others out.
+/// The table of clients filled up, and stayed full for a lease: one host that the rules admit could keep all others out.
 #[test]
 fn ten_thousand_clients_keep_nobody_out_and_stay_within_the_memory_for_clients() {
     // Nobody goes because he has been silent for too long, however slow the machine is.

@@ -347,7 +347,7 @@ fn start(place: &Place, log: &Path) -> Started {
     let (tell, told) = channel();
     std::thread::spawn(move || {
         for line in lines {
-            // Whoever waited may be gone.
+            // The receiver may be gone.
             let _ = tell.send(line.unwrap());
         }
     });
@@ -518,8 +518,8 @@ fn a_member_of_a_set_serves_what_it_has_answered_or_names_the_file_that_is_damag
     sweep(&used);
 }
 
-/// Whoever has written a file may have gone on a moment before the crash: the data file that was stable then is not taken for one that
-/// never was.
+/// The writer of a file may have gone on a moment before the crash: the data file that was stable then is not taken for one that never
+/// was.
 #[test]
 fn a_file_that_was_committed_before_a_crash_does_not_become_zeros() {
     let place = Place::new(SETTINGS);

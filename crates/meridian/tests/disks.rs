@@ -82,7 +82,7 @@ fn until_quiet(site: &Site) {
     }
 }
 
-/// A set of so many; the last one's data is on this disk.
+/// A set of `count` servers; the last one's data is on this disk.
 fn set_of(count: usize, disk: &OwnDisk) -> Vec<(Site, Running)> {
     let mut set: Vec<(Site, Running)> = Vec::new();
     for number in 1..=count {
@@ -188,7 +188,7 @@ fn a_server_whose_disk_refuses_to_store_leaves_and_is_back_when_that_is_mended()
     assert_eq!(read(&third_server, "before"), before);
 
     own.disk.refuse_writes().unwrap();
-    // Whoever works elsewhere waits for a moment at most.
+    // Clients of the other servers wait for a moment at most.
     write(first_server, "after", &after);
     assert_eq!(third_server.wait().code(), Some(1), "it ends by itself");
     let log = third.place.read_log();

@@ -12,8 +12,8 @@ use nfs4::{Attributes4, Bitmap4, NfsFh4, NfsStat4, SetxattrOption4, StableHow4, 
 use nfs4_client::{Client, Error, How};
 use testbed::{DiskFormat, Requirements};
 
-/// So many bytes are left by whoever fills the disk: nothing; less than some operation needs; less than is kept back for removals, and
-/// for metadata; plenty.
+/// How many bytes are left on the disk after it was filled: nothing; less than some operation needs; less than is kept back for
+/// removals, and for metadata; plenty.
 const LEFT: [u64; 8] = [
     0,
     4 << 10,

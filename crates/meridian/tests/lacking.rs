@@ -21,7 +21,7 @@ const OF_CONTENTS: [&str; 8] = [
     "backup",
 ];
 
-/// Starts the server with so many descriptors at most, and ends it as soon as it serves.
+/// Starts the server with at most this many descriptors, and ends it as soon as it serves.
 fn start_with(site: &Site, descriptors: u32) -> Output {
     let program = site.place.serve();
     let arguments = program.get_args().map(|argument| argument.to_owned());

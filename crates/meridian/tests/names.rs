@@ -266,7 +266,7 @@ fn a_set_agrees_on_junctions_and_refuses_those_that_lead_nowhere_else() {
     );
 }
 
-/// What a command says once it succeeds: whoever has just joined may not be in the view yet, and one server of two is no majority.
+/// What a command says once it succeeds: a new server may not be in the view yet, and one server of two is no majority.
 fn once_agreed(command: impl Fn() -> Output) -> Output {
     let began = Instant::now();
     loop {

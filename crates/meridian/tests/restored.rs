@@ -23,7 +23,7 @@ fn two_members() -> (Site, Site) {
     (first, second)
 }
 
-/// So many members, which run and take part.
+/// `count` members, which run and take part.
 fn members(count: usize) -> Vec<(Site, Running)> {
     let first = Site::configured(HASTY);
     succeed(&first.set(&["create"]));

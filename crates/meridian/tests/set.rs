@@ -1,4 +1,4 @@
-//! `meridian set`: three servers become one set, and whoever may not is told why and what to do.
+//! `meridian set`: three servers become one set; one that may not join is told why and what to do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -235,7 +235,8 @@ fn only_the_keeper_of_the_authority_invites_and_removes() {
     assert!(members.ends_with("  removed       2\n"), "{members}");
 }
 
-/// Whoever was killed after `set.json` was written was told that the directory belongs to a set.
+/// A command that was killed after it wrote `set.json` was told that the directory belongs to a
+/// set.
 #[test]
 fn what_was_interrupted_before_it_was_said_can_be_done_again() {
     let (first, second) = (Site::new(), Site::new());

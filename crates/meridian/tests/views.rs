@@ -377,7 +377,7 @@ fn servers_that_were_all_suspended_accuse_nobody_afterwards() {
     for (_, server) in &set {
         server.signal(Signal::CONT);
     }
-    // Whoever accuses does so now.
+    // A server that accuses another one does so now.
     sleep(suspicion);
     let after = set.each_ref().map(|(site, _)| site.view().audit);
     assert_eq!(after, decided);

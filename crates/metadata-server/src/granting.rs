@@ -124,7 +124,8 @@ impl Home {
         let Some(granted) = self.holders.grant(asker, &objects, unchanged) else {
             return Err(Box::new(reply));
         };
-        // Asked for behind the grant: whoever writes past the home from now on has the copies taken back first.
+        // Asked for behind the grant: a client that writes past the home from now on has the copies
+        // taken back first.
         let is_sure = !objects
             .iter()
             .any(|object| (self.changes_elsewhere)(*object));

@@ -1,8 +1,9 @@
 //! The home's side of copies: which other metadata servers have some, and who waits until they have dropped them.
 //!
-//! The store says what changes ([`ChangeListener`]), before anybody can see it. Holders of copies are told at once, and whoever has made
-//! the change, or has seen it, is answered when none of them answers from such a copy any more: because it has said so, or its lease has
-//! run out ([`homes::Holder`]).
+//! The store says what changes ([`ChangeListener`]), before anybody can see it. Holders of copies
+//! are told at once. The caller that has made the change, or has seen it, is answered when none of
+//! them answers from such a copy any more: because it has said so, or its lease has run out
+//! ([`homes::Holder`]).
 //!
 //! What must never enter: how holders are reached, and what the copies contain.
 
@@ -22,9 +23,9 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::home::Asker;
 use crate::question::{Granted, News};
 
-/// So many objects one metadata server may have copies of.
+/// One metadata server may have copies of at most this many objects.
 const COPIES_MAX: usize = 1 << 17;
-/// So many objects it is told of at once.
+/// It is told of at most this many objects at once.
 const NEWS_MAX: usize = 1024;
 /// Before it is told again, and before it is looked again whether a lease has run out.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -129,7 +130,8 @@ impl Holders {
             let server = state.servers.entry(asker.server).or_default();
             let is_new = asker.run > server.run;
             if is_new {
-                // Before anybody can get copies: whoever changes something afterwards tells of it.
+                // Before anybody can get copies: a caller that changes something afterwards tells
+                // of it.
                 self.is_in_use.store(true, Ordering::SeqCst);
                 server.run = asker.run;
                 server.has_met = false;

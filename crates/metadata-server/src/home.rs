@@ -36,7 +36,7 @@ type Open = (u64, ObjectId, OpenOwner);
 struct Account {
     run: u64,
     opens: BTreeSet<Open>,
-    /// Held by whoever makes a change that this run has asked for.
+    /// Held by each task that makes a change that this run has asked for.
     changes: Arc<RwLock<()>>,
     /// The same of runs before, some of whose changes may still be under way.
     earlier: Vec<Arc<RwLock<()>>>,
@@ -66,8 +66,8 @@ pub struct Home {
     accounts: Mutex<BTreeMap<ReplicaSlot, Account>>,
 }
 
-/// Says whether attributes of an object may change without the store knowing it, because clients write past it. Whoever begins that has
-/// [`Holders::take_back`] return first.
+/// Says whether attributes of an object may change without the store knowing it, because clients
+/// write past it. A caller that begins that has [`Holders::take_back`] return first.
 pub type ChangesElsewhere = Arc<dyn Fn(ObjectId) -> bool + Send + Sync>;
 
 impl Home {

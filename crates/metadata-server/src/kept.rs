@@ -20,7 +20,8 @@ use vfs::{
 
 use crate::question::{Answer, News, Question, Reply};
 
-/// So many attributes, names and entries of pages are kept: some 100 MiB if all names are long.
+/// At most this many attributes, names and entries of pages are kept: some 100 MiB if all names are
+/// long.
 const SIZE_MAX: usize = 1 << 19;
 /// A lease is asked for when less than this is left of it.
 const RENEWED: Duration = Duration::from_millis(1500);

@@ -78,7 +78,7 @@ pub enum Question {
     Lookup(Credentials, ObjectId, Name),
     /// The directory that holds a directory.
     Parent(Credentials, ObjectId),
-    /// Entries behind a cookie, so many at most.
+    /// Entries behind a cookie, at most this many.
     ReadDirectory(Credentials, ObjectId, Cookie, u32),
     /// The target of a symbolic link.
     ReadLink(Credentials, ObjectId),
@@ -92,9 +92,9 @@ pub enum Question {
     EndReclaim,
     /// A lock that would be in the way.
     TestLock(ObjectId, LockOwner, ByteRange, LockKind),
-    /// Bytes from an offset on, so many at most.
+    /// Bytes from an offset on, at most this many.
     Read(Warrant, ObjectId, u64, u32),
-    /// Has what was written be stable, whoever wrote it.
+    /// Has what was written be stable, no matter which client wrote it.
     Commit(ObjectId, u64, u32),
     /// The next data or hole.
     Seek(Warrant, ObjectId, u64, SeekTarget),
@@ -230,7 +230,7 @@ impl News {
 }
 
 impl Question {
-    /// Whether an answer that is late does no harm: whoever asked may have gone on meanwhile.
+    /// Whether an answer that is late does no harm: the caller may have gone on meanwhile.
     #[must_use]
     pub fn may_be_given_up(&self) -> bool {
         !matches!(

@@ -119,7 +119,7 @@ impl RemoteTree {
         for ((id, owner), share) in opens {
             let warrant = Warrant::from(AccessCheck::Open(&who));
             let open = Question::Open(warrant, id, owner.clone(), share);
-            // Whoever reads what is gone meanwhile is told so then.
+            // A client that reads what is gone meanwhile gets the error then.
             let opened = self.ask(open).await;
             let is_open = self.opens().contains_key(&(id, owner.clone()));
             let closed = match opened {

@@ -200,7 +200,7 @@ async fn a_change_waits_for_a_server_that_is_cut_off_until_its_lease_has_run_out
     let changed = change(&pool, file.id, 0o640);
     let (first, second) = (pool.first(), pool.second.clone());
     rest().await;
-    // Nobody has seen it: neither the one who asked for it, nor whoever looks at the home.
+    // Nobody has seen it: neither the client that asked for it, nor one that looks at the home.
     let looks = tokio::spawn(async move { first.attributes(file.id).await.unwrap() });
     rest().await;
     assert!(!changed.is_finished() && !looks.is_finished());
@@ -391,7 +391,7 @@ async fn copies_count_as_long_as_leases_are_asked_for() {
 struct Seen(AtomicU64);
 
 impl Seen {
-    /// Whoever looks from now on sees no older one.
+    /// A reader that looks from now on sees no older one.
     async fn look(&self, tree: &dyn FileSystem, file: ObjectId) {
         let floor = self.0.load(Ordering::SeqCst);
         let found = tree.attributes(file).await.unwrap();
@@ -401,7 +401,7 @@ impl Seen {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn whatever_was_seen_anywhere_is_seen_by_whoever_looks_next() {
+async fn whatever_was_seen_anywhere_is_seen_by_the_next_reader() {
     let pool = keeping().await;
     let mut files = Vec::new();
     for name in ["one", "other"] {

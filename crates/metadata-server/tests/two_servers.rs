@@ -55,7 +55,7 @@ async fn what_the_home_has_is_shown_as_it_is_there() {
 }
 
 #[tokio::test]
-async fn rights_are_checked_at_the_home_for_whoever_asks() {
+async fn rights_are_checked_at_the_home_for_every_caller() {
     let pool = Pool::new();
     let file = pool.file("secret", b"mine").await;
     let other = Credentials {

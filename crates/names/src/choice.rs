@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::NFS_PORT;
 use crate::domain::Domain;
 
-/// So many servers are named: autofs tries one after the other, and each may take 40 seconds.
+/// At most this many servers are named: autofs tries them in turn, and each may take 40 seconds.
 pub const SERVERS_MAX: usize = 3;
 
 /// A server that has just answered.

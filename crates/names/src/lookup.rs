@@ -12,11 +12,11 @@ use hickory_resolver::{ResolveError, TokioResolver};
 
 use crate::domain::Domain;
 
-/// How long one question may take, and how often it is asked: whoever waits has typed a path.
+/// How long one question may take, and how often it is asked: the user who waits has typed a path.
 const PATIENCE: Duration = Duration::from_millis(1500);
 const ATTEMPTS: usize = 2;
 
-/// So many servers of a domain are looked at, those of the best priority first.
+/// At most this many servers of a domain are looked at, those of the best priority first.
 const SERVERS_MAX: usize = 32;
 
 /// Looks names up in DNS.

@@ -119,15 +119,15 @@ pub enum Blow {
     Mute(Vec<usize>),
     /// No packet from these sites.
     Deafen(Vec<usize>),
-    /// The links from and to these sites carry so many bits a second.
+    /// The links from and to these sites carry this many bits a second.
     Slow(Vec<usize>, u64),
-    /// So many bytes are left on the disk.
+    /// This many bytes are left on the disk.
     Fill(u64),
-    /// The time of day is wrong by so many seconds.
+    /// The time of day is wrong by this many seconds.
     WrongClock(i64),
-    /// The time of day jumps by so many seconds.
+    /// The time of day jumps by this many seconds.
     Jump(i64),
-    /// All clocks are too fast by so many millionths: at most as much as servers count with.
+    /// All clocks are too fast by this many millionths: at most as much as servers count with.
     UnevenClock(i64),
     /// See [`Kind::Remove`].
     Remove,

@@ -144,8 +144,9 @@ impl<'s> Stage<'s> {
         fault.begin <= time && (!patient || self.may_begin(profile, fault))
     }
 
-    /// Whoever is on its way back counts among those that have failed when another one is taken away for good: what it
-    /// alone had, a majority has to have, and who is left has to agree.
+    /// A server that is on its way back counts among those that have failed when another one is
+    /// taken away for good: what it alone had, a majority has to have, and those that are left have
+    /// to agree.
     fn may_begin(&self, profile: &Profile, fault: &Fault) -> bool {
         !fault.kind.is_final() || self.sites.missing_but(fault.victim) < profile.victims_max()
     }

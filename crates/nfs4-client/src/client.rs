@@ -128,7 +128,7 @@ impl Client {
             ArgOp4::DestroySession(session),
             ArgOp4::DestroyClientid(client),
         ];
-        // The identity that made the client must end it, whoever this clone acts for.
+        // The identity that made the client must end it, no matter for which user this clone acts.
         let credentials = &self.session.options().credentials;
         for farewell in farewells {
             only(connection.compound(credentials, vec![farewell]).await?)?;

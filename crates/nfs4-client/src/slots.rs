@@ -120,7 +120,7 @@ impl Table {
     }
 }
 
-/// A slot for the exclusive use of whoever holds it. Dropping it gives it back.
+/// A slot for the exclusive use of its holder. Dropping it gives it back.
 ///
 /// The sequence number moves only by [`advance`](Self::advance), so a test that does not call it
 /// repeats a request, and one that calls it twice leaves a gap.

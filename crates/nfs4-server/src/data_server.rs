@@ -1,5 +1,5 @@
-//! The role of a data server (RFC 8881, section 13.1): the service shows no names, and serves bytes to whoever has a handle that
-//! its metadata server gave out.
+//! The role of a data server (RFC 8881, section 13.1): the service shows no names, and serves bytes to clients that have a
+//! handle that its metadata server gave out.
 //!
 //! What must never enter: what is in a handle, and where bytes lie.
 

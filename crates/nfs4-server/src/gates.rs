@@ -60,7 +60,7 @@ impl Gates {
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
         let mut table = self.gates.table();
-        // The table and this visit: whoever else is at the gate has taken a count of it under the same lock.
+        // The table and this visit: any other visitor of the gate has taken a count under the same lock.
         if Arc::strong_count(&self.gate) == 2 {
             table.remove(&self.place);
         }

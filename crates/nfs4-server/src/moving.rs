@@ -83,7 +83,7 @@ pub(crate) fn admit(compound: &Compound<'_>, operation: &mut ArgOp4) -> Result<(
             None => return Ok(()),
         },
         Some(Handle::Absent(_)) => None,
-        // Whoever comes only now finds the way to a tree, and is told there.
+        // A client that comes only now finds the way to a tree, and is told there.
         Some(Handle::Pseudo(_)) if compound.is_from_root => return Ok(()),
         Some(Handle::Pseudo(_)) => {
             let service = compound.service;

@@ -152,7 +152,7 @@ impl Export {
     /// Who may use it; the first rule that fits a client decides, and without one it is refused.
     #[must_use]
     pub fn rules(&self) -> Arc<[AccessRule]> {
-        // Whoever writes replaces all of them at once.
+        // A writer replaces all of them at once.
         let rules = self.rules.read();
         rules.unwrap_or_else(PoisonError::into_inner).clone()
     }

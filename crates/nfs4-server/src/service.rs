@@ -102,8 +102,8 @@ impl Service {
         Service::serving(namespace, None, options)
     }
 
-    /// A service in the role of a data server: whoever shows a handle may do what it is good for, from any address, and
-    /// nothing else is served.
+    /// A service in the role of a data server: a client that shows a handle may do what it permits, from any address,
+    /// and nothing else is served.
     #[must_use]
     pub fn of_data_server(server: Arc<dyn DataServer>, options: ServiceOptions) -> Arc<Service> {
         Service::serving(Namespace::empty(), Some(server), options)

@@ -281,7 +281,8 @@ async fn reclaims_of_locks_have_their_time() {
     assert_eq!(scene.try_lock(reclaim).await, NfsStat4::NoGrace);
 }
 
-/// One lock in so many pieces as one may have of a file: whoever wanted one more was told to wait, for what it held itself.
+/// One lock in as many pieces as a client may have of a file: a client that wanted one more was told to wait, for what it
+/// held itself.
 #[tokio::test]
 async fn who_has_too_many_ranges_locked_gets_an_error_and_need_not_wait() {
     const PIECES: u64 = 16_384;

@@ -366,7 +366,7 @@ async fn a_tree_that_moves_says_where_it_is_and_nothing_else() {
     }
     assert_eq!(holder.status_at("/", [getfh()]).await, NfsStat4::Ok);
     assert_eq!(holder.status_at("/export/file", []).await, NfsStat4::Moved);
-    // The directory above has no other tree below it, so whoever has mounted it goes along.
+    // The directory above has no other tree below it, so a client that has mounted it moves too.
     let asked = holder.status_on(&top, [getfh()]).await;
     assert_eq!(asked, NfsStat4::Moved);
     let asked = holder.status_on(&top, [lookup("export")]).await;

@@ -130,7 +130,8 @@ async fn exclusive_creates_are_recognised_by_their_verifier() {
     assert_eq!(opened(&client, "/export", guarded).await, NfsStat4::Exist);
 }
 
-/// Once whoever knew the verifier had the file, whatever its mode, and two clients that said the same had both made it.
+/// At one time any client that knew the verifier had the file, whatever its mode, and two clients that said the same
+/// had both made it.
 #[tokio::test]
 async fn a_verifier_is_nobody_elses_and_ends_with_the_first_use() {
     let fixture = Fixture::new();

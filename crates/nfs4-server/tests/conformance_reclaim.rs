@@ -187,7 +187,8 @@ async fn a_client_that_introduces_itself_twice_reclaims_once() {
     assert_eq!(twice.status, NfsStat4::CompleteAlready);
 }
 
-/// On a full disk a client went on without a record of it. In a restart it lost what it held, to whoever came first.
+/// On a full disk a client went on without a record of it. In a restart it lost what it held, to the client that
+/// came first.
 #[tokio::test]
 async fn a_client_that_cannot_be_recorded_holds_nothing_before_it_can() {
     let fixture = Fixture::new();

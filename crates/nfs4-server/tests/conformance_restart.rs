@@ -45,7 +45,7 @@ impl Restart {
         }
     }
 
-    /// Whoever speaks to a service for which the session is unknown.
+    /// A client that speaks to a service for which the session is unknown.
     fn towards(&self, service: &Arc<Service>) -> Client {
         Client::stranger(service.clone(), self.fixture.connection())
     }

@@ -19,7 +19,7 @@ use nfs4::{
 use nfs4_server::{ClientId, Limits};
 use xdr::Bytes;
 
-/// Waits until so many operations on opens have gone to the other site.
+/// Waits until this many operations on opens have gone to the other site.
 async fn until_sent(distant: &Distant, count: usize) {
     while distant.sent.load(Ordering::SeqCst) < count {
         tokio::task::yield_now().await;

@@ -87,7 +87,7 @@ async fn exports_for_others_are_not_to_be_seen() {
     let other = fixture.client_from(ELSEWHERE).await;
     assert_eq!(names(&other, "/").await, ["a", "b", "hidden"]);
     let handle = other.handle("/hidden/deep").await;
-    // Whoever got hold of a filehandle finds that access to it is revoked.
+    // A client that already has a filehandle finds that access to it is revoked.
     assert_eq!(
         client.compound(vec![putfh(&handle)]).await.status,
         NfsStat4::Stale

@@ -115,7 +115,7 @@ xdr_struct! {
 pub enum GetdeviceinfoRes {
     /// The device is known.
     Ok(GetdeviceinfoResOk),
-    /// NFS4ERR_TOOSMALL: the address takes so many bytes.
+    /// NFS4ERR_TOOSMALL: the address takes this many bytes.
     TooSmall(Count4),
     /// Any other failure.
     Err(NfsStat4),

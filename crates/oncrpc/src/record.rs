@@ -1,5 +1,5 @@
 //! Record marking (RFC 5531, section 11): messages on a byte stream, each cut
-//! into one or more fragments. Pure; whoever owns the socket moves the bytes.
+//! into one or more fragments. Pure; the owner of the socket moves the bytes.
 
 use bytes::{Buf, BytesMut};
 use thiserror::Error;

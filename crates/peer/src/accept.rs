@@ -23,10 +23,10 @@ use crate::set;
 use crate::tls::ALPN_JOIN;
 use crate::wire::{Hello, HelloReply, WireRefusal, read_short, write_short};
 
-/// Whoever connects has so long to say something. A member does so at once.
+/// A caller that connects has this long to say something. A member does so at once.
 const FIRST_BYTES: Duration = Duration::from_secs(3);
 
-/// While nothing can be accepted, that is told so often.
+/// While nothing can be accepted, the log says so this often.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// How often to see whether the log has to tell of connections that came to nothing.

@@ -15,7 +15,8 @@ use tokio::sync::Notify;
 
 use crate::flow::locked;
 
-/// An address from where no member is known has one of so many parts of the places.
+/// The places are divided by this number: an address from where no member is known has one such
+/// part.
 const PARTS: usize = 4;
 
 /// So long at least passes between two lines of the log about connections that came to nothing.
@@ -39,7 +40,7 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// So many places, one at least.
+    /// This many places, one at least.
     pub(crate) fn new(places: usize) -> Arc<Callers> {
         Arc::new(Callers {
             waiting: Mutex::default(),

@@ -16,7 +16,7 @@ const OFFLOAD_BYTES_MIN: usize = 64 * 1024;
 /// The fastest level of zstd; the link should wait for the link, not for a processor.
 const LEVEL: i32 = 1;
 
-/// Compression pays when at most so many percent remain.
+/// Compression pays when at most this many percent remain.
 const PAYS_PERCENT: u64 = 90;
 
 /// Bytes tried before judging.

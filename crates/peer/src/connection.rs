@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::compression;
 use crate::flow::{Arrival, LaneState, Outgoing, ReportDue, locked};
-use crate::message::Message;
+use crate::message::{Lane, Message};
 use crate::session::SessionState;
 use crate::wire::{Frame, Header, Role, WireError, encode_frame, read_frame};
 
-/// How long a report may wait for a message to travel with.
-const REPORT_DELAY: Duration = Duration::from_millis(10);
+/// How long a report may wait for a message to travel with. It only frees memory: a peer that may be waiting is sent it at once.
+const REPORT_DELAY: Duration = Duration::from_millis(200);
 
 /// Payloads up to this size are copied behind their header, so that both share one TLS record.
 const COPIED_BYTES_MAX: usize = 8 * 1024;
@@ -30,6 +30,48 @@ struct Connection {
     began: Instant,
     /// The ping to echo, or 0.
     echo: AtomicU64,
+    /// When the last frame arrived, by [`Connection::clock`].
+    heard: AtomicU64,
+}
+
+/// When a writer sends a frame although nothing is to be said. Each side sends one within every keepalive
+/// interval, so that the other side's reader knows that it is there; no answer is needed for that. Where
+/// the round trip is measured, on the control lane, there is a ping in each interval, messages or not.
+struct Schedule {
+    keepalive: Duration,
+    pings: bool,
+    due: Instant,
+}
+
+impl Schedule {
+    /// The first frame is due at once.
+    fn new(lane: Lane, keepalive: Duration) -> Schedule {
+        Schedule {
+            keepalive,
+            pings: lane == Lane::Control,
+            due: Instant::now(),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        Instant::now() >= self.due
+    }
+
+    /// Whether the frame that is to be sent carries a ping; then the next one is due an interval later.
+    fn takes_ping(&mut self) -> bool {
+        let ping = self.pings && self.is_due();
+        if ping {
+            self.due = Instant::now() + self.keepalive;
+        }
+        ping
+    }
+
+    /// A frame was sent. It puts a frame off that would only have shown that this side is there.
+    fn wrote(&mut self) {
+        if !self.pings {
+            self.due = Instant::now() + self.keepalive;
+        }
+    }
 }
 
 /// Runs a connection until it breaks, is superseded, or its session ends. `generation` comes from
@@ -49,10 +91,14 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Send + 'static>(
         keepalive,
         began: Instant::now(),
         echo: AtomicU64::new(0),
+        heard: AtomicU64::new(0),
     };
     let ended = tokio::select! {
-        ended = connection.write(writer) => ended,
+        // What has arrived is read before silence is noticed: a process that stood still for a while has not looked.
+        biased;
         ended = connection.read(reader) => ended,
+        ended = connection.write(writer) => ended,
+        () = connection.silence() => Err(WireError::Silent),
         () = connection.lane.superseded(generation) => Ok(()),
         () = connection.session.ended() => Ok(()),
     };
@@ -65,7 +111,7 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Send + 'static>(
 impl Connection {
     async fn write<S: AsyncWrite>(&self, mut writer: WriteHalf<S>) -> Result<(), WireError> {
         let mut scratch = BytesMut::new();
-        let mut ping_at = Instant::now();
+        let mut schedule = Schedule::new(self.lane.lane, self.keepalive);
         loop {
             if !self.lane.is_current(self.generation) {
                 return Ok(());
@@ -74,17 +120,16 @@ impl Connection {
             if let Some((sequence, message)) = next {
                 self.write_message(&mut writer, &mut scratch, sequence, message)
                     .await?;
+                schedule.wrote();
                 continue;
             }
-            let ping = Instant::now() >= ping_at;
-            if ping {
-                ping_at = Instant::now() + self.keepalive;
-            }
-            if ping || self.owes_now() {
+            if schedule.is_due() || self.owes_now() {
+                let ping = schedule.takes_ping();
                 self.write_quiet(&mut writer, &mut scratch, ping).await?;
+                schedule.wrote();
             }
             writer.flush().await?;
-            self.wait_for_work(ping_at).await;
+            self.wait_for_work(schedule.due).await;
         }
     }
 
@@ -93,16 +138,16 @@ impl Connection {
             || locked(&self.lane.inbox).report_due() == ReportDue::Now
     }
 
-    /// Returns when there is a message, something owed, or a ping to send. A report that may wait is made
+    /// Returns when there is a message, something owed, or a frame due. A report that may wait is made
     /// due by the delay, unless a message carries it first.
-    async fn wait_for_work(&self, ping_at: Instant) {
+    async fn wait_for_work(&self, due: Instant) {
         let owed = locked(&self.lane.inbox).report_due();
         if owed == ReportDue::Now {
             return;
         }
         let patience = match owed {
-            ReportDue::Never => ping_at,
-            _ => ping_at.min(Instant::now() + REPORT_DELAY),
+            ReportDue::Never => due,
+            _ => due.min(Instant::now() + REPORT_DELAY),
         };
         tokio::select! {
             () = self.lane.wake.notified() => {}
@@ -183,11 +228,9 @@ impl Connection {
 
     async fn read<S: AsyncRead>(&self, mut reader: ReadHalf<S>) -> Result<(), WireError> {
         let payload_bytes_max = self.lane.lane.max_payload_bytes();
-        let patience = self.keepalive * 3;
         loop {
-            let frame = timeout(patience, read_frame(&mut reader, payload_bytes_max))
-                .await
-                .map_err(|_| WireError::Silent)??;
+            let frame = read_frame(&mut reader, payload_bytes_max).await?;
+            self.heard.store(self.clock(), Ordering::Relaxed);
             self.session
                 .counters
                 .received(frame.payload.len() + frame.header.body.len());
@@ -195,6 +238,20 @@ impl Connection {
             if frame.header.sequence != 0 {
                 self.take_message(frame).await?;
             }
+        }
+    }
+
+    /// Returns when no frame has arrived for three keepalive intervals. A timer for each frame would wake
+    /// an idle process more often than its frames do.
+    async fn silence(&self) {
+        let patience = self.keepalive * 3;
+        loop {
+            let heard = Duration::from_micros(self.heard.load(Ordering::Relaxed));
+            let latest = self.began + heard + patience;
+            if Instant::now() >= latest {
+                return;
+            }
+            tokio::time::sleep_until(latest).await;
         }
     }
 
@@ -264,7 +321,7 @@ impl Connection {
     }
 }
 
-/// A message that arrived whole, on its way to the handler or to whoever asked.
+/// A message that arrived whole, on its way to the handler or to the caller that asked.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub role: Role,
@@ -279,5 +336,35 @@ impl Arrived {
             Role::OneWay | Role::Request => self.message.cost(),
             _ => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEEPALIVE: Duration = Duration::from_secs(2);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_puts_off_the_frame_that_only_shows_that_a_side_is_there() {
+        let mut schedule = Schedule::new(Lane::Data, KEEPALIVE);
+        assert!(schedule.is_due() && !schedule.takes_ping());
+        schedule.wrote();
+        tokio::time::advance(KEEPALIVE / 2).await;
+        schedule.wrote();
+        tokio::time::advance(KEEPALIVE / 2).await;
+        assert!(!schedule.is_due());
+        tokio::time::advance(KEEPALIVE / 2).await;
+        assert!(schedule.is_due());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_control_lane_pings_in_each_interval_though_there_are_messages() {
+        let mut schedule = Schedule::new(Lane::Control, KEEPALIVE);
+        assert!(schedule.takes_ping() && !schedule.takes_ping());
+        tokio::time::advance(KEEPALIVE / 2).await;
+        schedule.wrote();
+        tokio::time::advance(KEEPALIVE / 2).await;
+        assert!(schedule.is_due() && schedule.takes_ping());
     }
 }

@@ -22,7 +22,7 @@ use crate::status::PeerStatus;
 use crate::tls::{self, Identity, IdentityError};
 use crate::wire::Hello;
 
-/// So many addresses of one member are remembered.
+/// At most this many addresses of one member are remembered.
 const ADDRESSES_KNOWN: usize = 8;
 
 /// What the tasks of an endpoint share.

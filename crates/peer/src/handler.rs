@@ -43,7 +43,7 @@ impl Incoming {
     }
 }
 
-/// Whoever owns an [`crate::Endpoint`]: judges peers and messages, and receives them.
+/// The owner of an [`crate::Endpoint`]: judges peers and messages, and receives them.
 ///
 /// The order that is promised, for each peer: `session_began`, then messages of that incarnation, then
 /// `session_ended` once the last `receive` has returned, then `session_began` of the next. Requests not
@@ -70,8 +70,9 @@ pub trait MessageHandler: Send + Sync + 'static {
         Bytes::new()
     }
 
-    /// Judges what a peer says of its past, before a session with it begins and whenever its control lane is
-    /// connected anew. Called for whoever has a certificate of the set, before [`MessageHandler::admit_session`].
+    /// Judges what a peer says of its past, before a session with it begins and whenever its
+    /// control lane is connected anew. Called for each peer that has a certificate of the set,
+    /// before [`MessageHandler::admit_session`].
     ///
     /// # Errors
     /// Why no connection is made, and what the peer's handler is to know of it.

@@ -93,7 +93,8 @@ impl PeerState {
             change_session(handler, before, deliveries.take(), session.clone(), outlets);
         *deliveries = Some(tokio::spawn(hand_over));
         self.session.send_replace(Some(session.clone()));
-        // Whoever closes or revokes looks at the session after saying so; we look the other way round.
+        // A task that closes or revokes looks at the session after saying so; we look the other way
+        // round.
         if shared.is_closed() || shared.is_revoked(self.slot) {
             session.end();
         }

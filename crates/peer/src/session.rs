@@ -92,16 +92,16 @@ impl SessionState {
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
-    /// Ends the session: connections stop, and whoever waits for a reply learns that the outcome is
-    /// unknown.
+    /// Ends the session: connections stop, and each caller that waits for a reply learns that the
+    /// outcome is unknown.
     pub(crate) fn end(&self) {
         self.ended.send_replace(true);
         // Waiters are told by the closing of their channel.
         locked(&self.pending).clear();
     }
 
-    /// Hands an arrived message on, without waiting: replies to whoever asked, the rest to the handler's
-    /// queue of this lane.
+    /// Hands an arrived message on, without waiting: replies to the caller that asked, the rest to
+    /// the handler's queue of this lane.
     pub(crate) fn deliver(&self, lane: &LaneState, arrived: Arrived) {
         let reply = match arrived.role {
             Role::Reply => Ok(arrived.message),

@@ -87,7 +87,7 @@ pub fn is_about_contents(error: &io::Error) -> bool {
         Errno::UCLEAN,
         Errno::BADMSG,
     ];
-    // Without a number it is the word of whoever read: too short, no text.
+    // Without a number it comes from the code that read: too short, no text.
     let code = error.raw_os_error();
     code.is_none_or(|code| ABOUT.iter().any(|about| about.raw_os_error() == code))
 }

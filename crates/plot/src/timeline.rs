@@ -14,7 +14,7 @@ const RIGHT: f64 = 15.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 26.0;
 
-/// Names of bands begin in so many rows by turns, as neighbours often begin close together.
+/// Names of bands alternate over this many rows, as neighbours often begin close together.
 const ROWS: usize = 2;
 
 /// A picture of curves from zero to `length` seconds.

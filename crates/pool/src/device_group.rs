@@ -4,8 +4,8 @@ use crate::fields::{Fields, Malformed};
 use crate::numbers::DataServerNumber;
 use std::collections::BTreeSet;
 
-/// So many data servers at most are in one group: a layout has a handle for each, and has to fit into a reply of 4096 bytes
-/// (rule 2).
+/// At most this many data servers are in one group: a layout has a handle for each, and has to fit into a reply of 4096
+/// bytes (rule 2).
 pub const MAX_DATA_SERVERS: usize = 64;
 
 const VERSION: u8 = 1;

@@ -26,7 +26,8 @@ pub struct Standing {
     pub run: u64,
 }
 
-/// Starts since the last report that was answered are counted in so many bits of the counter, below the reports.
+/// Starts since the last report that was answered are counted in this many bits of the counter, below the
+/// reports.
 const START_BITS: u32 = 24;
 
 /// Marks a counter that a home keeps. With a report a second none grows as large in ten thousand years.

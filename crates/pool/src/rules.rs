@@ -37,15 +37,16 @@ control::rules! {
     settled_is_stable,
     /// A data server's restart counts as a write to what was unsettled (rule 9).
     restart_counts_as_write,
-    /// Whoever loses what it held is fenced before anybody else is given it (rule 8).
+    /// A holder that loses what it held is fenced before any other is given it (rule 8).
     losers_fenced,
     /// The holders of layouts are fenced when contents are cut (rule 8).
     cut_fences,
-    /// While a file is moved nobody is given a layout for writing, and whoever had one is fenced (rule 2).
+    /// While a file is moved nobody is given a layout for writing, and holders of one are fenced (rule 2).
     moves_end_writing,
     /// New contents of a file that is moved are noted, stably, before their first byte is written (rule 2).
     moves_noted_first,
-    /// Whoever may read the old contents of a file is fenced before its row names the new ones (rule 2).
+    /// Clients that may read the old contents of a file are fenced before its row names the new
+    /// ones (rule 2).
     old_contents_fenced,
     /// New contents end where the file does before its row names them (rules 2 and 7).
     new_contents_cut,

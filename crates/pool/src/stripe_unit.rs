@@ -20,7 +20,7 @@ impl StripeUnit {
     /// 16 MiB.
     pub const MAX: StripeUnit = StripeUnit { log2: 24 };
 
-    /// A unit of so many bytes.
+    /// A unit of this many bytes.
     ///
     /// # Errors
     /// When it is no power of two, too small or too large.

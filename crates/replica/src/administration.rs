@@ -19,13 +19,14 @@ use crate::membership::views;
 use crate::state::members::REMOVED;
 use crate::status::{self, claimed, is_deep};
 
-/// So many objects of each kind are named where it is told what a thaw gives up.
+/// At most this many objects of each kind are named in the account of what a thaw gives up.
 const NAMED: usize = 4;
 
-/// So many controls of lost replicas are told.
+/// At most this many controls of lost replicas are listed.
 const FROZEN_TOLD: usize = 100;
 
-/// It is looked whether so many files are covered at a time: everybody waits for the core meanwhile.
+/// At most this many files at a time are checked for coverage: everybody waits for the core
+/// meanwhile.
 const FILES_AT_ONCE: usize = 32;
 
 /// So long it may take to put something on record.
@@ -84,7 +85,7 @@ pub struct LossView {
     pub slot: u16,
     /// Since when, in seconds since 1970.
     pub since_unix_s: u64,
-    /// So many of its controls are frozen.
+    /// How many of its controls are frozen.
     pub frozen_controls: u64,
     /// It may alone have something: then its removal waits for an administrator.
     #[serde(default)]

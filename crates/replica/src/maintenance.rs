@@ -18,11 +18,11 @@ use crate::replication::progress;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// So many records are looked at at a time.
+/// At most this many records are looked at at a time.
 const RECORDS_AT_ONCE: usize = 256;
 
-/// So many times as many updates are kept for a replica out of the view while it is in contact: those that are made
-/// while it takes a copy follow it.
+/// For a replica out of the view that is in contact, this many times as many updates are kept:
+/// those that are made while it takes a copy follow it.
 const KEPT_IN_CONTACT: u64 = 10;
 
 /// Looks after things until the replica stops.
@@ -71,7 +71,7 @@ pub(crate) async fn pass_lock_changes_on(shared: Arc<ReplicaState>) {
     loop {
         match changes.recv().await {
             Ok(file) => shared.tell_of_locks(file),
-            // Whoever waits for one that was missed asks again by itself, a little later.
+            // A client that waits for one that was missed asks again by itself, a little later.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }

@@ -13,16 +13,16 @@ use crate::membership::links::{connected, lags};
 use crate::state::returns::ReturnView;
 use crate::state::scrub::ScrubView;
 
-/// So many controls are listed at most.
+/// At most this many controls are listed.
 const LISTED: usize = 200;
 
-/// So many objects of a control are named.
+/// At most this many objects of a control are named.
 const CLAIMS_NAMED: usize = 8;
 
-/// Reasons are looked for so many at a time: everybody waits for the core meanwhile.
+/// Reasons are looked for in groups of at most this many: everybody waits for the core meanwhile.
 const REASONS_AT_ONCE: usize = 8;
 
-/// So many torn files are named.
+/// At most this many torn files are named.
 const TORN_NAMED: usize = 16;
 
 /// A replica at one moment.
@@ -56,12 +56,12 @@ pub struct ReplicaStatus {
     pub torn_files: u64,
     /// Paths of them, not all when there are many.
     pub torn_paths: Vec<String>,
-    /// So many entries are kept in memory of what others lack, or may not know: it does not grow with the time that somebody
-    /// is away.
+    /// How many entries are kept in memory of what others lack, or may not know: it does not grow
+    /// with the time that somebody is away.
     pub entries_kept: u64,
     /// Bytes of memory for what is kept of files that others lack contents of, about.
     pub kept_bytes: u64,
-    /// So many of them there are at most.
+    /// The limit of `kept_bytes`.
     pub kept_bytes_max: u64,
     /// A member of the view that lacks more than is kept: changes wait for it, or it leaves.
     pub too_slow: Option<u16>,

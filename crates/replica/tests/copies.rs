@@ -40,7 +40,8 @@ async fn grown() -> Set {
     set
 }
 
-/// So many objects have come to the second one, as it was told itself; waits until there are at least so many.
+/// How many objects have come to the second one, as its own status says; waits until there are at
+/// least this many.
 async fn taken(set: &Set, at_least: u64) -> u64 {
     let looking = async {
         loop {
@@ -53,7 +54,7 @@ async fn taken(set: &Set, at_least: u64) -> u64 {
         }
     };
     let looked = tokio::time::timeout(LONG, looking).await;
-    looked.expect("rows of so many objects are sent")
+    looked.expect("rows of this many objects are sent")
 }
 
 /// Updates name the streams that they follow, that of the removed replica among them, and nobody meets it any more.
@@ -107,7 +108,7 @@ async fn the_rows_of_a_tree_go_on_where_the_new_replica_was_killed() {
     set.revive(1, killed).await;
     let after = taken(&set, 0).await;
     assert!(after >= before / 2, "{after} of {before} were kept");
-    // Whoever sends has to begin anew when it was killed itself.
+    // A sender that was killed itself has to begin anew.
     let crashed = set.crash(0).await;
     let crashed = crashed.with(|settings| settings.return_bytes_per_second = None);
     set.revive(0, crashed).await;
@@ -222,10 +223,11 @@ async fn two_members_without_a_copy_get_it_from_the_third() {
     five.are_whole().await;
 }
 
-/// Whoever got its copy first waited for the report of the one that had none, which waited for a copy from it: it was the first
-/// that held the tree, and supplied nobody, since it was not up to date. A third one was all the time.
+/// The replica that got its copy first waited for the report of the one that had none, which waited
+/// for a copy from it: it was the first that held the tree, and supplied nobody, since it was not
+/// up to date. A third one was all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_got_its_copy_first_does_not_keep_the_next_one_waiting() {
+async fn the_first_to_get_its_copy_does_not_keep_the_next_one_waiting() {
     let mut five = Five::new().await;
     five.revive(0).await;
     eventually("the first one holds the tree", || {

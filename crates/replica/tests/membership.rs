@@ -182,8 +182,8 @@ async fn two_of_three_go_on_while_a_newcomer_does_not_answer() {
     work_at_both(&set, "later").await;
 }
 
-/// Of three one is away, and far more is changed than is kept for anybody: in the end no more is remembered than what is
-/// kept, and whoever was away takes a whole copy.
+/// Of three one is away, and far more is changed than is kept for anybody: in the end no more is
+/// remembered than what is kept, and the replica that was away takes a whole copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_43_what_is_remembered_does_not_grow_while_somebody_is_away() {
     const KEPT: usize = 40;

@@ -12,7 +12,7 @@ use vfs::{AccessCheck, Error, Stability};
 /// How many files are missed, and of which size.
 const FEW: (usize, usize) = (24, 128 << 10);
 
-/// So many that nobody is admitted who lacks them.
+/// Too many for a replica that lacks them to be admitted.
 const MANY: (usize, usize) = (120, 16 << 10);
 
 /// Slow enough that a test sees what happens meanwhile.
@@ -37,7 +37,7 @@ async fn limit(set: &mut Set, bytes_per_second: Option<u64>) {
     set.revive(0, crashed).await;
 }
 
-/// The third replica goes, and the first gets so many files without it.
+/// The third replica goes, and the first gets this many files without it.
 async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
     limit(set, Some(SLOW)).await;
     let sites = &set.sites;
@@ -49,7 +49,7 @@ async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
     let replica = set.sites[0].replica.clone();
     let before = replica.view_status().epoch;
     let away = set.crash(2).await;
-    // Agreed is not enough: whoever still follows the previous view sends as fast as ever.
+    // Agreed is not enough: a replica that still follows the previous view sends as fast as ever.
     eventually("the others go on without it", || {
         let status = replica.view_status();
         let gone = status
@@ -69,8 +69,8 @@ async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
     away
 }
 
-/// More files than anybody may lack who is admitted were written all the time, each again before the last write had arrived: whoever had
-/// been away stayed away.
+/// More files than anybody may lack who is admitted were written all the time, each again before
+/// the last write had arrived: a replica that had been away stayed away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_are_written_all_the_time_keep_nobody_away() {
     let mut set = Set::failing(3).await;

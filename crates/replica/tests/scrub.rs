@@ -11,7 +11,7 @@ fn content() -> Vec<u8> {
     bytes
 }
 
-/// A set of so many with a file that everybody has.
+/// A set of this many replicas with a file that everybody has.
 async fn with_file(count: usize) -> (Set, ObjectId) {
     let set = Set::of(count).await;
     let file = make_file(&set).await;
@@ -122,7 +122,7 @@ async fn two_copies_that_differ_without_a_witness_are_reported_and_left_alone() 
     assert!(status.findings[0].what.contains("/file"), "{status:?}");
     assert_eq!(own_bytes(&set, 0, file).await.unwrap(), content());
     assert_eq!(own_bytes(&set, 1, file).await.unwrap(), wrong);
-    // Whoever knows better writes the file anew.
+    // A client that knows better writes the file anew.
     let saved = set.sites[1].save(ROOT, "file", b"written anew").await;
     assert_eq!(saved.unwrap(), file);
     set.sites[1].files.commit(file, 0, 0).await.unwrap();

@@ -46,7 +46,7 @@ async fn a_tree_made_at_one_site_is_the_same_at_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_are_made_once_whoever_makes_them() {
+async fn names_are_made_once_when_all_sites_make_them() {
     let set = Set::of(3).await;
     for round in 0..20 {
         let at = format!("n{round}");
@@ -291,7 +291,7 @@ async fn what_another_site_reads_is_sent_there_at_once() {
     eventually("what was read has come", || lacking() == 1).await;
 }
 
-/// So many bytes that do not compress, different for each seed.
+/// This many bytes that do not compress, different for each seed.
 fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     let step = |state: &mut u64| {
         *state = state

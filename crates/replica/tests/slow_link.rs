@@ -10,7 +10,8 @@ use vfs::{FileSystem, ObjectId, XattrMode, XattrName};
 const BYTES_PER_SECOND: u64 = 1_000_000;
 const ONE_WAY: Duration = Duration::from_millis(60);
 
-/// So many files get two extended attributes of so many bytes: together several seconds of the slow link.
+/// This many files get two extended attributes of `VALUE_BYTES` bytes: together several seconds of
+/// the slow link.
 const FILES: usize = 40;
 const VALUE_BYTES: usize = 60_000;
 
@@ -139,8 +140,9 @@ fn received(site: &Site, peer: u16) -> u64 {
     peers.find(|one| one.slot == peer).unwrap().received_bytes
 }
 
-/// Whoever removed a file that another site had written, or moved or linked it, asked for control of the file and its directory
-/// together, and got it when all contents had been shipped; until then nobody could change the directory.
+/// A site that removed a file that another site had written, or moved or linked it, asked for
+/// control of the file and its directory together, and got it when all contents had been shipped;
+/// until then nobody could change the directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_the_contents_of_a_file_whose_name_goes() {
     const PIECE: usize = 1 << 20;

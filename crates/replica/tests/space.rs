@@ -32,7 +32,7 @@ async fn what_the_smallest_disk_has_no_room_for_is_refused_everywhere() {
     };
     assert_eq!(refused, Error::NoSpace);
     assert!(!made.is_empty());
-    // Whoever refuses names the member, and so does that one.
+    // The replica that refuses names the member, and so does that one.
     let small = set.sites[1].store.slot().0;
     let (by, of) = (set.sites[0].store.slot().0, small);
     let status = set.sites[0].replica.status();

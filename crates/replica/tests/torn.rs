@@ -51,7 +51,7 @@ async fn lost_amid_contents() -> (Set, crate::fixture::Crashed, ObjectId) {
     (set, lost, file)
 }
 
-/// The same with so many replicas, of which the last was perhaps away since before.
+/// The same with this many replicas, of which the last was perhaps away since before.
 async fn lost_amid_contents_of(
     count: usize,
     one_away: bool,

@@ -311,7 +311,8 @@ async fn what_a_lost_primary_never_heard_of_is_done_once() {
     set.assert_equal().await;
 }
 
-/// What the first one has done is on record with the change, so whoever asks it, or has applied the change, can tell.
+/// What the first one has done is on record with the change, so the first one itself, and each
+/// replica that has applied the change, can tell.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_47_what_was_done_for_a_replica_that_starts_anew_is_answered() {
     let (mut set, of_the_second) = three().await;
@@ -331,7 +332,7 @@ async fn counterexample_47_the_same_holds_when_the_one_that_did_it_starts_anew_t
     for at in 0..2 {
         set.revive_until_ready(at).await;
     }
-    // And everywhere else, whoever decides by now.
+    // And everywhere else, no matter which replica decides by now.
     let third = set.sites[2].files.clone();
     for what in CHANGES {
         let again = once(&*third, what, place, request(what, true)).await;

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Sleep, sleep};
 
-/// So many are open at a time; for one more the oldest is closed.
+/// At most this many are open at a time; for one more the oldest is closed.
 pub(crate) const CONNECTIONS_MAX: usize = 16;
 
 /// How long one lasts at most, headers and answer included. Each carries one request.
@@ -65,7 +65,8 @@ impl BoundedListener {
         BoundedListener { listener, open }
     }
 
-    /// Makes room for one more connection. Whoever waited here would wait for those who say nothing.
+    /// Makes room for one more connection. A new one would otherwise wait for those that send
+    /// nothing.
     fn make_room(&mut self) -> oneshot::Receiver<()> {
         self.open.retain(|open| !open.is_closed());
         if self.open.len() >= CONNECTIONS_MAX

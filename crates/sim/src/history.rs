@@ -21,7 +21,8 @@ pub(crate) enum Decision {
     Recovered,
 }
 
-/// A majority that was given up may have settled fewer losses than so many of which those who are left have not heard.
+/// A majority that was given up may have settled losses of which those who are left have not heard:
+/// fewer than this many.
 const UNHEARD_OF: u64 = 1 << 10;
 
 /// All decisions so far.
@@ -50,7 +51,8 @@ impl History {
         views.next().expect("the first decision is a view")
     }
 
-    /// How many settlements there are among the first `count` decisions; whoever was given up with a majority counts as many.
+    /// How many settlements there are among the first `count` decisions; one that gave up a
+    /// majority counts as [`UNHEARD_OF`].
     pub(crate) fn settlements(&self, count: usize) -> u64 {
         let known = self.decisions[..count].iter();
         let settlements = known.map(|decision| match decision {
@@ -66,7 +68,7 @@ impl History {
         self.view(self.len())
     }
 
-    /// The newest view without a replica, if so many remain at least.
+    /// The newest view without a replica, if at least `least` remain.
     pub(crate) fn without(&self, lost: ReplicaSlot, least: usize) -> Option<View> {
         let mut view = self.next();
         let taken = view.active.remove(&lost);

@@ -30,7 +30,7 @@ pub struct Links {
     cut: BTreeSet<(ReplicaSlot, ReplicaSlot)>,
     /// Whether messages may overtake each other on a link, and delays vary by half.
     pub reordering: bool,
-    /// Delays vary upwards by at most so many hundredths, without overtaking.
+    /// Delays vary upwards by at most this many hundredths, without overtaking.
     pub jitter_percent: u32,
 }
 

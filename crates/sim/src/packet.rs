@@ -34,7 +34,7 @@ pub(crate) enum Packet {
     LeaseRequest(Asked),
     /// I promise what you asked for with this.
     LeaseGrant(Asked),
-    /// So many decisions are known here.
+    /// How many decisions are known here.
     Known,
     /// I have so much; what do I lack?
     Hello(Box<Hello>),
@@ -60,7 +60,7 @@ pub(crate) struct Reply {
     pub updates: Vec<Logged>,
     /// The versions of all files.
     pub contents: Vec<(ObjectId, u64)>,
-    /// How far the stream of whoever asked has been applied.
+    /// How far the stream of the replica that asked has been applied.
     pub yours: u64,
     pub whole: Option<Arc<Stable>>,
     /// What was said with the question.

@@ -25,7 +25,7 @@ pub struct Scenario {
     pub majority: bool,
     /// Decides everything else.
     pub seed: u64,
-    /// Only the first so many replicas exist; clients of others do nothing.
+    /// Only the first `replicas` replicas exist; clients of others do nothing.
     pub replicas: u16,
     /// Which operations and lost connections take place, a bit for each in the order they are drawn.
     pub mask: u64,

@@ -33,9 +33,9 @@ pub(crate) enum Change {
     Stored(ObjectId, u64),
     /// This content of a dirty file is everywhere.
     Shipped(ObjectId, u64),
-    /// It was up to date in the view that was in force after so many decisions.
+    /// It was up to date in the view that was in force after this many decisions.
     UpToDate(usize),
-    /// So many settlements are in force.
+    /// This many settlements are in force.
     Settlements(u64),
     /// Everything but the control table is another replica's copy.
     Replaced(Arc<Stable>),
@@ -52,7 +52,8 @@ pub(crate) struct Stable {
     pub set_aside: BTreeMap<ControlName, Proposal>,
     pub dirty: BTreeMap<ObjectId, u64>,
     pub done: BTreeSet<u64>,
-    /// After so many decisions it was up to date in the view then in force; none if it never was with this copy.
+    /// After how many decisions it was up to date in the view then in force; none if it never was
+    /// with this copy.
     pub up_to_date_at: usize,
 }
 
@@ -344,7 +345,8 @@ impl Site {
         !unstable.any(|change| matches!(change, Change::Replaced(_)))
     }
 
-    /// Throws away what never became stable, and whoever waited for it. A copy that was not kept is needed still.
+    /// Throws away what never became stable, and what waited for it. A copy that was not kept is
+    /// needed still.
     pub(crate) fn forget_unstable(&mut self) {
         self.cut |= !self.copy_is_stable();
         self.journal.clear();

@@ -1,7 +1,8 @@
-//! What was sent between replicas, for whoever counts it.
+//! What was sent between replicas, for callers that count it.
 //!
-//! It notes what the cores and their stand-ins sent, and when. What must never enter: sizes in bytes, which are an
-//! affair of the rooms that own the connections, and anything that changes what happens.
+//! It notes what the cores and their stand-ins sent, and when. What must never enter: sizes in
+//! bytes, which are up to the crates that own the connections, and anything that changes what
+//! happens.
 
 use crate::packet::Packet;
 use control::{Envelope, Moment, ReplicaSlot};

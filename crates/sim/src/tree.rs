@@ -167,7 +167,8 @@ impl Copy {
         next.max(self.floor)
     }
 
-    /// So many settlements of lost replicas are in force here: versions made by those are never made again.
+    /// This many settlements of lost replicas are in force here: versions made by those are never
+    /// made again.
     pub(crate) fn count_settlements(&mut self, settlements: u64) {
         self.floor = settlements << 32;
     }

@@ -14,7 +14,7 @@ use vfs::ObjectId;
 /// Objects of the first tree belong to no replica of the set.
 const PLANTER: ReplicaSlot = ReplicaSlot(u16::MAX);
 
-/// Names are drawn from so many.
+/// Names are drawn from this many.
 const NAMES: u64 = 6;
 
 /// Plants a tree and draws operations and lost connections.

@@ -64,7 +64,8 @@ enum Event {
     Enter(ReplicaSlot, u64),
     /// What waits for a lease is looked at again.
     Retry(ReplicaSlot, u64),
-    /// Whoever forwarded this operation, as the so many-th time, may have waited long enough.
+    /// The replica that forwarded this operation may have waited long enough. The second number
+    /// says how many times it has been forwarded.
     Again(u64, u32),
     Fault(Fault),
     /// The bringing together of what survivors have of a lost stream goes on.

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// So many were known before the program was tried as an adversary would; those found since are added one by one.
+/// This many were known before the program was tried as an adversary would; those found since are
+/// added one by one.
 const KNOWN_FIRST: u64 = 39;
 
 /// The numbers in the names of the tests of a folder and all below.

@@ -1,4 +1,5 @@
-//! Memory stays bounded whoever is away (rule 29): a member is away for days, while clients of the others go on.
+//! Memory stays bounded no matter which member is away (rule 29): one is away for days, while
+//! clients of the others go on.
 
 use crate::stage::*;
 use control::{LeaseSettings, ReplicaSlot, Settings, Sizes};
@@ -13,8 +14,9 @@ const AWAY_FROM: Duration = Duration::from_secs(3_000);
 /// So long it is away.
 const HOURS: u32 = 72;
 
-/// So much is remembered at most at a replica of three, whoever is away and for how long, while clients change a few files and
-/// names at a time and one file stays open for writing.
+/// At most this much is remembered at a replica of three, no matter which member is away and for
+/// how long, while clients change a few files and names at a time and one file stays open for
+/// writing.
 const LIMITS: Sizes = Sizes {
     own: 8,
     endings: 8,

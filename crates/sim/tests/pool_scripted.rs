@@ -149,7 +149,8 @@ fn an_intent_that_is_heard_twice_is_carried_out_once() {
         assert!(stage.server_receives_next(), "the intent");
         stage.home_receives();
         assert_eq!(stage.outcome(cut), Some(&Outcome::Done));
-        // Whoever is given a layout has the data server asked before, and that question is behind the intent.
+        // Before a client is given a layout, the data server is asked, and that question is behind
+        // the intent.
         let handle = stage.own_handle();
         let write = CellIo::WriteStable(0, 2);
         assert_eq!(stage.io(&handle, write), Some(Some(2)));
@@ -159,7 +160,8 @@ fn an_intent_that_is_heard_twice_is_carried_out_once() {
     needed(|rules| rules.intents_once = false, "P3", play);
 }
 
-/// A home is started anew at once, with the key that it had. Whoever had the file has lost it, and somebody else is given it.
+/// A home is started anew at once, with the key that it had. The client that had the file has lost
+/// it, and another one is given it.
 #[test]
 fn a_handle_of_a_previous_run_of_the_home_writes_nothing() {
     let play = |rules| {

@@ -2,8 +2,8 @@
 //! replicas work, in sets of two, of two and a witness, and of three to five. In the end nothing waits, nothing that counts is
 //! lost, and of those who are gone nothing is left.
 //!
-//! Short ones are played all, as long as each test says, or `SEQUENCE_LENGTH`; of longer ones so many as `SEQUENCE_SEEDS` says,
-//! from `SEQUENCE_FIRST` on.
+//! Short ones are played all, as long as each test says, or `SEQUENCE_LENGTH`; of longer ones as
+//! many are played as `SEQUENCE_SEEDS` says, from `SEQUENCE_FIRST` on.
 
 use crate::harness::number;
 use crate::stage::*;
@@ -16,14 +16,15 @@ const PAUSES: [u64; 3] = [300, 2_000, 7_000];
 /// What one sequence begins with.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
-    /// So many replicas, the witness among them.
+    /// How many replicas, the witness among them.
     size: u16,
     /// The last of them is a witness.
     witness: bool,
     majority: bool,
 }
 
-/// Something that somebody does to a set, or that happens to it: faults, each so many milliseconds after the first.
+/// Something that somebody does to a set, or that happens to it: faults, each with its delay after
+/// the first in milliseconds.
 type Event = Vec<(u64, Fault)>;
 
 /// One set in which something happens.
@@ -42,7 +43,7 @@ struct Run {
 }
 
 impl Run {
-    /// So many replicas, and one that comes later.
+    /// This many replicas, and one that comes later.
     fn of(beginning: Beginning) -> Run {
         let Beginning {
             size,
@@ -73,9 +74,10 @@ impl Run {
         newest.expect("a set has replicas").clone()
     }
 
-    /// Whether so many run without one that is removed that they can agree on it, and those of them who take part have
-    /// everything. Else nothing could be decided any more, not even that; or those who have just come in would wait for what
-    /// the one that is gone still owed them, until somebody says that they are the whole set. The first replica is never
+    /// Whether enough members run, without one that is removed, that they can agree on it, and
+    /// those of them who take part have everything. Else nothing could be decided any more, not
+    /// even that; or those who have just come in would wait for what the one that is gone still
+    /// owed them, until somebody says that they are the whole set. The first replica is never
     /// removed.
     fn may_go(&self, raw: u16) -> bool {
         let newest = self.newest_view();
@@ -200,7 +202,7 @@ fn play_events(beginning: Beginning, choose: &mut Choice<'_>) {
     }
 }
 
-/// All sequences of so many events, each by its choices.
+/// All sequences of `length` events, each by its choices.
 fn play_all(beginning: Beginning, length: usize) {
     let mut choices = vec![0; length];
     loop {

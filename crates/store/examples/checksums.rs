@@ -51,7 +51,8 @@ fn main() -> Result<()> {
     let stores = [open("with", true)?, open("without", false)?];
     let mut spent = [Spent::default(), Spent::default()];
     for round in 0..=rounds {
-        // Whoever is first has the colder caches, so each is first every other time; the first round of all counts for nothing.
+        // The first store has the colder caches, so each is first every other time; the first round of all counts for
+        // nothing.
         for turn in 0..2 {
             let which = ((round + turn) % 2) as usize;
             let one = runtime.block_on(one_file(&stores[which], mebibytes))?;

@@ -4,7 +4,7 @@
 //! cargo run --release -p store --example scale -- [objects] [entries of one directory] [directory]
 //! ```
 //!
-//! Prints a line for each step. Nothing here passes or fails; it is for whoever wants to know.
+//! Prints a line for each step. Nothing here passes or fails; it is only for information.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

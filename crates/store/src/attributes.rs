@@ -64,8 +64,7 @@ impl Operation {
 }
 
 impl Inner {
-    /// Checks and makes the changes of attributes other than the size. Whoever calls this touches
-    /// the object.
+    /// Checks and changes attributes other than the size. The caller touches the object.
     pub(crate) fn apply_attributes(
         &self,
         mutation: &mut Mutation<'_>,

@@ -12,8 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use vfs::Timestamp;
 
-/// By so many seconds at most a time that a server sets runs ahead of its own clock. What stands further ahead is taken for
-/// a mistake and not followed: times then go back to the own clock.
+/// A time that a server sets runs ahead of its own clock by at most this many seconds. What stands further ahead is taken
+/// for a mistake and not followed: times then go back to the own clock.
 pub(crate) const FOLLOWED_AHEAD_SECONDS: i64 = 24 * 60 * 60;
 
 /// The time of a change: what the clock says, or a tick later than what stands there already.

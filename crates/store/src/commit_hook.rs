@@ -72,8 +72,8 @@ pub enum Change {
 /// [`crate::Store::with_hook`].
 pub trait CommitHook: Send + Sync + 'static {
     /// Called before the operation touches the data of a file; one without a name is known nowhere else. From here on the
-    /// operation runs to its end, and [`CommitHook::after_data`] is called then, whoever has gone away meanwhile. It must not
-    /// wait.
+    /// operation runs to its end, and [`CommitHook::after_data`] is called then, even if the caller has gone away meanwhile.
+    /// It must not wait.
     ///
     /// # Errors
     /// Any error abandons the operation, and is what it returns.

@@ -307,7 +307,7 @@ impl Commits {
     }
 
     fn request(&self) -> MutexGuard<'_, Request> {
-        // The fields are valid whoever panicked in between.
+        // The fields are valid even if another thread panicked in between.
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

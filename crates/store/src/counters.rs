@@ -47,7 +47,7 @@ impl Reserved {
         Reserved(self.0.map(|limit| limit.saturating_add(1 << 24)))
     }
 
-    /// A version that this reservation leaves free for whoever makes it.
+    /// A version that this reservation leaves free for the caller that makes it.
     pub(crate) fn first_change(self) -> vfs::ChangeAttribute {
         vfs::ChangeAttribute(self.0[Sequence::Changes as usize])
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plain_file::{is_about_contents, lacks_descriptors};
+use plain_file::{ReadError, is_about_contents, lacks_descriptors};
 
 use crate::codec::Malformed;
 use crate::metadata::MetadataError;
@@ -69,7 +69,7 @@ pub enum StoreError {
     )]
     Elsewhere(PathBuf),
     /// What is on disk contradicts itself.
-    #[error("{what} in {path}; run the check, or restore the store")]
+    #[error("{path}: {what}; run the check, or restore the store")]
     Damaged {
         /// Where.
         path: PathBuf,
@@ -118,6 +118,17 @@ impl StoreError {
             action,
             path: path.into(),
             source,
+        }
+    }
+
+    /// A small file of the store was not read: the operating system refused, or what is there is no such file.
+    pub(crate) fn unread(path: impl Into<PathBuf>, error: ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => StoreError::io("read", path, error),
+            ReadError::NotRegular | ReadError::TooLong => StoreError::Damaged {
+                path: path.into(),
+                what: error.to_string(),
+            },
         }
     }
 }

@@ -39,7 +39,7 @@ use crate::statistics::Metrics;
 /// The key of the row that counts how often the store was opened.
 const OPENED_KEY: &[u8] = b"opened";
 
-/// Who is more than so many changes of locks behind learns only that it missed some.
+/// A reader that is more than this many changes of locks behind learns only that it missed some.
 const LOCK_CHANGES: usize = 1024;
 
 /// The parts of a store, shared by operations and the store's own threads.
@@ -229,12 +229,12 @@ impl Inner {
 
     /// What clients see of whether unstable data may have been lost.
     pub(crate) fn verifier(&self) -> WriteVerifier {
-        // Between slot and openings, of which nobody makes so many.
+        // Between slot and openings; no store is opened that many times.
         let losses = self.losses.load(Ordering::Acquire) & 0xffff;
         WriteVerifier((self.verifier ^ (losses << 32)).to_be_bytes())
     }
 
-    /// Unstable data was lost: whoever has written some is to write it again.
+    /// Unstable data was lost: the clients that have written some must write it again.
     pub(crate) fn change_verifier(&self) {
         self.losses.fetch_add(1, Ordering::AcqRel);
     }
@@ -321,7 +321,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.map_err(|error| Error::Io(format!("the runtime ended: {error}")))?
 }
 
-/// Runs work to its end even if whoever waits for it goes away. Begins it right here: much of it never has to wait.
+/// Runs work to its end even if the caller goes away. Begins it right here: much of it never has to wait.
 pub(crate) async fn detached<T: Send + 'static>(
     work: impl Future<Output = vfs::Result<T>> + Send + 'static,
 ) -> vfs::Result<T> {

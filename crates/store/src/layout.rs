@@ -65,7 +65,7 @@ impl Layout {
         }
         if exists(&creating)? {
             let layout = Layout::lock(root)?;
-            // Whoever held the lock until now may have finished the creation.
+            // The process that held the lock until now may have finished the creation.
             if exists(&root.join(IDENTITY_FILE))? {
                 return Err(StoreError::AlreadyThere(root.into()));
             }
@@ -133,7 +133,7 @@ impl Layout {
         let lock = root.join(LOCK_FILE);
         let layout = match File::open(&lock) {
             Ok(file) => Layout::take(root, &lock, file)?,
-            // Whoever works on a store makes the file first.
+            // A process that works on a store makes the file first.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Layout {
                 root: root.into(),
                 _lock: None,
@@ -147,7 +147,7 @@ impl Layout {
 
     fn identity(&self, path: &Path) -> Result<Identity, StoreError> {
         let text = plain_file::read(path, IDENTITY_BYTES_MAX)
-            .map_err(|error| StoreError::io("read", path, error.into_io()))?;
+            .map_err(|error| StoreError::unread(path, error))?;
         Identity::parse(&text, path)
     }
 

@@ -56,7 +56,7 @@ impl Leftovers {
         self.signal.nudge();
     }
 
-    /// Some objects that may be listed, at most so many.
+    /// Some objects that may be listed, at most `count`.
     pub(crate) fn take(&self, count: usize) -> Vec<ObjectId> {
         let mut queue = self.queue();
         let count = count.min(queue.ids.len());

@@ -1,8 +1,8 @@
 //! One local copy of a tree: a directory on disk that serves as a [`vfs::FileSystem`].
 //!
 //! Metadata are rows in an embedded store, changed by one atomic batch per operation; the data of each
-//! regular file is a sparse file of the local file system, or where whoever opens the store keeps it ([`Elsewhere`]). `docs/disk-format.md` draws both, and says
-//! what holds after a crash.
+//! regular file is a sparse file of the local file system, or where the caller that opens the store keeps it ([`Elsewhere`]). `docs/disk-format.md` draws both,
+//! and says what holds after a crash.
 //!
 //! What must never enter: NFS, sockets, or how replicas agree. What they need of a store is here all the
 //! same: identifiers made without asking anyone, versions and positions that are never used twice,

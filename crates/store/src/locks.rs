@@ -1,8 +1,8 @@
 //! Byte-range locks, by owner.
 //!
 //! A pure table in memory: after a restart clients reclaim their locks. With other replicas the locks of a
-//! file are those that its primary has told of last, whoever holds them. It never waits; who wants a
-//! lock that is taken learns who holds it.
+//! file are those that its primary has told of last, no matter who holds them. It never waits; a caller
+//! that wants a lock that is taken learns who holds it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Locks {
         locks.any(|held| held.owner == *owner && surrounds(held))
     }
 
-    /// Whether there may be so many ranges more.
+    /// Whether there may be `more` ranges in addition.
     fn check_room(&self, id: ObjectId, owner: &LockOwner, more: usize) -> Result<()> {
         let of_client = self.of_clients.get(&owner.client).copied();
         let fits = self.of(id).len() + more <= MAX_RANGES
@@ -120,7 +120,7 @@ impl Locks {
         if fits { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// A file has so many ranges locked, and had so many before; only the client of this owner has more or less.
+    /// A file has `after` ranges locked, and had `before`; only the client of this owner has more or fewer.
     fn recount(&mut self, owner: &LockOwner, before: usize, after: usize) {
         let count = self.of_clients.entry(owner.client.clone()).or_default();
         *count = (*count + after).saturating_sub(before);
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(held(&locks).len(), 2);
     }
 
-    /// Locks so many separate ranges of a file, or as many as it may.
+    /// Locks `count` separate ranges of a file, or as many as it may.
     fn lock_many(locks: &mut Locks, file: ObjectId, owner: &LockOwner, count: usize) -> usize {
         let places = (0..count as u64).map(|place| bytes(2 * place, 2 * place));
         let granted = |range: &ByteRange| {

@@ -26,7 +26,7 @@ const NEGLECT: Duration = Duration::from_secs(30);
 const KEEPING: Duration = Duration::from_secs(5);
 /// And how many bytes of them at most, about.
 pub(crate) const MANY_KEPT_BYTES: u64 = 16 << 20;
-/// Above so many marked files they are tidied up sooner.
+/// Above this many marked files they are tidied up sooner.
 const MANY_MARKS: usize = 1 << 16;
 /// How long removals gather before they are cleared away. Clearing waits for stable storage first, so
 /// at every removal it would make all who change rows wait with it.
@@ -245,7 +245,7 @@ fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId, row: &[u8]) -> R
             .for_each(|key| mutation.remove_local(Table::Xattrs, key));
         mutation.commit_local()?;
     }
-    // Whoever still reads or writes the file finishes first, and nobody can begin any more.
+    // Operations that still read or write the file finish first, and none can begin any more.
     let alone = wait(guards.exclude(id), || inner.is_closing());
     let _alone = alone.ok_or_else(|| vfs::Error::Io("the store is being closed".into()))?;
     inner.content_at(id, row)?.remove()

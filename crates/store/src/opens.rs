@@ -145,7 +145,7 @@ impl Operation {
         owner: &LockOwner,
         change: impl FnOnce(&mut Locks) -> Result<()>,
     ) -> Result<()> {
-        // Whoever else changes them holds the writer's lock too.
+        // Any other operation that changes them holds the writer's lock too.
         let mut tried = self.locks().alone(id, owner);
         change(&mut tried)?;
         let held = tried.of(id).to_vec();
@@ -280,7 +280,8 @@ fn check_share(
 ) -> Result<()> {
     let who = check.credentials();
     let reads = share.read && !held.read;
-    // Whoever keeps others from reading needs more than to read: else anybody could lock out anybody.
+    // A caller that keeps others from reading needs more than the right to read: else any user could
+    // lock out any other.
     let writes = (share.write && !held.write) || (share.deny_read && !held.deny_read);
     if (reads && !may_read(who, id, row)) || (writes && !may_write(who, id, row)) {
         return Err(Error::AccessDenied);

@@ -36,7 +36,7 @@ impl Operation {
         Ok(mutation.asking(self.hook.clone()))
     }
 
-    /// The same for what gives something back, and is never refused for good: whoever lacks room for it comes again.
+    /// The same for what gives something back, and is never refused for good: a caller without room comes again.
     pub(crate) async fn begin_release(&self) -> Result<Mutation<'_>> {
         self.begin(Demand::Removal).await.map_err(wait_for_room)
     }
@@ -47,8 +47,8 @@ impl Operation {
         Ok(mutation.asking(self.hook.clone()))
     }
 
-    /// Changes the data of a file, to the end even if whoever waits for it goes away: half of it must not be left behind, and
-    /// the hook hears of the end.
+    /// Changes the data of a file, to the end even if the caller that waits for it goes away: half of it must not be left
+    /// behind, and the hook hears of the end.
     pub(crate) async fn change_data<T, F>(
         &self,
         id: ObjectId,

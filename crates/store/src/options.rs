@@ -26,7 +26,7 @@ pub enum Reserve {
     /// 2 % of the file system below, at least 32 MiB and at most 256 MiB, but never more than a quarter of it.
     #[default]
     Automatic,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
 }
 

@@ -18,7 +18,7 @@ use crate::inner::Inner;
 use crate::metadata::{Metadata, MetadataError, Table};
 use crate::rows::key;
 
-/// So many orphans go in one batch.
+/// At most this many orphans go in one batch.
 const BURIED_AT_ONCE: usize = 256;
 
 /// One file without a name.

@@ -54,7 +54,7 @@ impl Inner {
             recovered += page.len() as u64;
         }
         if recovered > 0 {
-            // A mark says no more than that: whoever opens a new file leaves one, too.
+            // A mark says no more than that: to open a new file leaves one, too.
             tracing::info!(
                 "data that was not stable when the store was left may be lacking in {}; \
                  what was answered as stable is there, and clients send the rest again",

@@ -1,8 +1,8 @@
 //! What clients' requests have done: written in the batch of the change, so that a repeat is recognised whenever it comes.
 //!
 //! There is one row for each series of requests, with its last one that changed something; other replicas get it with the
-//! change. Rows go when nobody asks for them again, as whoever knows the clients says. However many are left, their number is
-//! bounded: those that were written longest ago go first. What must never enter: who the clients are.
+//! change. Rows go when nobody asks for them again; the caller, which knows the clients, says when. However many are left,
+//! their number is bounded: those that were written longest ago go first. What must never enter: who the clients are.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,10 +18,10 @@ use crate::operation::Operation;
 use crate::rows::{Effect, RequestRow};
 use crate::space::Demand;
 
-/// So many series are remembered at most: a thousand clients that each use 64 at once.
+/// At most this many series are remembered: a thousand clients that each use 64 at once.
 const SERIES_MAX: u64 = 1 << 16;
 
-/// When there are more, only so many stay.
+/// When there are more, only this many stay.
 const SERIES_KEPT: u64 = SERIES_MAX / 4 * 3;
 
 /// Rows removed in one batch. Small, so that nobody waits for it.

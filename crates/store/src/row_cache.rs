@@ -20,7 +20,7 @@ pub(crate) type CachedKey = [u8; 16];
 /// The first byte of the keys of names.
 const ENTRIES: u8 = crate::metadata::Table::Entries as u8;
 
-/// So many threads can look up rows without meeting.
+/// This many threads can look up rows without waiting for each other.
 const SHARDS: usize = 16;
 /// What a row occupies beside its bytes, about.
 const OVERHEAD_BYTES: usize = 96;
@@ -72,7 +72,7 @@ impl Hasher for KeyHasher {
 pub(crate) struct Epoch(u64);
 
 impl RowCache {
-    /// A cache for about so many bytes, a quarter of them for runs.
+    /// A cache for about this many bytes, a quarter of them for runs.
     pub(crate) fn new(bytes: u64) -> RowCache {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let generation_bytes = bytes / 4 * 3 / SHARDS / 2;
@@ -115,7 +115,7 @@ impl RowCache {
         }
     }
 
-    /// Rows are about to change. Whoever changes them is alone.
+    /// Rows are about to change. Only one caller changes rows at a time.
     pub(crate) fn begin_change(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }

@@ -104,7 +104,7 @@ struct Kept {
 }
 
 impl RunCache {
-    /// A cache for about so many bytes.
+    /// A cache for about this many bytes.
     pub(crate) fn new(limit_bytes: usize) -> RunCache {
         RunCache {
             kept: Mutex::default(),

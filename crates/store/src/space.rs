@@ -26,17 +26,17 @@ use crate::options::Reserve;
 const AUTOMATIC_BYTES: u64 = 256 << 20;
 /// The least, unless that is much of the disk: what the embedded store needs while a few ten thousand files go.
 const AUTOMATIC_LEAST_BYTES: u64 = 32 << 20;
-/// The part of the file system that [`Reserve::Automatic`] keeps back: one in so many.
+/// The part of the file system that [`Reserve::Automatic`] keeps back: one part in this many.
 const AUTOMATIC_PART: u64 = 50;
-/// The most of a small file system: one in so many.
+/// The most of a small file system: one part in this many.
 const AUTOMATIC_MOST_PART: u64 = 4;
-/// The part of the reserve that is preallocated: one in so many.
+/// The part of the reserve that is preallocated: one part in this many.
 const BALLAST_PART: u64 = 2;
-/// The part of the reserve that changes without removal leave alone: one in so many.
+/// The part of the reserve that changes without removal leave alone: one part in this many.
 const CHANGE_PART: u64 = 2;
-/// The part of the reserve that even removals leave alone: one in so many.
+/// The part of the reserve that even removals leave alone: one part in this many.
 const LAST_PART: u64 = 8;
-/// The ballast is given up so much at a time, or what is needed at once.
+/// The ballast is given up this much at a time, or what is needed at once.
 const STEP_BYTES: u64 = 1 << 20;
 /// Of the newest journal so much is allocated ahead.
 const JOURNAL_AHEAD_BYTES: u64 = 4 << 20;
@@ -52,7 +52,7 @@ const REMOVALS_BYTES: u64 = 128 << 20;
 /// What an operation needs of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
-    /// So many bytes more than now.
+    /// This many bytes more than now.
     Room(u64),
     /// Nothing in the end; for the moment a few rows.
     Change,
@@ -311,7 +311,7 @@ impl Headroom {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Numbers are valid whoever panicked in between.
+        // Numbers are valid even if another thread panicked in between.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -384,7 +384,8 @@ mod tests {
         assert_eq!(headroom.state().under_way_bytes, 0);
     }
 
-    /// More was asked for than the ballast has, and all of it was given to whoever filled the disk.
+    /// More was asked for than the ballast has, and all of it was given to the program that filled
+    /// the disk.
     #[test]
     fn the_ballast_is_not_given_up_in_vain() {
         let directory = tempfile::tempdir().unwrap();

@@ -201,7 +201,7 @@ impl Store {
         Ok(row.map(|row| Bytes::copy_from_slice(&row)))
     }
 
-    /// Update records from a position on, at most so many. There are some for changes to which
+    /// Update records from a position on, at most `count`. There are some for changes to which
     /// a [`crate::CommitHook`] gave a note.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! How a thread of the store's own waits for what operations hand to each other.
 //!
 //! It queues like every operation, so that nobody is passed over; but it gives up when the store is being
-//! closed. Whoever closes the store may be the very thread that would have let the others go on.
+//! closed. The thread that closes the store may be the one that would have let the others go on.
 
 use std::future::Future;
 use std::pin::pin;

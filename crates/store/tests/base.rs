@@ -19,7 +19,8 @@ async fn filled() -> (Pair, ObjectId) {
     (pair, id)
 }
 
-/// Copies the tree in pages of about so many bytes; `None` leaves the copy unfinished after one.
+/// Copies the tree in pages of about `max_bytes` bytes; `None` leaves the copy unfinished after
+/// one.
 async fn copy(pair: &Pair, max_bytes: usize, finish: bool) {
     let (leader, follower) = (pair.leader.store(), pair.follower.store());
     follower.begin_base().await.unwrap();

@@ -9,7 +9,7 @@ const ROOT: ObjectId = ObjectId::ROOT;
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// Two replicas, the first of which has a clock that is ahead by so many seconds.
+/// Two replicas, the first of which has a clock that is ahead by this many seconds.
 async fn apart(seconds: i64) -> (Fixture, Fixture) {
     let fast = Fixture::hooked();
     let mut slow = Fixture::beside(&fast);

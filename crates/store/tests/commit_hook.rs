@@ -377,7 +377,7 @@ async fn the_hook_hears_of_the_end_of_a_failed_change_of_data_and_of_one_that_no
     let who = root();
     let access = AccessCheck::Credentials(&who);
     let mut write = hooked.write(access, id, 0, data.clone(), Stability::File);
-    // It has begun, and whoever waits for it goes away.
+    // It has begun, and the caller that waits for it goes away.
     let _ = futures_now(&mut write).await;
     drop(write);
     let begun = Instant::now();

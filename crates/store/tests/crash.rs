@@ -151,7 +151,7 @@ fn place(round: u64, worker: u64) -> String {
     format!("round{round}-worker{worker}")
 }
 
-/// What a worker's directory holds after so many of its operations; the first one makes it.
+/// What a worker's directory holds after this many of its operations; the first one makes it.
 fn expected(operations: u64) -> Option<Seen> {
     let mut seen = Seen::new();
     if operations == 0 {

@@ -15,7 +15,7 @@ use vfs::{FileSystem, ObjectId, XattrMode, XattrName};
 
 const LIMIT: u64 = 200;
 
-/// Opens files until only so many more can be.
+/// Opens files until only `spare` more can be opened.
 fn take_all_but(spare: usize) -> Vec<File> {
     let mut taken: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     taken.truncate(taken.len() - spare);
@@ -32,7 +32,7 @@ fn failures<T>(what: &str, attempt: impl Fn() -> Result<T, StoreError>) -> usize
             Ok(_) => return spare,
             Err(error) => error,
         };
-        // Whoever runs in the background gives back what it has.
+        // Tasks that run in the background give back what they have.
         std::thread::sleep(Duration::from_millis(5));
         let told = error.to_string();
         assert!(

@@ -1,4 +1,4 @@
-//! Whoever listens hears of everything that looks different, before and behind the moment at which it does.
+//! A listener hears of everything that looks different, before and after the moment at which it changes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

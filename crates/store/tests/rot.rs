@@ -264,7 +264,7 @@ struct Sweep {
     seed: u64,
     /// 0 for the short form.
     rounds: u64,
-    /// In the short form only so many files of each kind.
+    /// In the short form only this many files of each kind.
     sample: usize,
 }
 

@@ -135,6 +135,32 @@ async fn what_clients_fill_they_can_empty() {
     }
 }
 
+/// XFS allocates as much again as a file has when a write makes it longer, while others wait for room: writers ran through the
+/// reserve, and truncation was refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_grows_takes_up_what_it_has() {
+    for (mebibytes, maker) in DISKS {
+        let Some(disk) = SmallDisk::made(mebibytes, maker) else {
+            continue;
+        };
+        let options = StoreOptions::new(disk.path().join("store"));
+        let store = Store::create(&options, &NewStore::default()).unwrap();
+        store.end_reclaim().await.unwrap();
+        let id = make(&store, "grows").await.unwrap();
+        let who = root();
+        let data = Bytes::from(vec![7; 1 << 20]);
+        for block in 0..9 {
+            let access = AccessCheck::Credentials(&who);
+            let written = store.write(access, id, block << 20, data.clone(), Stability::Unstable);
+            written.await.unwrap();
+        }
+        store.sync().await.unwrap();
+        let found = store.lookup(&who, ROOT, &name("grows")).await.unwrap();
+        assert_eq!(found.size, 9 << 20);
+        assert!(found.space_used < 10 << 20, "{maker:?}: {found:?}");
+    }
+}
+
 /// Sizes, and what makes them; XFS refuses smaller ones.
 const DISKS: [(u64, &[&str]); 3] = [
     (200, &["mkfs.ext4", "-q", "-m", "5"]),

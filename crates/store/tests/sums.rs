@@ -65,7 +65,7 @@ async fn a_changed_byte_is_never_shown() {
         flip(&fixture.options, id, at);
         is_refused(fixture.read(id, at, 1).await);
         is_refused(fixture.read(id, 0, 1 << 20).await);
-        // Whoever ships or compares it does not take it either.
+        // Code that ships or compares it does not accept it either.
         is_refused(fixture.store().content(id, 0, 1 << 20));
         is_refused(fixture.store().verify_content(id, &mut |_| true));
         let beside = if at < BLOCK { BLOCK } else { 0 };

@@ -6,12 +6,14 @@ use pool::{DataServerNumber, Holding, ToDataServer};
 
 /// How a home reaches the data servers of its pool.
 ///
-/// For whoever implements it over the connections between servers (`peer`): messages are `pool::ToDataServer` one way and
-/// `pool::ToHome` the other way. What a data server sends is handed to [`crate::Striped::receive`], one message after the other, as
-/// they have come; at the other end `data_server::DataServer::receive` and `data_server::Outward` are the same pair. A connection
-/// that breaks may lose messages, never change their order or bring one twice: data servers ask for their lease once a second,
-/// and everything that was lost is said again then. Who a message is from is for the connection to say (its certificate), not for
-/// the message. Leases carry the key that handles are sealed with, so connections are encrypted.
+/// For code that implements it over the connections between servers (`peer`): messages are
+/// `pool::ToDataServer` one way and `pool::ToHome` the other way. What a data server sends is
+/// handed to [`crate::Striped::receive`], one message after the other, as they have come; at the
+/// other end `data_server::DataServer::receive` and `data_server::Outward` are the same pair. A
+/// connection that breaks may lose messages, never change their order or bring one twice: data
+/// servers ask for their lease once a second, and everything that was lost is said again then. Who
+/// a message is from is for the connection to say (its certificate), not for the message. Leases
+/// carry the key that handles are sealed with, so connections are encrypted.
 pub trait Control: Send + Sync {
     /// Sends a message to a data server: behind all that were sent to it before, or not at all. Does not wait.
     fn send(&self, to: DataServerNumber, message: ToDataServer);

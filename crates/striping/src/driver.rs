@@ -251,7 +251,7 @@ impl Driver {
         if !kept.placed.is_empty() || !kept.facts.is_empty() {
             let placed = kept.placed.into_values().collect();
             self.rows.keep(placed, kept.facts).await?;
-            // Not before: whoever finds a file settled goes by its row.
+            // Not before: a caller that finds a file settled goes by its row.
             let unsettled = &mut self.state().unsettled;
             unsettled.retain(|file| !kept.settled.contains(file));
         }
@@ -265,7 +265,7 @@ impl Driver {
                 } => {
                     let waiting = self.state().waiting.remove(&operation);
                     if let Some(waiting) = waiting {
-                        // Whoever has asked may have gone.
+                        // The caller that asked may have gone.
                         let _gone = waiting.send(outcome);
                     }
                 }

@@ -1,7 +1,7 @@
 //! Layouts of striped files: clients read and write at the data servers themselves (rules 2, 3, 7 and 8).
 //!
-//! Whoever gives a layout for writing back is fenced, as if it was lost: a write that its client has given up waiting for may still be on
-//! its way, and the client may go on through the home.
+//! A client that gives a layout for writing back is fenced, as if it was lost: a write that it has
+//! given up waiting for may still be on its way, and the client may go on through the home.
 //!
 //! What must never enter: stateids, callbacks, and which client holds what.
 

@@ -1,5 +1,6 @@
-//! Moves files to other data servers while they are used (rule 2): copies what they have, and again what was changed meanwhile, until so
-//! little is left that whoever writes can wait for it. Who may use which contents is decided by `pool::home`.
+//! Moves files to other data servers while they are used (rule 2): copies what they have, and again
+//! what was changed meanwhile, until so little is left that writers can wait for it. Who may use
+//! which contents is decided by `pool::home`.
 //!
 //! An attempt that meets anything is given up, and what it had copied goes: a write whose answer was lost may still come, and nobody is
 //! to find it behind a later one.
@@ -23,9 +24,10 @@ use crate::view::{NewFiles, Whereabouts};
 
 /// Bytes that are copied in one step.
 const STEP_BYTES: u64 = 1 << 20;
-/// Where all of so many bytes are zeros, nothing is written.
+/// Where all bytes of a part of this size are zeros, nothing is written.
 const HOLE_BYTES: usize = 64 << 10;
-/// Whoever writes waits while so many bytes are copied, or after so many rounds for whatever is left.
+/// Writers wait while at most `LITTLE_BYTES` are copied, or, after `ROUNDS` rounds, while all that
+/// is left is copied.
 const LITTLE_BYTES: u64 = 4 << 20;
 const ROUNDS: usize = 8;
 /// Between two looks whether data servers serve.
@@ -36,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What has become of a file that was to be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// It lies where it is to lie. So many bytes were copied.
+    /// It lies where it is to lie. This many bytes were copied.
     Done(u64),
     /// It is gone, or does not lie at data servers.
     Gone,
@@ -51,7 +53,7 @@ enum Round {
     First,
     /// What was changed.
     Again,
-    /// Whoever writes waits for the end of it.
+    /// Writers wait for the end of it.
     Last,
 }
 
@@ -190,7 +192,8 @@ impl Attempt {
         for range in changed.iter() {
             copied += self.copy(new, range, (pace, Round::Last)).await?;
         }
-        // What was lost before it was copied is told to whoever wrote it, by the next COMMIT.
+        // What was lost before it was copied is told to the client that wrote it, by the next
+        // COMMIT.
         let lost = match inner.sync(old.clone()).await {
             Ok(()) => false,
             Err(SyncError::Lost(_)) => true,

@@ -18,7 +18,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// At most so many bytes a second; 0 for as many as there can be.
+    /// At most this many bytes a second; 0 for as many as there can be.
     #[must_use]
     pub fn new(bytes_a_second: u64) -> Pace {
         Pace {
@@ -34,12 +34,12 @@ impl Pace {
         self.copied.load(Ordering::Relaxed)
     }
 
-    /// So many bytes are copied at once, since somebody waits for them.
+    /// This many bytes are copied at once, since somebody waits for them.
     pub(crate) fn count(&self, bytes: u64) {
         self.copied.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Waits until so many bytes may be copied.
+    /// Waits until this many bytes may be copied.
     pub(crate) async fn take(&self, bytes: u64) {
         self.count(bytes);
         if self.bytes_a_second == 0 {

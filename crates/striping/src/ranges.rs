@@ -9,7 +9,7 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
-/// So many ranges are told apart; behind that, gaps between some of them count as well.
+/// At most this many ranges are kept apart; behind that, gaps between some of them count as well.
 const MAX: usize = 4096;
 
 impl Ranges {

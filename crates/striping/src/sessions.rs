@@ -46,9 +46,10 @@ pub(crate) enum Access {
 pub(crate) enum Answer {
     /// At least one byte.
     Read(Bytes),
-    /// So many bytes lie behind the end of the contents.
+    /// This many bytes lie behind the end of the contents.
     Hole(u64),
-    /// So many bytes were written, at least one; with the data server's verifier if they are not stable.
+    /// How many bytes were written, at least one; with the data server's verifier if they are not
+    /// stable.
     Written {
         count: usize,
         unstable: Option<Verifier4>,

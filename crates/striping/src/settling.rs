@@ -1,8 +1,9 @@
 //! Sizes and times of files that clients write past the home (rule 7), and changes of the home that such writes must not meet.
 //!
-//! While clients may write to a file, only the data servers know how long it is. Whoever wants to know asks them first ([`Inner::settle`]).
-//! Whoever changes the bytes through the home ends what clients may do before, and has none given anything meanwhile
-//! ([`Inner::alone`]): so the store finds a row that says everything, as if there were no layouts.
+//! While clients may write to a file, only the data servers know how long it is. A caller that
+//! wants to know asks them first ([`Inner::settle`]). A caller that changes the bytes through the
+//! home ends what clients may do before, and has none given anything meanwhile ([`Inner::alone`]):
+//! so the store finds a row that says everything, as if there were no layouts.
 //!
 //! What must never enter: stateids, and who asks.
 
@@ -252,7 +253,8 @@ impl Inner {
                 return Ok(());
             }
             let (inner, waiting) = (Arc::clone(self), waiting);
-            // Asked once, however often whoever wants to know gives up: a data server may be away for long.
+            // Asked once, however often callers that want to know give up: a data server may be
+            // away for long.
             let asking = tokio::spawn(async move {
                 let looked = inner.look(file).await;
                 drop((turn, waiting));

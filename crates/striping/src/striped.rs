@@ -39,7 +39,8 @@ const BETWEEN: Duration = Duration::from_millis(50);
 pub struct Settings {
     /// Leases and what goes with them.
     pub home: HomeSettings,
-    /// How long a read or write waits for a data server that does not serve. Then whoever asked is told to come again.
+    /// How long a read or write waits for a data server that does not serve. Then the client that
+    /// asked is told to come again.
     pub patience: Duration,
 }
 
@@ -481,15 +482,16 @@ impl Inner {
             };
             match now {
                 Some(now) if now.row.contents == row.contents => row = now.row,
-                // It was moved meanwhile. Whoever has asked looks where it lies now.
+                // It was moved meanwhile. The client asks again, and then this looks where it lies
+                // now.
                 Some(_) => return Err(Error::Delay),
                 None => {}
             }
         }
     }
 
-    /// Everything that was written to the old contents of a file was copied, and is stable; with `lost`, some of it was lost before,
-    /// and whoever wrote it is to be told.
+    /// Everything that was written to the old contents of a file was copied, and is stable; with
+    /// `lost`, some of it was lost before, and the client that wrote it is to be told.
     pub(crate) fn forget_unstable(&self, old: ContentsId, new: ContentsId, lost: bool) {
         let mut unstable = self.unstable();
         let known = unstable.remove(&old);

@@ -67,7 +67,7 @@ impl Metadata {
         Metadata { address, serving }
     }
 
-    /// A client with a file of so many stripe units.
+    /// A client with a file of this many stripe units.
     async fn with_file(&self, units: u64) -> (Client, OpenFile, Bytes) {
         let client = Client::connect(Options::at(self.address)).await.unwrap();
         let root = client.mount("/export").await.unwrap();

@@ -350,7 +350,8 @@ async fn a_data_server_that_dies_while_a_file_is_copied_to_it_costs_one_attempt(
     assert_eq!(all(&site, file).await, bytes);
 }
 
-/// Bytes that were not stable are lost with a data server, and the file is moved before whoever wrote them asks.
+/// Bytes that were not stable are lost with a data server, and the file is moved before the client
+/// that wrote them asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_lost_before_a_move_is_told_behind_it() {
     let mut site = Site::new().await;

@@ -94,7 +94,7 @@ fn of_size(size: u64) -> SetAttributes {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_asks_while_somebody_writes_hears_of_every_byte() {
+async fn a_client_that_asks_while_another_writes_hears_of_every_byte() {
     let site = Site::new().await;
     let file = site.make("file").await;
     let with_set_id = SetAttributes {

@@ -351,7 +351,7 @@ fn listed(lacks: &[Lack]) -> String {
 }
 
 /// The folders programs are looked for in: `PATH`, and those that Debian leaves out of the `PATH`
-/// of whoever became root by `su`.
+/// of a user who became root by `su`.
 pub(crate) fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin");

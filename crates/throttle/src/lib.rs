@@ -1,7 +1,7 @@
 //! Log lines of what fails again and again: one at the beginning, a sum now and then, one at the end.
 //!
-//! A disk that is full, or a peer that is away, makes the same thing fail many times a second for as long as it lasts. Whoever
-//! logs such a thing asks here first. Time comes in as an argument.
+//! A disk that is full, or a peer that is away, makes the same thing fail many times a second for as long as it lasts. Code
+//! that logs such a thing asks here first. Time comes in as an argument.
 //!
 //! What must never enter: what is logged, and how.
 
@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 
 /// How often a sum is told while something goes on failing.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// What has not failed for so long has ended, unless it was said to work before.
+/// What has not failed for this long has ended, unless it was said to work before.
 const QUIET: Duration = Duration::from_secs(120);
-/// So many things are known at most, so that what is about others' words cannot fill memory. Beyond, each is told.
+/// At most this many things are known, so that what others send cannot fill memory. Beyond that, each failure is
+/// told.
 const KNOWN_MAX: usize = 256;
 
 /// What fails: a name that is fixed, and whom or what it is about.

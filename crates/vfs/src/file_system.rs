@@ -82,8 +82,8 @@ pub enum Creation {
     /// An existing entry is an error.
     Guarded,
     /// An existing file is taken if it was made with the same verifier and neither written nor given attributes since,
-    /// else an error. The verifier is stored with the file until then, so that a repeat after a crash succeeds. Whoever
-    /// asks sees to it that nobody else can have the same.
+    /// else an error. The verifier is stored with the file until then, so that a repeat after a crash succeeds. The
+    /// caller makes sure that nobody else can have the same.
     Exclusive([u8; 8]),
 }
 
@@ -439,7 +439,7 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Whether others may have given up what this server's clients held before its start, because it was away for
-    /// so long. Whoever reclaims then has to have it still, by what is known here.
+    /// too long. A client that reclaims then must still have it, by what is known here.
     fn others_went_on(&self) -> bool {
         false
     }
@@ -463,9 +463,9 @@ pub trait FileSystem: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Forgets what was on record at the call before already and belongs to none of these groups. Whoever calls it
-    /// about evenly keeps what a request has done for the time between two calls at least. [`crate::Error::Delay`] when
-    /// nobody is answered here at present; nothing has grown older then.
+    /// Forgets what was on record at the call before already and belongs to none of these groups. A caller that calls
+    /// it at regular intervals keeps what a request has done for at least the time between two calls.
+    /// [`crate::Error::Delay`] when nobody is answered here at present; nothing has grown older then.
     async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
         drop(alive);
         Ok(())

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The beginning that the names of some series have in common, because these begin and end together: a session of NFS.
 pub type RequestGroup = [u8; RequestId::GROUP_BYTES];
 
-/// Names one change that a client asks for. Whoever makes the change keeps the name with it, so that a repeat is
-/// answered and not carried out again, also by a server that was started anew, and by another one.
+/// Names one change that a client asks for. The server that makes the change keeps the name with it, so that a
+/// repeat is answered and not carried out again, also by a server that was started anew, and by another one.
 ///
 /// Clients send their requests in series, and the next of a series only when they have seen what became of the last one.
 /// So only the last of a series is ever asked for again.

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
-/// So many entries are kept; older ones are dropped.
+/// At most this many entries are kept; older ones are dropped.
 pub const AUDIT_ENTRIES_MAX: usize = 1000;
 
-/// Longer words of a person or a program are cut here, in bytes.
+/// Longer texts of a person or a program are cut here, in bytes.
 pub const REASON_BYTES_MAX: usize = 512;
 
 /// One decision that changed something.

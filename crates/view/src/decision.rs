@@ -11,7 +11,7 @@ use vfs::ReplicaSlot;
 use crate::encoded::Encoded;
 use crate::state::Kind;
 
-/// So many names fit into one settlement.
+/// At most this many names fit into one settlement.
 pub const SETTLEMENT_NAMES_MAX: usize = 1024;
 
 /// A change of the view or the configuration.
@@ -109,7 +109,7 @@ pub enum DecisionKind {
     },
 }
 
-/// So many names can lead to other servers.
+/// At most this many names can lead to other servers.
 pub const JUNCTIONS_MAX: usize = 256;
 
 /// Bytes of a junction, its name included: clients are told all of it in one page.

@@ -6,8 +6,8 @@
 //! (what the owner provides), [`Views`] (what the owner calls) and [`force`] (when the majority is gone for
 //! ever).
 //!
-//! What must never enter: who has failed (whoever finds that out proposes [`DecisionKind::Exclude`]), site
-//! leases, replication control, sockets and disks.
+//! What must never enter: who has failed (the member that finds that out proposes
+//! [`DecisionKind::Exclude`]), site leases, replication control, sockets and disks.
 
 mod audit;
 mod bytes;

@@ -20,7 +20,7 @@ use vfs::ReplicaSlot;
 use crate::audit::AuditEntry;
 use crate::decision::{Referral, Settlement};
 
-/// So many replicas can be configured, witnesses included.
+/// At most this many replicas can be configured, witnesses included.
 pub const MEMBERS_MAX: usize = 9;
 
 /// What a member holds.

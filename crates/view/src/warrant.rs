@@ -6,8 +6,8 @@ use crate::decision::Decision;
 
 /// Says whether somebody entitled to it wants a change of the configuration.
 ///
-/// The leader asks before it proposes one, whoever submitted it. A log that has agreed on one is followed: members
-/// that judged it apart would have different states.
+/// The leader asks before it proposes one, no matter which member submitted it. A log that has
+/// agreed on one is followed: members that judged it apart would have different states.
 pub trait Warrant: Send + Sync + 'static {
     /// Whether a [`crate::DecisionKind::Configure`] or [`crate::DecisionKind::Remove`] is backed, as far as is known here.
     ///

@@ -17,8 +17,7 @@ pub trait Decode: Sized {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError>;
 }
 
-/// A type of variable length that has no bound of its own, so that whoever reads
-/// it must name one.
+/// A type of variable length that has no bound of its own, so that the reader must name one.
 pub trait DecodeBounded: Sized {
     /// Consumes one value of at most `max` bytes or elements from `r`.
     fn decode_bounded(r: &mut Reader, max: usize) -> Result<Self, DecodeError>;

@@ -21,7 +21,7 @@ pub(crate) const BLOCK: u64 = 1 << 20;
 /// How much a random read asks for, and how often content can be told apart, in bytes.
 const PAGE: u64 = 4096;
 
-/// How many requests are under way at once, over all clients, and at least so many of each.
+/// How many requests are under way at once, over all clients, and at least how many of each.
 const IN_FLIGHT: usize = 8;
 const IN_FLIGHT_EACH_MIN: usize = 2;
 
@@ -40,7 +40,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// An equal part of so many bytes for each of so many workers, at least a block.
+    /// An equal part of `total` bytes for each of `workers` workers, at least a block.
     pub(crate) fn of(total: u64, workers: usize) -> Self {
         Self {
             blocks: (total / BLOCK / workers as u64).max(1),

@@ -92,7 +92,7 @@ impl Contents {
         was
     }
 
-    /// So many files and controls are remembered.
+    /// How many files and controls are remembered.
     pub(super) fn len(&self) -> usize {
         self.unshipped.values().map(|under| 1 + under.len()).sum()
     }

@@ -88,9 +88,10 @@ impl ControlCore {
         self.own.deep_at(chain(tree, directory))
     }
 
-    /// The needs of an update here and now. A file that a rename carries across the border of an own deep
-    /// control needs control of its own: whoever applies the rename would take it for uncontrolled, while
-    /// content that was written and closed under the deep control is still on its way.
+    /// The needs of an update here and now. A file that a rename carries across the border of an
+    /// own deep control needs control of its own: a replica that applies the rename would take it
+    /// for uncontrolled, while content that was written and closed under the deep control is still
+    /// on its way.
     fn needs_of(&self, tree: &impl Tree, update: &Update) -> Vec<Need> {
         let mut needs = update.needs(self.settings.rules);
         if let Update::Rename {
@@ -273,8 +274,9 @@ impl ControlCore {
         }
     }
 
-    /// Gives operations that lost an election to whoever won; returns those that cannot be forwarded. What an
-    /// own control covers that is being given up would come back at once, for the winner waits for that end.
+    /// Gives operations that lost an election to the winner; returns those that cannot be
+    /// forwarded. What an own control covers that is being given up would come back at once, for
+    /// the winner waits for that end.
     pub(super) fn forward_losers(
         &mut self,
         tree: &impl Tree,

@@ -154,9 +154,9 @@ impl ControlCore {
         same_object.map(|(number, _)| number)
     }
 
-    /// An answer to a control whose end is on its way to the sender needs none; any other that we do not have makes
-    /// the sender clear its record. It may have noted the end and forgotten that, or have heard of the control only
-    /// from whoever released another one for it.
+    /// An answer to a control whose end is on its way to the sender needs none; any other that we
+    /// do not have makes the sender clear its record. It may have noted the end and forgotten that,
+    /// or have heard of the control only from a replica that released another one for it.
     fn disown_if_unknown(&mut self, from: ReplicaSlot, name: ControlName) {
         let number = self.own_number(name);
         let ending = number.and_then(|number| self.endings.get(&number));

@@ -17,7 +17,8 @@ use crate::view::View;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::ReplicaSlot;
 
-/// A part of a report has about so many bytes at most; a message of the control lane takes 48 KiB.
+/// A part of a report has about this many bytes at most; a message of the control lane takes 48
+/// KiB.
 const PART_BYTES: usize = 24 << 10;
 
 /// What one member has told so far.
@@ -43,7 +44,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// So many replicas have reported, as long as others have not.
+    /// How many replicas have reported, as long as others have not.
     pub(super) fn len(&self) -> usize {
         self.others.len()
     }
@@ -150,7 +151,8 @@ impl ControlCore {
         let mut reports: Vec<Told> = others.map(|report| report.told).collect();
         reports.push(self.own_report());
         self.count_what_was_set_aside(&mut reports);
-        // To all, who have all entered the view: whoever knows nothing of a control learns it from the same reports.
+        // To all, who have all entered the view: a replica that knows nothing of a control learns
+        // it from the same reports.
         let lost: Vec<Proposal> = reports.iter().flat_map(|told| told.lost.clone()).collect();
         self.tell_what_has_ended(&self.peers(), &lost);
         self.learn_what_is_held(tree, &reports);
@@ -166,9 +168,10 @@ impl ControlCore {
         self.review_everything(tree);
     }
 
-    /// Whoever was left in the view before knows, together with all others who were, what may have been won. But when they
-    /// have not told each other everything, and one of them was lost, only a majority of all who ever acknowledged
-    /// anything knows it: what those who come back had acknowledged counts too.
+    /// A replica that was left in the view before knows, together with all others who were, what
+    /// may have been won. But when they have not told each other everything, and one of them was
+    /// lost, only a majority of all who ever acknowledged anything knows it: what those who come
+    /// back had acknowledged counts too.
     fn count_what_was_set_aside(&self, reports: &mut [Told]) {
         let needed = reports.iter().any(|told| told.unsettled);
         if needed && self.settings.rules.set_aside_counts() {
@@ -341,7 +344,7 @@ fn parts(told: &Told) -> Vec<Message> {
         .collect()
 }
 
-/// About so many bytes a control takes on its way.
+/// About how many bytes a control takes on its way.
 fn bytes_of(control: &Proposal) -> usize {
     let claims = control.claims.iter();
     let claims: usize = claims.map(|claim| 16 + 10 * claim.ancestors.len()).sum();

@@ -1,4 +1,4 @@
-//! How much a core remembers, for whoever watches that it stays bounded (rule 29).
+//! How much a core remembers, for callers that watch that it stays bounded (rule 29).
 
 use super::ControlCore;
 

@@ -1,10 +1,11 @@
 //! Standing back for somebody who wants more than one replica can give up at a time.
 //!
-//! A group, or deep control of a directory that several sites are changing, is free only when all of them
-//! have given up what it covers. Each would be back before the others are done: whoever keeps changing
-//! something one operation after the other would keep such a waiter out for ever. So a replica that has
-//! given something up for a waiter asks for nothing that the waiter needs, for a while. It is a matter of
-//! time alone: nobody waits for anybody longer than that, whatever the others do.
+//! A group, or deep control of a directory that several sites are changing, is free only when all
+//! of them have given up what it covers. Each would be back before the others are done: a replica
+//! that keeps changing something one operation after the other would keep such a waiter out for
+//! ever. So a replica that has given something up for a waiter asks for nothing that the waiter
+//! needs, for a while. It is a matter of time alone: nobody waits for anybody longer than that,
+//! whatever the others do.
 
 use super::ControlCore;
 use crate::moment::Moment;
@@ -13,7 +14,7 @@ use crate::own::Waiting;
 use crate::tree::Tree;
 use crate::update::Need;
 
-/// After standing back for somebody in vain, so many times as long passes before the next time.
+/// After standing back for somebody in vain, this many times as long passes before the next time.
 const REST: u32 = 8;
 
 /// Operations that are not proposed yet, for the sake of somebody else.

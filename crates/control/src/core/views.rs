@@ -1,8 +1,9 @@
 //! From one view to the next: what its beginning does to controls, and what is frozen in it.
 //!
-//! Whoever leaves may have won controls that only some of the remaining have acknowledged. So each member first stops to
-//! acknowledge, and they tell each other what they know (`reports`). What is frozen stands in everybody's way, at every
-//! member, until it is given back or an agreed decision ends it. How views are agreed never enters.
+//! A replica that leaves may have won controls that only some of the remaining have acknowledged.
+//! So each member first stops to acknowledge, and they tell each other what they know (`reports`).
+//! What is frozen stands in everybody's way, at every member, until it is given back or an agreed
+//! decision ends it. How views are agreed never enters.
 
 use super::ControlCore;
 use crate::claim::Proposal;
@@ -17,9 +18,9 @@ use std::collections::BTreeSet;
 use vfs::{ObjectId, ReplicaSlot};
 
 impl ControlCore {
-    /// A newer view is in force, durably, and this replica's promises to whoever is not in it have run out
-    /// ([`crate::SiteLease::may_enter`]). Controls survive it. Until every member has reported nothing is
-    /// acknowledged, no control ends, and no close is answered.
+    /// A newer view is in force, durably, and this replica's promises to the replicas that are not
+    /// in it have run out ([`crate::SiteLease::may_enter`]). Controls survive it. Until every
+    /// member has reported nothing is acknowledged, no control ends, and no close is answered.
     pub fn handle_view(&mut self, now: Moment, tree: &impl Tree, view: View) {
         if view.epoch <= self.view.epoch {
             return;
@@ -142,9 +143,10 @@ impl ControlCore {
         self.answers.extend(answers);
     }
 
-    /// What others hold is learnt anew by whoever takes part again. Until then what was acknowledged here is kept apart, on
-    /// disk as well: perhaps nobody else who is left knows of it. Own previous controls still tell what there is to hand
-    /// over, also for one that takes part before it could ([`View`] in which it took somebody's place).
+    /// A replica that takes part again learns anew what others hold. Until then what was
+    /// acknowledged here is kept apart, on disk as well: perhaps nobody else who is left knows of
+    /// it. Own previous controls still tell what there is to hand over, also for one that takes
+    /// part before it could ([`View`] in which it took somebody's place).
     fn set_grants_aside(&mut self, tree: &impl Tree, keep_own: bool) {
         let own = keep_own.then_some(self.slot);
         for grant in self.acceptor.clear(tree, own) {

@@ -41,7 +41,7 @@ const NEIGHBOURS: &str = "mkdir by others";
 /// The series with the file.
 const REPLICATED: &str = "two replicas";
 
-/// Plain TCP by so many connections.
+/// Plain TCP by this many connections.
 const TCP: [(&str, usize); 2] = [
     ("plain TCP, 1 connection", 1),
     ("plain TCP, 4 connections", 4),

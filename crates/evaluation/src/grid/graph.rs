@@ -52,7 +52,7 @@ pub(super) enum Class {
 pub(super) enum Consumer {
     /// A task, by its number.
     Task(usize),
-    /// Whoever has launched the job, at the first site, and waits for its end.
+    /// The user who has launched the job, at the first site, and waits for its end.
     Report,
 }
 

@@ -12,10 +12,10 @@ use vfs::ObjectId;
 use super::set::directory;
 use super::work::{make, run_until, took};
 
-/// A client begins its next update so long after the last, or when that is answered.
+/// A client begins its next update this long after the last, or when that is answered.
 pub(super) const EVERY: Duration = Duration::from_millis(100);
 
-/// One of so many updates is in the common directory.
+/// One of this many updates is in the common directory.
 pub(super) const COMMON_ONE_IN: u64 = 5;
 
 /// How often a client looks whether it has been answered.

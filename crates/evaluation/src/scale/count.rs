@@ -127,7 +127,7 @@ impl Count {
         all.filter(|objects| !objects.contains(&object)).count()
     }
 
-    /// The figures of so many updates.
+    /// The figures of this many updates.
     pub(super) fn figures(&self, updates: u64) -> Outcome {
         let each = |count: u64| count as f64 / updates as f64;
         let of = |names: &BTreeSet<ControlName>| each(names.len() as u64);

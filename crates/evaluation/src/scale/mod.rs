@@ -76,7 +76,7 @@ struct Amount {
     single_updates: u64,
     burst_files: u64,
     updates_a_site: u64,
-    /// So many runs at different places are one trial, which is their mean.
+    /// This many runs at different places are one trial, which is their mean.
     draws: u32,
 }
 

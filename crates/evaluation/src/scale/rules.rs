@@ -24,7 +24,7 @@ pub(super) fn messages_in_a_burst(replicas: u16, written_files: u64, updates: u6
 }
 
 /// How long it takes until a majority has acknowledged, from round trips to all others, the nearest first: the set's
-/// larger half needs so many besides the proposer as the half of the set, rounded down.
+/// larger half needs, besides the proposer, as many as half of the set, rounded down.
 pub(super) fn majority(round_trips: &[Duration]) -> Duration {
     let replicas = round_trips.len() + 1;
     let needed = replicas / 2;

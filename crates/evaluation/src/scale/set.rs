@@ -11,7 +11,7 @@ use vfs::ObjectId;
 
 use super::cities::{CITIES, City, delay};
 
-/// Packets take longer than the distance asks for by at most so many hundredths, at random.
+/// Packets take longer than the distance asks for by at most this many hundredths, at random.
 pub(super) const JITTER_PERCENT: u32 = 10;
 
 /// Objects of the first tree belong to no replica of the set.
@@ -150,7 +150,7 @@ pub(super) fn file(number: u64) -> Result<ObjectId> {
 }
 
 fn object(number: u64) -> Result<ObjectId> {
-    ObjectId::new(PLANTER, number).context("there are not so many objects")
+    ObjectId::new(PLANTER, number).context("there are not that many objects")
 }
 
 /// An object's name is its identifier.

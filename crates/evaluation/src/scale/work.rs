@@ -21,7 +21,7 @@ pub(super) const APART: Duration = Duration::from_secs(10);
 /// From one file of a burst to the next, at least.
 pub(super) const FILE_EVERY: Duration = Duration::from_millis(5);
 
-/// Every so many files of a burst a directory is made, for those that follow.
+/// Once in this many files of a burst a directory is made, for those that follow.
 pub(super) const FILES_A_DIRECTORY: u64 = 10;
 
 /// Nothing may take longer than this, in virtual time.
@@ -78,7 +78,7 @@ pub(super) fn single(single: Single, seed: u64, replicas: u16, updates: u64) -> 
     Ok(outcome)
 }
 
-/// How many updates a burst of so many files is: each is made, written and closed, and there are directories.
+/// How many updates a burst of `files` files is: each is made, written and closed, and there are directories.
 pub(super) fn updates_of_a_burst(files: u64) -> u64 {
     2 * files + files.div_ceil(FILES_A_DIRECTORY)
 }

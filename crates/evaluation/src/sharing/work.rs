@@ -34,7 +34,7 @@ const COMMON: &str = "common";
 /// How much is done.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
-    /// Of a hundred updates, so many are in the common directory.
+    /// How many of a hundred updates are in the common directory.
     pub(super) percent: u64,
     /// For how long.
     pub(super) length: Duration,
@@ -114,7 +114,7 @@ async fn prepare(server: &Server, home: &str) -> Result<()> {
 }
 
 async fn client(server: &Server, home: &str, site: u64, load: Load) -> Result<Done> {
-    // Whoever waits for another site's control may wait for long.
+    // A client that waits for another site's control may wait for long.
     let patience = Duration::from_secs(60);
     let (client, root) = server.target().client_with(patience).await?;
     let home = client.lookup(&root, home).await?;

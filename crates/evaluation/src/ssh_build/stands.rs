@@ -12,7 +12,8 @@ use super::Play;
 use crate::field::{Field, Folder};
 use crate::sites::{Server, Sites};
 
-/// So many servers may wait while others work: an idle set renews its leases, and that costs a little.
+/// At most this many servers may wait while others work: an idle set renews its leases, at a small
+/// cost.
 const SERVERS_MAX: usize = 14;
 
 /// What is played where.
@@ -197,8 +198,8 @@ impl Setup {
         }
     }
 
-    /// About how long it takes at servers that run, of a package with so many steps. The whole package takes a single server 9 s,
-    /// with looking at what is there afterwards, and another 5 s for each replica, as they share this machine; it has pauses
+    /// About how long it takes at servers that run, of a package with `steps_all` steps. The whole package takes a single server
+    /// 9 s, with looking at what is there afterwards, and another 5 s for each replica, as they share this machine; it has pauses
     /// of 182 s.
     pub(crate) fn expected(&self, steps_all: usize) -> Duration {
         let share = self.steps.min(steps_all) as f64 / steps_all as f64;

@@ -129,7 +129,8 @@ fn waiting(sweep: &impl Sweep, extent: Extent) -> usize {
     (waits.count() * extent.trials() as usize).clamp(1, WAITING)
 }
 
-/// Does the same with all of them, so many at the same time. After a failure nothing more is begun.
+/// Does the same with all of them, at most `count` at a time. After a failure nothing more is
+/// begun.
 ///
 /// # Errors
 /// Fails with the first failure.

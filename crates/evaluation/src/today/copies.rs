@@ -37,9 +37,9 @@ pub(crate) struct Copies;
 /// What is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
-    /// So many small files, one after the other.
+    /// This many small files, one after the other.
     Small(u64),
-    /// One file of so many bytes.
+    /// One file of this many bytes.
     Large(u64),
 }
 

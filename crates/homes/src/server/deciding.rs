@@ -73,7 +73,8 @@ impl MetadataServer {
                 return self.answer(context, asker, origin, *answer);
             }
             Some((number, _)) if *number > origin.number => {
-                // The client has heard this answer long ago. Whoever asks for it still has to end.
+                // The client has heard this answer long ago. The request that asks for it still has
+                // to end.
                 let stale = Answer::Refused(Refusal::Stale);
                 return self.answer(context, asker, origin, stale);
             }

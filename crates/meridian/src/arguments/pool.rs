@@ -56,7 +56,7 @@ pub(crate) enum PoolCommand {
         /// Have it get new files again
         #[arg(long)]
         stop: bool,
-        /// Copy at most so many bytes a second, such as `100 MiB`, from now on [default: as before; 64 MiB at first]
+        /// Copy at most SIZE a second, such as `100 MiB`, from now on [default: as before; 64 MiB at first]
         #[arg(long, value_name = "SIZE", value_parser = rate)]
         rate: Option<u64>,
         /// Print JSON
@@ -74,7 +74,7 @@ pub(crate) enum PoolCommand {
         /// Leave the files where they are
         #[arg(long)]
         stop: bool,
-        /// Copy at most so many bytes a second, such as `100 MiB`, from now on [default: as before; 64 MiB at first]
+        /// Copy at most SIZE a second, such as `100 MiB`, from now on [default: as before; 64 MiB at first]
         #[arg(long, value_name = "SIZE", value_parser = rate)]
         rate: Option<u64>,
         /// Data directory of the metadata server [default: /var/lib/meridian]

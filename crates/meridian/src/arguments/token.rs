@@ -19,7 +19,7 @@ pub(crate) enum TokenCommand {
     },
     /// Have a token admit nobody any more
     Revoke {
-        /// The number that whoever used it would have, as `token list` shows it
+        /// The number that the server using it would get, as `token list` shows it
         #[arg(value_name = "NUMBER")]
         number: u16,
         /// Data directory of the server that made it [default: /var/lib/meridian]

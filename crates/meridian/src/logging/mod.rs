@@ -102,7 +102,7 @@ impl<F> Limited<F> {
                 }
             }
         }
-        // Whoever asks for details wants them all.
+        // An administrator who asks for details wants them all.
         if *metadata.level() > Level::INFO {
             return Ok(true);
         }

@@ -1,7 +1,7 @@
-//! Lines that come again and again: from one place in the program only so many a minute are written, then how many were not.
+//! Lines that repeat: from one place in the program a limited number a minute is written, then how many were not.
 //!
-//! Whoever logs what may fail often asks `throttle` and tells sums. This is for all the rest: whatever peers, clients or disks do, the
-//! log stays readable and the disk it lies on is not filled.
+//! Code that logs what may fail often asks `throttle` and logs sums. This is for all the rest: whatever peers, clients or disks do,
+//! the log stays readable and does not fill its disk.
 //!
 //! What must never enter: what lines look like.
 
@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// For so long lines are counted.
+/// Lines are counted over this time.
 const WINDOW: Duration = Duration::from_secs(60);
-/// So many of one place are written in that time.
+/// At most this many of one place are written in that time.
 const WRITTEN_MAX: u32 = 100;
 
 /// What was written lately, by place in the program.

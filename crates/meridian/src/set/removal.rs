@@ -24,7 +24,8 @@ const PAUSE: Duration = Duration::from_millis(300);
 
 pub(super) fn remove(slot: u16, discard: bool, data: &Path) -> Result<String, Failure> {
     set::check_keeper(data)?;
-    // The keeper itself is refused below. Where no server runs here, nobody can tell; whoever does not discard anything is told so.
+    // The keeper itself is refused below. Where no server runs here, nobody can tell; an administrator who does not discard
+    // anything is told so.
     let is_keeper = set::members(data)?.keeper == slot;
     if !is_keeper
         && let Ok(view) = runtime()?.block_on(server::ask_view(data))

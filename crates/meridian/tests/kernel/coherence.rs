@@ -9,8 +9,9 @@ use testbed::{Job, Signal};
 use crate::inside::hand::Act;
 use crate::scene::{MOUNT, Scene, eventually, lines, program};
 
-/// Close-to-open, in rounds whose order the story decides: whoever opens after the other has closed
-/// sees what was written. Versions have the same length, so that only the change attribute tells.
+/// Close-to-open, in rounds whose order the test decides: a client that opens after the other has
+/// closed sees what was written. Versions have the same length, so only the change attribute
+/// differs.
 pub fn what_was_closed_is_seen_by_the_next_open() -> Result<()> {
     const ROUNDS: u32 = 2000;
     let scene = Scene::open()?;

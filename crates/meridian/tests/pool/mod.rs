@@ -48,7 +48,7 @@ fn founding() -> (Site, Running) {
     (site, server)
 }
 
-/// A new pool with so many running data servers, over all of which new files are striped, in units of [`UNIT`].
+/// A new pool with `COUNT` running data servers. New files are striped over all of them, in units of [`UNIT`].
 fn striping_over<const COUNT: usize>(
     numbers: [u16; COUNT],
 ) -> (Site, Running, [Site; COUNT], Vec<Running>) {
@@ -229,7 +229,7 @@ fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost()
         assert_eq!(output.status.code(), Some(2), "{message}");
         assert!(message.contains("choose a power of two"), "{message}");
     }
-    // Whoever has trees does not become a data server, and keeps them.
+    // A server that has trees does not become a data server, and keeps them.
     let full = Site::new();
     full.place.start().stop();
     refuse(
@@ -581,7 +581,8 @@ fn contents_that_are_not_those_that_were_there_are_not_served() {
     older.stop();
     until("it is gone", || !data_server(&metadata, 2).connected);
     refuse(&readmit(), &["is not connected", "try again"]);
-    // From then on the right ones are taken at an administrator's word alone, whoever is started anew.
+    // From then on the right contents are accepted at an administrator's word alone, whichever server
+    // is started anew.
     fs::remove_dir_all(&own).unwrap();
     fs::rename(&right, &own).unwrap();
     let _right = start(&one);

@@ -21,11 +21,11 @@ const SERVICE: &str = "_nfs-domainroot._tcp.example.org.";
 /// Sets a machine with the clients' package up in a guest.
 const MACHINE: &str = include_str!("../../../../scripts/autofs-in-guest");
 
-/// After so many seconds a mount goes that nobody uses: as the package has it, and so soon that a story can wait for it.
+/// After this many seconds an unused mount goes: as the package has it, and so soon that a test can wait for it.
 const USUAL_EXPIRY: u32 = 300;
 const QUICK_EXPIRY: u32 = 4;
 
-/// So many names that lead nowhere are tried in a row.
+/// This many names that lead nowhere are tried in a row.
 const STRANGERS: usize = 100;
 
 /// Two sites share a tree, with a witness at a third one, and publish a domain. The fourth one is for a server of others.
@@ -202,8 +202,8 @@ fn until_shown(scene: &Scene, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is mounted goes when nobody uses it, and comes back from whoever answers then. Names that lead nowhere or in a circle hold
-/// up nobody.
+/// What is mounted goes when nobody uses it, and comes back from the server that answers then. Names that lead nowhere or in a
+/// circle delay nobody.
 pub fn a_domain_that_expired_comes_back_from_a_server_that_is_left() -> Result<()> {
     let nowhere = "10.200.99.99";
     let more = format!(

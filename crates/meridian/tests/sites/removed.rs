@@ -9,7 +9,7 @@ use crate::scene::{Hand, NAMES, Sites, UNCACHED, eventually, in_sites};
 
 const ROUNDS: usize = 3;
 
-/// Whoever works here has no attributes cached, so reads what the server has.
+/// A client caches no attributes at this mount, so it reads what the server has.
 fn open_file() -> String {
     format!("{UNCACHED}/removed/file")
 }

@@ -78,7 +78,7 @@ fn overlaps(counter: usize, held: &[(&Event, &Section, Time)]) -> Vec<Violation>
     violations
 }
 
-/// Values that were written twice, or missed by whoever came later.
+/// Values that were written twice, or missed by a client that came later.
 fn lost_updates(counter: usize, held: &[(&Event, &Section, Time)]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut writers: BTreeMap<u64, usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What clients write, so that whoever reads it knows which write it was, and whether all of it is there.
+//! What clients write, so that a reader knows which write it was, and whether all of it is there.
 //!
 //! What must never enter: requests.
 

@@ -95,7 +95,7 @@ impl Worker {
         Ok(None)
     }
 
-    /// A random pause of at most so many milliseconds.
+    /// A random pause of at most this many milliseconds.
     async fn rest(&mut self, ms_max: u64) {
         let ms = self.random.below(ms_max);
         tokio::time::sleep(Duration::from_millis(ms)).await;

@@ -8,7 +8,7 @@ use super::content::{RECORD_SIZE, of_record};
 use super::{Worker, unknown, within};
 use crate::history::{Act, Outcome};
 
-/// After so many records the file is closed and opened again.
+/// After this many records the file is closed and opened again.
 const RECORDS_PER_OPEN: u64 = 20;
 
 /// A log has no more records, so that the disks suffice for long runs.

@@ -1,6 +1,6 @@
 //! Files that are opened, read and closed, or opened, overwritten and closed: what close-to-open is about.
 //!
-//! What must never enter: locks; whoever writes here writes at the same time as others.
+//! What must never enter: locks; a client that writes here writes at the same time as others.
 
 use nfs4_client::{Client, Error, How, OpenFile, StableHow4};
 

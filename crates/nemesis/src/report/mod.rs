@@ -18,10 +18,10 @@ use crate::sampling::Sample;
 use crate::schedule::name;
 use crate::stage::Suffered;
 
-/// A curve has about so many points.
+/// A curve has about this many points.
 const POINTS: f64 = 240.0;
 
-/// A server that says nothing for so many seconds leaves a gap.
+/// A server that says nothing for this many seconds leaves a gap.
 const SILENCE_S: f64 = 5.0;
 
 /// The page's looks.
@@ -235,7 +235,7 @@ fn band(suffered: &Suffered, length: f64) -> Band {
     }
 }
 
-/// A curve with a point for every bin of so many seconds.
+/// A curve with a point for every `bin` seconds.
 fn binned(
     events: &[Event],
     site: usize,

@@ -1,6 +1,7 @@
-/* Shows a process other times than the kernel's. CLOCK_AHEAD: by so many seconds the time of day is ahead. CLOCK_MILLIONTHS:
-   so much faster all clocks run, from the start of the process on. CLOCK_JUMPS: a file with 8 bytes, the seconds by which the
-   time of day is ahead at the moment. The clocks of processor time stay as they are. */
+/* Shows a process other times than the kernel's. CLOCK_AHEAD: by how many seconds the time of day
+   is ahead. CLOCK_MILLIONTHS: by how many millionths all clocks run faster, from the start of the
+   process on. CLOCK_JUMPS: a file with 8 bytes, the seconds by which the time of day is ahead at
+   the moment. The clocks of processor time stay as they are. */
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -23,9 +23,9 @@ const SOURCE: &str = include_str!("clock.c");
 pub enum Clock {
     /// The time.
     True,
-    /// The time of day is ahead by so many seconds.
+    /// The time of day is ahead by this many seconds.
     Wrong(i64),
-    /// All clocks are too fast by so many millionths.
+    /// All clocks are too fast by this many millionths.
     Uneven(i64),
 }
 
@@ -44,7 +44,7 @@ impl Jumps {
         Ok(jumps)
     }
 
-    /// From now on the time of day is ahead by so many seconds.
+    /// From now on the time of day is ahead by this many seconds.
     ///
     /// # Errors
     /// Fails where the file cannot be written.

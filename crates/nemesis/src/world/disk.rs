@@ -53,7 +53,7 @@ impl Disk {
         self.folder.join("data")
     }
 
-    /// Leaves so many bytes.
+    /// Leaves `left` bytes.
     pub fn fill(&self, left: u64) -> Result<()> {
         let balloon = File::create(&self.balloon)?;
         loop {

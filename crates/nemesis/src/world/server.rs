@@ -264,7 +264,7 @@ impl Server {
         Ok(())
     }
 
-    /// Has the time of day of the running server be wrong by so many seconds.
+    /// Makes the time of day of the running server wrong by this many seconds.
     pub fn jump(&self, seconds: i64) -> Result<()> {
         let jumps = self.jumps.as_ref();
         jumps.context("its clock cannot jump")?.set(seconds)

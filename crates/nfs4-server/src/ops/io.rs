@@ -16,7 +16,7 @@ pub(super) enum Right {
     Open,
     ModeBits,
     /// The caller has an open that does not allow it. Clients that fill whole pages read back what they opened for writing
-    /// (RFC 8881, section 9.1.2), which is granted to whoever could open the file for reading as well.
+    /// (RFC 8881, section 9.1.2), which is granted to a caller that could open the file for reading as well.
     ModeBitsBesidesOpen,
 }
 

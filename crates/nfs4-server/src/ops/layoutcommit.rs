@@ -16,7 +16,8 @@ pub(crate) async fn layoutcommit(
         None => None,
     };
     if args.reclaim {
-        // The home asks the data servers for what was written before a restart, whoever may say it.
+        // The home asks the data servers for what was written before a restart, no matter which
+        // client says it.
         return match compound.service.state().in_grace() {
             true => Ok(LayoutcommitResOk { newsize: None }),
             false => Err(NfsStat4::NoGrace),

@@ -142,7 +142,7 @@ impl Client {
     }
 }
 
-/// Whoever is told to come again does so within this time; Linux takes a second.
+/// A client that is told to come again does so within this time; Linux takes a second.
 const CONTEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// A client confirms its record at once, so one that does not has given up.
@@ -277,8 +277,8 @@ impl State {
             existing.renewed = now;
             return Ok((existing.exchanged(), None));
         }
-        // AUTH_SYS proves nothing, and every client's own name is the superuser's. Whoever is elsewhere and does not know
-        // the verifier waits until the client has gone.
+        // AUTH_SYS proves nothing, and every client's own name is the superuser's. A host that is elsewhere and does not
+        // know the verifier waits until the client has gone.
         if in_use && existing.network != network_of(identity.address) {
             return Err(existing.contest(now));
         }

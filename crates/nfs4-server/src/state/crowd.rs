@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 use super::client::{Client, ClientId};
 use super::{Departure, State};
 
-/// Who has said nothing for so long may go. Whoever waits for something is heard of more often.
+/// A client that has sent nothing for this long may go. One that waits for something sends more
+/// often.
 const SILENT: Duration = Duration::from_secs(15);
 /// An address that has more than this part of all clients has to make room first, silent or not.
 const PART_OF_ONE_ADDRESS: usize = 8;
-/// So many parts of all clients go at a time, and at least one.
+/// One in this many of all clients goes at a time, and at least one.
 const PART_THAT_GOES: usize = 128;
-/// When nobody could go, nobody is looked for again for so long.
+/// When nobody could go, nobody is looked for again for this long.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl State {

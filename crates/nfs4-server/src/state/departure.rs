@@ -15,11 +15,11 @@ use nfs4::SessionId4;
 use super::client::Client;
 use super::{LayoutEnd, Release, State};
 
-/// So much is handed out at a time.
+/// This much is handed out at a time.
 const RELEASES_AT_A_TIME: usize = 64;
 
-/// A client that has gone and that held something, or has a record. Whoever gets it asks for
-/// [`State::next_releases`] until there are none left.
+/// A client that has gone and that held something, or has a record. The caller that gets it asks
+/// for [`State::next_releases`] until there are none left.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "what the client held would never be let go"]
 pub struct Departure(u64);

@@ -2,7 +2,7 @@
 //!
 //! Three eighths are for replies that are kept, reserved when a session is made: half of that is shared out evenly, so that as many
 //! clients as there may be get a session, the rest goes to those who come first and want more. Three eighths are for opens and
-//! locks, and a quarter for requests and replies on their way, which whoever keeps connections counts.
+//! locks, and a quarter for requests and replies on their way, which the code that keeps connections counts.
 //!
 //! What must never enter: who the clients are.
 
@@ -14,7 +14,8 @@ use super::{Limits, SessionChannel};
 const SLOT_BYTES: u64 = 128;
 /// What an open or a lock takes in all tables, besides the name of its owner, in bytes.
 const STATE_BYTES: u64 = 1024;
-/// A kept reply has room for so many bytes at least: enough for any operation that changes something.
+/// A kept reply has room for at least this many bytes: enough for any operation that changes
+/// something.
 const CACHED_REPLY_BYTES_MIN: u64 = 1024;
 /// Of what those who come first may have, nobody gets more than this part of what is left.
 const PART_OF_LEFT: u64 = 16;

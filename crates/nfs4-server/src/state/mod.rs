@@ -136,7 +136,7 @@ pub struct State {
     nobody_goes_until: Option<Instant>,
     memory: Memory,
     sessions: HashMap<SessionId4, Session>,
-    /// Those that are never used again, and of which whoever keeps what requests have done does not know that yet.
+    /// Those that are never used again, while the keeper of what requests have done does not know that yet.
     ended_sessions: Vec<SessionId4>,
     opens: HashMap<u64, Open>,
     open_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
@@ -226,7 +226,7 @@ impl State {
         present.map(|client| client.id)
     }
 
-    /// Removes a client from the tables. What it had is let go by whoever gets the departure.
+    /// Removes a client from the tables. The caller that gets the departure lets go what it had.
     fn remove_client(&mut self, id: ClientId) -> Option<Departure> {
         let client = self.take_out(id)?;
         self.depart(client, false)

@@ -2,8 +2,9 @@
 //! they may reclaim here, and for how long (RFC 8881, sections 8.4.2.1 and 11.11).
 //!
 //! There is no grace period for everybody: locks and denials of the lost server's clients stand in the tables
-//! behind the file system boundary, so whoever conflicts with them is refused there. A newcomer takes over what
-//! these tables have under its name. What they do not have any more, somebody else may have had in between.
+//! behind the file system boundary, so a client that conflicts with them is refused there. A newcomer takes
+//! over what these tables have under its name. What they do not have any more, somebody else may have had in
+//! between.
 //!
 //! What must never enter: the grace period after a restart of this server.
 

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(states.len(), 2 * count);
     }
 
-    /// Whoever knows one number knows no bit of the next one: about half of the bits differ.
+    /// A client that knows one number knows no bit of the next one: about half of the bits differ.
     #[test]
     fn numbers_say_nothing_of_each_other() {
         let mut numbers = numbers(1, 7, 0);

@@ -11,7 +11,8 @@ use super::client::{Client, ClientId, Principal};
 use super::departure::Executing;
 use super::{Departure, Limits, State};
 
-/// So many sessions that have ended are noted between two calls of [`State::take_ended_sessions`].
+/// At most this many sessions that have ended are noted between two calls of
+/// [`State::take_ended_sessions`].
 const ENDED_SESSIONS_MAX: usize = 16 * 1024;
 
 /// One transport connection, numbered by the part of the server that accepts them.
@@ -326,7 +327,7 @@ impl State {
         slot.operations = request.operations;
         slot.principal = request.principal;
         slot.progress = Progress::UnderWay;
-        // Without state protection, whoever uses a session over a connection associates it
+        // Without state protection, a client that uses a session over a connection associates it
         // (RFC 8881, section 2.10.3.1).
         session.connections.insert(request.connection);
         let number = (u64::from(slot.rounds) << 32) | u64::from(slot.sequence);
@@ -407,7 +408,7 @@ impl State {
         Ok(())
     }
 
-    /// Notes that a session is never used again, whoever asks.
+    /// Notes that a session is never used again, no matter which client asks.
     pub(super) fn note_ended(&mut self, id: SessionId4) {
         // What is not noted is found by its age.
         if self.ended_sessions.len() < ENDED_SESSIONS_MAX {

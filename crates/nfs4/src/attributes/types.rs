@@ -118,7 +118,7 @@ xdr_struct! {
         pub valid_for: i32,
         /// Where it lies on this server.
         pub fs_root: Pathname4,
-        /// Where it lies, in the order of preference of whoever answers.
+        /// Where it lies, in the order of preference of the server that answers.
         pub items: Vec<FsLocationsItem4> [<= LIST_MAX],
     }
 }

@@ -201,7 +201,7 @@ attributes! {
     layout_type: Box<LayoutTypes4> = LayoutType,
     /// The preferred size of reads and writes by layouts, in bytes.
     layout_blksize: u32 = LayoutBlksize,
-    /// Where these best begin: at multiples of so many bytes.
+    /// Where these best begin: at multiples of this many bytes.
     layout_alignment: u32 = LayoutAlignment,
     /// Where the file system is served, in detail.
     fs_locations_info: Box<FsLocationsInfo4> = FsLocationsInfo,

@@ -76,7 +76,7 @@ impl Inbox {
         Ok(Arrival::Fresh)
     }
 
-    /// The handler is done with so many bytes.
+    /// The handler is done with `cost` bytes.
     pub(crate) fn consume(&mut self, cost: u64) {
         self.consumed += cost;
     }

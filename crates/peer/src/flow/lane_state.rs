@@ -140,7 +140,7 @@ impl LaneState {
         self.room.notify_waiters();
     }
 
-    /// Whether so many bytes of replies wait that no further request should be begun.
+    /// Whether enough bytes of replies wait that no further request should be begun.
     pub(crate) fn is_choked_by_replies(&self) -> bool {
         locked(&self.outbox).is_choked_by_replies()
     }

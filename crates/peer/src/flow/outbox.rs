@@ -1,9 +1,9 @@
 //! The sending half of a lane.
 //!
-//! A message gets its sequence number when it is transmitted first and stays until it is acknowledged,
-//! so that a new connection can send it again. Replies overtake what waits for credit and need none:
-//! whoever asked has made room for them, and two replicas that wait for each other's credit could
-//! otherwise never finish a request.
+//! A message gets its sequence number when it is transmitted first and stays until it is
+//! acknowledged, so that a new connection can send it again. Replies overtake what waits for credit
+//! and need none: the side that asked has made room for them, and two replicas that wait for each
+//! other's credit could otherwise never finish a request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -86,9 +86,10 @@ pub struct Entry {
     pub remark: Option<String>,
 }
 
-/// Makes `directory` a replica of the set that the token is of; `places` says where peers will reach it, and clients.
-/// Until the set has answered only the key that was made for this is kept, beside the directory: the token is for that key
-/// alone once the set has seen it, so that whoever asks again, because the answer was lost, asks with the same one.
+/// Makes `directory` a replica of the set that the token is of; `places` says where peers will
+/// reach it, and clients. Until the set has answered only the key that was made for this is kept,
+/// beside the directory: the token is for that key alone once the set has seen it, so that a server
+/// that asks again, because the answer was lost, asks with the same one.
 ///
 /// # Errors
 /// [`SetError::Token`] for an expired token, [`SetError::Unreachable`] when no address answers as a member

@@ -152,8 +152,9 @@ impl SetDirectory {
         Ok(UNIX_EPOCH + Duration::from_secs(expires))
     }
 
-    /// Writes what [`SetDirectory::restore_authority`] takes, to a file that is not there yet and that only its handler
-    /// can read. Whoever has it can admit servers to the set and remove members.
+    /// Writes what [`SetDirectory::restore_authority`] takes, to a file that is not there yet and
+    /// that only its handler can read. Anybody who has it can admit servers to the set and remove
+    /// members.
     ///
     /// # Errors
     /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, and file errors.

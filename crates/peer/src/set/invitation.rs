@@ -1,4 +1,4 @@
-//! An invitation as the inviting replica keeps it, and the judgement of whoever refers to it.
+//! An invitation as the inviting replica keeps it, and the judgement of a server that refers to it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use super::token::{is_same, proof, proof_of_answer};
 use super::{Kind, Places, SetError, TokenError};
 use crate::identity::SetId;
 
-/// What whoever joins will be.
+/// What the server that joins will be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// What members are for: in a set a replica, in a pool a data server.
@@ -27,10 +27,10 @@ pub enum Role {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Invitation {
     pub(crate) slot: u16,
-    /// Whoever uses it becomes a witness.
+    /// The server that uses it becomes a witness.
     #[serde(default)]
     pub(crate) witness: bool,
-    /// Whoever uses it becomes a metadata server of the pool.
+    /// The server that uses it becomes a metadata server of the pool.
     #[serde(default)]
     pub(crate) metadata_server: bool,
     /// What the member will be called; empty for nothing.
@@ -87,7 +87,8 @@ impl Invitation {
         secret.ok_or_else(|| unknown_token(kind))
     }
 
-    /// What proves to whoever has the token that it was told of the tree by the keeper of the authority.
+    /// What proves to the server that has the token that the answer about the tree comes from the
+    /// keeper of the authority.
     pub(crate) fn prove_answer(
         &self,
         (kind, set): (Kind, SetId),
@@ -98,7 +99,7 @@ impl Invitation {
         Ok(proof_of_answer(&self.secret(kind)?, place, request, tree))
     }
 
-    /// Judges a proof. Whoever does not know the secret learns nothing about the invitation.
+    /// Judges a proof. A caller that does not know the secret learns nothing about the invitation.
     pub(crate) fn check(
         &self,
         (kind, set): (Kind, SetId),

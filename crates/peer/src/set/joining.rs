@@ -77,8 +77,9 @@ impl SetDirectory {
         Ok(Asking { key_pem, request })
     }
 
-    /// Whether the directory holds what this token has brought when it was used with these addresses: whoever joined was
-    /// interrupted before it said so, or asks once more. Nothing is left to be done then.
+    /// Whether the directory holds what this token has brought when it was used with these
+    /// addresses: the server that joined was interrupted before it said so, or asks once more.
+    /// Nothing is left to be done then.
     ///
     /// # Errors
     /// File errors.

@@ -23,11 +23,11 @@ const TOKENS_MAX: usize = 64;
 /// A token that was handed out, still works, and was not used. Its secret is known to its holder alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outstanding {
-    /// The slot that whoever uses it will have.
+    /// The slot that the server that uses it will have.
     pub slot: ReplicaSlot,
-    /// Whoever uses it becomes a witness.
+    /// The server that uses it becomes a witness.
     pub witness: bool,
-    /// Whoever uses it becomes a metadata server of the pool.
+    /// The server that uses it becomes a metadata server of the pool.
     pub metadata_server: bool,
     /// When it stops to work, in whole seconds.
     pub expires: SystemTime,
@@ -126,7 +126,7 @@ impl SetDirectory {
             secret,
             expires: UNIX_EPOCH + Duration::from_secs(expires_unix_s),
         };
-        // Whoever had the slot reserved before has no token any more.
+        // The server that had the slot reserved before has no token any more.
         invitations.retain(|other| other.slot != slot);
         invitations.push(Invitation::new(
             slot,

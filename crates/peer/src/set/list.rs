@@ -1,7 +1,7 @@
 //! The list of members, as the set's authority signs it: what it says, which of two counts, and its bytes.
 //!
-//! Whoever keeps the authority's key signs every list, over an encoding that names the set, so that no member can
-//! make one. What must never enter: files and keys.
+//! The keeper of the authority's key signs every list, over an encoding that names the set, so that
+//! no member can make one. What must never enter: files and keys.
 
 use bytes::Bytes;
 use data_encoding::BASE64;

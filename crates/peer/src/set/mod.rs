@@ -1,12 +1,13 @@
 //! How a set of replicas, or a pool of data servers, begins and grows: its certificate authority, invitations, joining.
 //!
-//! A set has an authority of its own, made by [`SetDirectory::create`] with the first replica. Whoever is
-//! to join gets one token from [`SetDirectory::invite`]: where to call, the fingerprint of the authority,
-//! a secret that works once, the slot reserved for it, and when it expires. [`join`] turns the token into a
-//! certificate, the list of members, and what the handler of the first replica says of the tree. A pool does the same with
-//! [`SetDirectory::of_pool`]; what is said of sets and replicas in here is then meant of pools and their servers ([`Kind`]). What must
-//! never enter: the meaning of that, what members say to each other later, and private keys in logs or
-//! messages.
+//! A set has an authority of its own, made by [`SetDirectory::create`] with the first replica. A
+//! server that is to join gets one token from [`SetDirectory::invite`]: where to call, the
+//! fingerprint of the authority, a secret that works once, the slot reserved for it, and when it
+//! expires. [`join`] turns the token into a certificate, the list of members, and what the handler
+//! of the first replica says of the tree. A pool does the same with [`SetDirectory::of_pool`]; what
+//! is said of sets and replicas in here is then meant of pools and their servers ([`Kind`]). What
+//! must never enter: the meaning of that, what members say to each other later, and private keys in
+//! logs or messages.
 
 mod authority;
 mod directory;

@@ -198,7 +198,8 @@ fn a_keeper_with_older_files_learns_from_its_own_lists_and_signs_no_two_with_one
     assert_eq!(first.learn(&latest).expect("signed"), Learned::News);
     assert_eq!(list_of(&first), latest);
 
-    // It changes something before it learns: both are kept, and whoever knew more takes the list that knows all.
+    // It changes something before it learns: both are kept, and the replica that knew more takes
+    // the list that knows all.
     restored(&first, &backup);
     let moved = vec!["moved.example:7643".to_owned()];
     first

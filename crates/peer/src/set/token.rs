@@ -180,8 +180,8 @@ pub(crate) fn proof(
     places: &Places,
 ) -> [u8; 32] {
     let addresses = places.addresses.iter().map(String::as_bytes);
-    // Whoever says nothing of clients shows what programs show that cannot say it. No address is empty, so that the empty part
-    // stands between the two.
+    // A server that says nothing of clients shows what programs show that cannot say it. No address
+    // is empty, so that the empty part stands between the two.
     let clients = places.client_addresses.iter().map(String::as_bytes);
     let between = (!places.client_addresses.is_empty()).then_some(&b""[..]);
     keyed(

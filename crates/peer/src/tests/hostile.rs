@@ -233,7 +233,7 @@ async fn frames_that_break_the_rules_end_the_connection_and_hand_nothing_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_ignores_credit_is_cut_off() {
+async fn a_peer_that_ignores_credit_is_cut_off() {
     let set = TestSet::of(2).await;
     let first = Replica::start(set.identity(1), 1, quick()).await;
     // The handler takes no data, so that nothing returns credit.
@@ -306,8 +306,8 @@ async fn silent(from: &str, to: &str, count: usize) -> Vec<TcpStream> {
     silent
 }
 
-/// Whoever could reach the port kept a replica that was started anew out of its set, with as many connections as there
-/// are places and nothing said over them.
+/// A caller that could reach the port kept a replica that was started anew out of its set, with as
+/// many connections as there are places and nothing said over them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_connections_keep_no_replica_out() {
     let set = TestSet::of(2).await;

@@ -63,7 +63,7 @@ fn admitted_at(first: &SetDirectory, then: SystemTime) -> Identity {
 }
 
 #[tokio::test]
-async fn a_replica_of_another_set_is_refused_by_whoever_looks_first() {
+async fn a_replica_of_another_set_is_refused_by_the_side_that_looks_first() {
     let ours = TestSet::of(1).await;
     let theirs = TestSet::of(2).await;
     let first = Replica::start(ours.identity(1), 1, quick()).await;

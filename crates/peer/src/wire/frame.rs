@@ -113,7 +113,7 @@ fn wire_length(bytes: usize) -> u32 {
 pub struct Progress {
     /// Which message of its lane this is, from 1.
     pub sequence: u64,
-    /// So many messages of the other side have arrived.
+    /// How many messages of the other side have arrived.
     pub acknowledged: u64,
     /// How many bytes the other side may have sent since the session began.
     pub credit: u64,

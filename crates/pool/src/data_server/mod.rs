@@ -47,7 +47,7 @@ pub enum Command {
     /// Make contents stable, then call [`DataServer::made_stable`].
     MakeStable(HomeNumber, u64, ContentsId),
     /// Close every connection of clients, before another request begins: requests that lie there were received before a gap between
-    /// leases, and whoever sent them may have gone on elsewhere.
+    /// leases, and the clients that sent them may have gone on elsewhere.
     DropConnections,
 }
 

@@ -124,7 +124,7 @@ impl Home {
         self.send_owed(&owed);
     }
 
-    /// Tells of an intent whoever has nothing to carry out before it.
+    /// Tells those data servers of an intent that have nothing to carry out before it.
     pub(super) fn send_owed(&mut self, owed: &Owed) {
         let intent = owed.intent;
         for member in &owed.owed {

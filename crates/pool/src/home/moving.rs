@@ -3,9 +3,9 @@
 //!
 //! The caller copies. Here it is decided who may use which contents meanwhile, in this order: [`Home::move_file`] notes the new contents
 //! before their first byte, [`Request::Alone`] ends layouts for writing, of which none is given from then on; [`Request::Seal`] fences
-//! whoever may still read the old ones; [`Request::Switch`] has the new ones end where the file does, and makes them those of the row, in
-//! one record with the intent that removes the old ones. Whatever comes between, [`Request::GiveUp`] and a restart of the home included,
-//! removes the new ones by intent, and another attempt has another placement.
+//! the clients that may still read the old ones; [`Request::Switch`] has the new ones end where the file does, and makes them those of
+//! the row, in one record with the intent that removes the old ones. Whatever comes between, [`Request::GiveUp`] and a restart of the
+//! home included, removes the new ones by intent, and another attempt has another placement.
 
 use super::command::{Command, Record};
 use super::file::{File, FileRow, Job};
@@ -207,7 +207,7 @@ impl Home {
         self.answer(switching.operation, Outcome::Done);
     }
 
-    /// Removes the new contents. Whoever waits for a switch hears that there is none.
+    /// Removes the new contents. A caller that waits for a switch hears that there is none.
     pub(super) fn give_move_up(&mut self, object: ObjectId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;

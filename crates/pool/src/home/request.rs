@@ -31,7 +31,8 @@ pub enum Request {
     Commit(Holder, u64),
     /// The contents are changed under everybody's feet.
     Change(Act),
-    /// Whoever may write is asked for his layout, and fenced. Afterwards nobody writes past the home.
+    /// The holders that may write are asked for their layouts, and fenced. Afterwards nobody writes
+    /// past the home.
     Alone,
     /// Nothing. Answered when the changes that were asked for before are done.
     Behind,
@@ -74,7 +75,7 @@ impl Request {
 }
 
 impl Home {
-    /// What cannot wait for the others: whoever gives a layout back may be what they wait for.
+    /// What cannot wait for the others: a returned layout may be what they wait for.
     pub(super) fn accept(&mut self, object: ObjectId, operation: OperationId, request: Request) {
         let rules = self.settings.rules;
         let Some(file) = self.files.get_mut(&object) else {
@@ -106,7 +107,7 @@ impl Home {
         }
     }
 
-    /// Whoever gives a layout back waits for none.
+    /// A holder that gives a layout back waits for no other request.
     fn withdraw(&mut self, object: ObjectId, holder: Holder) {
         let Some(file) = self.files.get_mut(&object) else {
             return;

@@ -1,6 +1,6 @@
 //! The one place where the pure core of replication control meets the rest: a lock around it, and what happens to its commands.
 //!
-//! Whoever needs the core takes a [`Guard`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
+//! A caller that needs the core takes a [`Guard`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
 //! carried out or handed on in order. The order of this and other locks: `state::locks`.
 
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ pub(crate) enum Step {
         /// Operations wait for control, perhaps for this one.
         awaited: bool,
     },
-    /// Send, once so many records are stable.
+    /// Send, once this many records are stable.
     Send {
         to: ReplicaSlot,
         envelope: Envelope,
@@ -210,7 +210,7 @@ impl Engine {
         self.alone.store(alone, Ordering::Release);
     }
 
-    /// Remembers that whoever is answered next has to wait for this mark.
+    /// Remembers that the next answer has to wait for this mark.
     pub(crate) fn demand(&self, mark: Mark) {
         self.demanded.send_if_modified(|demanded| {
             let newer = mark > *demanded;
@@ -236,7 +236,7 @@ impl Engine {
         let _ = demanded.wait_for(|demanded| *demanded >= mark).await;
     }
 
-    /// So many records of the control table are stable.
+    /// This many records of the control table are stable.
     pub(crate) fn marks_stable(&self, mark: Mark) {
         self.stable_mark.send_if_modified(|stable| {
             let newer = mark > *stable;

@@ -29,13 +29,14 @@ pub(crate) struct LeaseState {
     state: Table<State>,
     /// When the lease runs out, in microseconds of [`now`]; 0 when there is none.
     until: AtomicU64,
-    /// By how much the time of day has been ahead of [`now`], in microseconds. Stored behind `until`, loaded before it:
-    /// whoever sees the distance after a jump sees that the lease has ended.
+    /// By how much the time of day has been ahead of [`now`], in microseconds. Stored behind
+    /// `until`, loaded before it: a reader that sees the distance after a jump sees that the lease
+    /// has ended.
     ahead_us: AtomicI64,
     jump_allowed: Duration,
     /// The lease has ended early, and has to be asked for anew.
     ended_early: Notify,
-    /// So many times one clock jumped against the other.
+    /// How many times one clock jumped against the other.
     jumps: AtomicU64,
     /// It has everything that closed files and answered updates elsewhere ask for.
     up_to_date: AtomicBool,
@@ -50,7 +51,8 @@ pub(crate) struct LeaseState {
     epoch: watch::Sender<u64>,
 }
 
-/// Clocks are read again so many times when the process lost its processor between two readings.
+/// Clocks are read at most this many times, when the process lost its processor between two
+/// readings.
 const READINGS: usize = 16;
 
 /// Now, on the clock of leases.
@@ -184,12 +186,12 @@ impl LeaseState {
         self.ended_early.notified().await;
     }
 
-    /// So many times one clock jumped against the other since the start.
+    /// How many times one clock jumped against the other since the start.
     pub(crate) fn jumps(&self) -> u64 {
         self.jumps.load(Ordering::Relaxed)
     }
 
-    /// So many promises were dropped because this incarnation had not asked for them.
+    /// How many promises were dropped because this incarnation had not asked for them.
     pub(crate) fn unbelieved(&self) -> u64 {
         let state = self.state.lock();
         state.lease.unbelieved()

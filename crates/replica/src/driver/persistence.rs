@@ -23,11 +23,11 @@ const CONTROLS: &[u8] = b"control/";
 /// Those that say which were acknowledged before this replica left the view.
 const SET_ASIDE: &[u8] = b"set-aside/";
 
-/// So many steps at most share one trip.
+/// At most this many steps share one trip.
 const STEPS_AT_ONCE: usize = 4096;
 
-/// Records that nobody waits for are gathered for so long: whoever changes something meanwhile would have to
-/// wait for the writer's lock for each of them.
+/// Records that nobody waits for are gathered for this long: otherwise a caller that changes
+/// something meanwhile would have to wait for the writer's lock for each of them.
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// Records that go to the disk together, and what may be said once they are there.

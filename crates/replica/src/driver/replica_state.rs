@@ -50,10 +50,12 @@ use crate::state::wire::{self, LeaseRequest, Origin};
 /// A forwarded operation that has not been answered by then is given up; its outcome is unknown.
 const FORWARD_LIMIT: Duration = Duration::from_secs(600);
 
-/// Of so many files it is remembered who wrote them last; of others whoever sends an older version reads again.
+/// The last writer is remembered for at most this many files; for other files, a sender of an older
+/// version reads again.
 const WRITERS: usize = 65_536;
 
-/// So many may wait at once, of all peers. Fewer than a peer may have carried out at once, lest reads hold up everything else.
+/// At most this many may wait at once, of all peers. Fewer than a peer may have carried out at
+/// once, lest reads hold up everything else.
 pub(crate) const WAITING_AT_ONCE: usize = 128;
 
 /// What is told of once, with sums later.
@@ -253,7 +255,8 @@ impl ReplicaState {
             && self.engine.with_core(|guard| guard.is_settled())
     }
 
-    /// So many bytes were sent to a peer. Returns when more may be, if it is on its way back into the view.
+    /// This many bytes were sent to a peer. Returns when more may be, if it is on its way back into
+    /// the view.
     pub(crate) async fn sent(&self, to: ReplicaSlot, bytes: u64) {
         self.conversations.note_sent(to, bytes);
         if !self.lease.view().active.contains(&to) {
@@ -343,8 +346,8 @@ impl ReplicaState {
         Ok(())
     }
 
-    /// Our stream up to here is kept no longer, or was never kept in this copy, which took the place of another: whoever
-    /// lacks some of it cannot get that from us.
+    /// Our stream up to here is kept no longer, or was never kept in this copy, which took the
+    /// place of another: a replica that lacks some of it cannot get that from us.
     pub(crate) async fn note_trimmed(&self, position: u64) -> Result<()> {
         if position > self.trimmed() {
             let rows = vec![(TRIMMED.to_vec(), Some(position.to_be_bytes().to_vec()))];

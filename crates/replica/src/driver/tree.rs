@@ -10,7 +10,7 @@ use control::Subject;
 use store::{Store, Touched, TouchedKind};
 use vfs::{Attributes, ObjectId};
 
-/// So many objects' parents are remembered before everything is forgotten.
+/// The parents of at most this many objects are remembered. Then everything is forgotten.
 const REMEMBERED: usize = 1 << 17;
 
 /// Parents that were asked for lately.

@@ -23,10 +23,10 @@ use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::clients::Client;
 use crate::state::wire;
 
-/// So many times in a lease of clients it is looked who is there.
+/// How many times in a lease of clients this replica checks who is there.
 const LOOKS_PER_LEASE: u32 = 10;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-/// So many clients are asked for in one message; with the longest names it still fits.
+/// At most this many clients are asked for in one message; with the longest names it still fits.
 const CLIENTS_AT_ONCE: usize = 32;
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -103,7 +103,7 @@ async fn look(
     let holders = shared.store.holdings().clients();
     let began = Instant::now();
     let Some(absent) = absent_everywhere(shared, &servers, &holders, false).await else {
-        // Somebody did not answer: whoever was absent may be there by now.
+        // Somebody did not answer: a client that was absent may be there by now.
         return Some(Vec::new());
     };
     absent_since.retain(|client, _| absent.contains(client));
@@ -173,7 +173,7 @@ async fn give_up(shared: &Arc<ReplicaState>, clients: &[Client]) {
         return;
     };
     let gone: Vec<Client> = gone.into_iter().collect();
-    // Whoever takes part since has not been asked.
+    // A replica that takes part since then has not been asked.
     if gone.is_empty() || shared.lease.view().epoch != epoch {
         return;
     }

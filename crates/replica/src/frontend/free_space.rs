@@ -17,9 +17,9 @@ use crate::state::free_space::UNKNOWN;
 
 /// What one new object, name or attribute is taken to need.
 const ROW_BYTES: u64 = 4096;
-/// So many files of unknown length are looked at.
+/// At most this many files of unknown length are looked at.
 const LOOKED_AT: usize = 4096;
-/// So many bytes that a peer lacks are looked at more closely.
+/// When a peer lacks more bytes than this, its files are looked at more closely.
 const MANY: u64 = 1 << 30;
 /// What is told of once, with sums later.
 const REFUSED: &str = "changes are refused for want of room on another replica's disk";
@@ -32,8 +32,8 @@ enum Counted {
     TooMany,
 }
 
-/// [`Error::NoSpace`] unless everybody who holds the tree has room for so many bytes and the rows that go with
-/// them.
+/// [`Error::NoSpace`] unless everybody who holds the tree has room for this many bytes and the rows that go
+/// with them.
 pub(crate) fn admit_bytes(shared: &ReplicaState, bytes: u64) -> Result<()> {
     let wanted = bytes.saturating_add(ROW_BYTES);
     shared.free_space.take(wanted).map_err(|(slot, left)| {

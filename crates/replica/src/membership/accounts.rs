@@ -17,7 +17,7 @@ use crate::replication::streams;
 use crate::state::shipping::Backlog;
 use crate::state::wire::{self, Note};
 
-/// So many records are read at a time.
+/// At most this many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
 
 /// Opens the account of a member, unless there is one. The copy it begins with comes from somebody who may lack what is

@@ -70,7 +70,8 @@ pub(crate) fn may_say(speaker: Speaker, kind: Kind, hearer: Hearer) -> Result<()
         | Kind::View
         | Kind::Relayed
         | Kind::Remainder
-        // Whoever keeps the authority hands it over; whether it does is for the set's files to see.
+        // The keeper of the authority hands it over; whether the sender is the keeper is for the
+        // set's files to see.
         | Kind::Authority => Ok(()),
         // Updates and rows come from who makes them and keeps the tree; a witness takes them.
         Kind::Records | Kind::Base | Kind::TooFar => from_keeper(speaker),

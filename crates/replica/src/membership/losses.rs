@@ -1,10 +1,11 @@
 //! What becomes of a lost replica's objects: who has how much of what it made, and when its controls end.
 //!
-//! Before anybody goes on with a lost replica's objects, all who are left bring each other to the same
-//! state (rule 32): `relay` carries updates that only some have received, `contents` carries file contents
-//! from whoever has the most (`state::losses`); a witness that cannot pass on what it alone has heard gives it up
-//! (`witnessed`). Then its controls may end: because a majority held everything it had answered (`takeover`), or
-//! because an administrator says so; files that came only in part get a version of their own (`adopting`).
+//! Before anybody goes on with a lost replica's objects, all who are left bring each other to the
+//! same state (rule 32): `relay` carries updates that only some have received, `contents` carries
+//! file contents from the replica that has the most (`state::losses`); a witness that cannot pass
+//! on what it alone has heard gives it up (`witnessed`). Then its controls may end: because a
+//! majority held everything it had answered (`takeover`), or because an administrator says so;
+//! files that came only in part get a version of their own (`adopting`).
 //!
 //! What must never enter: who is lost (`views`), and the rules of replication control.
 

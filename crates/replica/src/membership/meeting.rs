@@ -57,7 +57,8 @@ pub(crate) fn turned_away(shared: &Arc<ReplicaState>, by: ReplicaSlot, evidence:
             give_up(shared, fault);
         }
         Evidence::Mine(fault) => shared.lineage.note_rolled_back(by, fault),
-        // Whoever claims what is not so is turned away itself, when it is met the other way round.
+        // A replica that claims what is not so is turned away itself, when it is met the other way
+        // round.
         Evidence::Yours(_) => {}
         Evidence::Unproven => tracing::warn!(
             by = by.0,

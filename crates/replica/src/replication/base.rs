@@ -25,7 +25,7 @@ use crate::state::wire::{self, BasePage, Row, Taken, Wanted};
 /// A fact and its value, or that it is none any more.
 type Fact = (Vec<u8>, Option<Vec<u8>>);
 
-/// About so many bytes of rows travel in one message.
+/// One message carries about this many bytes of rows.
 const PAGE_BYTES: usize = 256 << 10;
 
 const FACT: &[u8] = b"copy";

@@ -18,7 +18,7 @@ use crate::state::wire::{self, BasePage, Greeting};
 /// a newer list about the same, which takes its place.
 pub(crate) fn send_list(shared: &ReplicaState, to: ReplicaSlot, list: List, parts: Vec<Message>) {
     let lists = shared.conversations.with(to, |with| with.lists.clone());
-    // Without a session: whoever is told such things is told anew in the next one.
+    // Without a session: a peer that is sent such lists is sent them anew in the next one.
     if let Some(lists) = lists.filter(|lists| lists.tell(list, parts)) {
         send_lists(shared, to, lists);
     }
@@ -135,5 +135,5 @@ pub(crate) fn look_at_base(shared: &ReplicaState, peer: ReplicaSlot) {
     }
 }
 
-/// So many files that a copy waits for are looked at in one go.
+/// At most this many files that a copy waits for are looked at in one go.
 const LOOKED_AT: usize = 4096;

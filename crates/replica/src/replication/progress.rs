@@ -1,7 +1,8 @@
 //! How far a replica is on its way back into the view, as those know who send it what it lacks.
 //!
-//! Whoever sends says about once a second how much there is left; the one that is on its way adds up what all
-//! say. The time left follows from how fast the rest has become less lately, new changes included.
+//! A replica that sends says about once a second how much there is left; the one that is on its way
+//! adds up what all say. The time left follows from how fast the rest has become less lately, new
+//! changes included.
 //!
 //! What must never enter: what is sent when, and whether anybody is admitted.
 
@@ -14,7 +15,7 @@ use crate::driver::replica_state::ReplicaState;
 use crate::state::returns::{Remainder, Stage};
 use crate::state::wire;
 
-/// The sizes of so many files are looked up at a time.
+/// The sizes of at most this many files are looked up at a time.
 const LOOKED_AT: usize = 4096;
 
 /// Looks at what those lack who are on their way back, and tells them.

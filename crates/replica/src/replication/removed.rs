@@ -119,7 +119,7 @@ async fn let_go(shared: &ReplicaState) -> Result<()> {
     shared.store.bury(&files).await?;
     shared.engine.with_core(|guard| {
         for (place, file) in judged {
-            // Whoever has opened it in between keeps it.
+            // A client that has opened it in between keeps it.
             if shared.store.orphan_home(file).is_none() {
                 guard.ledger.removed.remove(&(place, file));
             }

@@ -17,10 +17,10 @@ use crate::state::segments::{Known, Segment};
 use crate::state::shipping::{bytes_of, merge};
 use crate::state::wire::{self, Note, Record, Records};
 
-/// So many records are read at a time.
+/// At most this many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
-/// A message is sent when its records have so many bytes. One record may exceed it: the largest holds an
-/// extended attribute.
+/// A message is sent when its records have this many bytes. One record may exceed it: the largest
+/// holds an extended attribute.
 const MESSAGE_BYTES: usize = 256 << 10;
 
 /// Updates that come one by one travel together if they come within such a time, unless the peer has
@@ -169,7 +169,7 @@ fn segment(
         mac: shared.lineage.attest_updates(through),
     };
     let mut message = wire::payload(wire::Kind::Records, &records);
-    // Whoever gets it may have to pass it on, when this replica is lost.
+    // The replica that gets it may have to pass it on, when this replica is lost.
     message.body = shared
         .signatures
         .sign(wire::UPDATES, &message.payload)

@@ -27,14 +27,15 @@ pub(crate) fn undealt(shared: &ReplicaState) -> vfs::Result<Option<Settlement>> 
     Ok((last.id > noted).then(|| last.clone()))
 }
 
-/// So many settlements are known here.
+/// How many settlements are known here.
 pub(crate) fn settlements(shared: &ReplicaState) -> u64 {
     shared.view_state().map_or(0, |state| state.settlements)
 }
 
-/// Whether a replica outside the view may apply what somebody sends who knows so many settlements. What was made after
-/// one may replace what was changed here and given up by it, which has to be put aside before; and it builds on what the
-/// others kept of a lost replica, of which this copy may have more.
+/// Whether a replica outside the view may apply what a sender sends that knows `known_there`
+/// settlements. What was made after one may replace what was changed here and given up by it, which
+/// has to be put aside before; and it builds on what the others kept of a lost replica, of which
+/// this copy may have more.
 pub(crate) fn may_follow(shared: &ReplicaState, known_there: u64) -> bool {
     let dealt_with = || matches!(undealt(shared), Ok(None));
     let gone_through = || known(shared).ok().flatten();
@@ -42,8 +43,8 @@ pub(crate) fn may_follow(shared: &ReplicaState, known_there: u64) -> bool {
         || (is_right_for(settlements(shared), known_there, gone_through) && dealt_with())
 }
 
-/// Whether a copy that has gone through so many settlements, of those that are known here, is what somebody builds on who knows so
-/// many.
+/// Whether a sender that knows `known_there` settlements builds on what this copy is. The copy has
+/// gone through `gone_through` of the `known_here` settlements that are known here.
 fn is_right_for(known_here: u64, known_there: u64, gone_through: impl Fn() -> Option<u64>) -> bool {
     known_here >= known_there && gone_through().is_some_and(|through| through >= known_here)
 }

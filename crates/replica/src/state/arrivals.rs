@@ -18,7 +18,7 @@ use crate::state::relays::{Kept, Relay};
 use crate::state::shipping::Arrivals;
 use crate::state::wire::PieceHead;
 
-/// So many pieces are put in place at once.
+/// At most this many pieces are put in place at once.
 pub(crate) const PUTTING_AT_ONCE: u32 = 64;
 
 /// A piece, which keeps its credit until it is in place.
@@ -51,7 +51,8 @@ pub(crate) enum Parcel {
 
 /// Bytes of messages kept of one stream, at most.
 const KEPT_BYTES: usize = 32 << 20;
-/// So many bytes that others relay of a stream wait at most. Who relays has less under way; there may be many.
+/// Of a stream that others relay, at most this many bytes wait. Each relaying replica has less
+/// under way; there may be many.
 const RELAYED_BYTES_MAX: usize = 32 << 20;
 
 /// Messages of the stream that not everybody may have, oldest first.
@@ -149,7 +150,7 @@ impl Inbox {
         fits
     }
 
-    /// Whoever applies the stream is done with this.
+    /// The task that applies the stream is done with this.
     pub(crate) fn note_taken(&self, parcel: &Parcel) {
         if let Parcel::Relayed(signed) = parcel {
             self.relayed.fetch_sub(signed.len(), Ordering::Relaxed);
@@ -170,7 +171,7 @@ impl Inbox {
         self.certificate.lock()
     }
 
-    /// Nothing more of the stream counts: whoever applies it stops.
+    /// Nothing more of the stream counts: the task that applies it stops.
     pub(crate) fn end(&self) {
         let _ = self.records.send((self.session(), Parcel::End));
     }

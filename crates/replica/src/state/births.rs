@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use vfs::ObjectId;
 
-/// So many are remembered one by one.
+/// At most this many are remembered one by one.
 const REMEMBERED: usize = 65_536;
 
 /// Files by the place of our stream at which they were made.
@@ -55,7 +55,7 @@ impl Births {
         self.places.get(&file).copied().or(together)
     }
 
-    /// So many are remembered one by one.
+    /// How many are remembered one by one.
     pub(crate) fn len(&self) -> usize {
         self.files.len()
     }

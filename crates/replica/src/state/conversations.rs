@@ -139,7 +139,7 @@ impl Conversations {
         owes == Some(true)
     }
 
-    /// The first of these files, at most so many, once all are named.
+    /// The first of these files, at most `count`, once all are named.
     pub(crate) fn owed(&self, peer: ReplicaSlot, count: usize) -> Vec<ObjectId> {
         let owed = self.with(peer, |conversation| {
             let owed = conversation.base.iter().filter(|_| conversation.named);
@@ -168,7 +168,8 @@ impl Conversations {
         self.with(peer, |conversation| conversation.named = true);
     }
 
-    /// Of so many files the contents belong to the copy that a peer begins with, and are not there.
+    /// Of how many files the contents belong to the copy that a peer begins with, and are not
+    /// there.
     pub(crate) fn owed_files(&self, peer: ReplicaSlot) -> usize {
         let owed = self.with(peer, |conversation| {
             let owed = conversation.base.as_ref();
@@ -193,7 +194,8 @@ impl Conversations {
         self.with(peer, |conversation| conversation.held)?
     }
 
-    /// The rows of so many objects are sent to a peer from now on; it has those of the first ones.
+    /// The rows of `objects` objects are sent to a peer from now on; it has those of the first
+    /// ones.
     pub(crate) fn supplying(&self, peer: ReplicaSlot, objects: u64, first: u64) {
         self.with(peer, |conversation| {
             conversation.rows = Some((objects, first))
@@ -205,7 +207,7 @@ impl Conversations {
         self.with(peer, |conversation| conversation.supplying = false);
     }
 
-    /// Those of so many more have been sent.
+    /// Those of `objects` more have been sent.
     pub(crate) fn supplied(&self, peer: ReplicaSlot, objects: u64) {
         self.with(peer, |conversation| {
             if let Some((_, sent)) = &mut conversation.rows {

@@ -56,7 +56,7 @@ struct Copy {
     scan: BaseScan,
     /// Where each page begins, and how many objects come before; the last one is not read yet.
     places: Vec<(BasePlace, u64)>,
-    /// Whoever sends it.
+    /// The attempt that sends it.
     sender: Weak<()>,
     used: Instant,
 }
@@ -68,15 +68,15 @@ pub(crate) struct Attempt {
     token: Arc<()>,
     /// The number of the copy.
     pub(crate) copy: u64,
-    /// So many pages were sent before.
+    /// How many pages were sent before.
     pub(crate) pages: u64,
-    /// And so many objects were in them.
+    /// And how many objects were in them.
     pub(crate) objects: u64,
 }
 
 /// What is to be sent next.
 pub(crate) enum Next {
-    /// These rows, of so many objects.
+    /// These rows, and how many objects they belong to.
     Rows { rows: Vec<RowChange>, objects: u64 },
     /// Those were all; the streams go on behind these positions.
     Rest(Vec<(ReplicaSlot, u64)>),
@@ -109,7 +109,7 @@ impl Copies {
             .attempt(to)
     }
 
-    /// Goes on with a copy of which so many pages have arrived, if it is kept.
+    /// Goes on with a copy of which `pages` pages have arrived, if it is kept.
     pub(crate) fn go_on(&self, to: ReplicaSlot, number: u64, pages: u64) -> Option<Attempt> {
         let mut all = self.all();
         let copy = all
@@ -123,7 +123,7 @@ impl Copies {
         Some(copy.attempt(to))
     }
 
-    /// The next page, of about so many bytes.
+    /// The next page, of about `max_bytes` bytes.
     pub(crate) fn next(&self, attempt: &Attempt, max_bytes: usize) -> Result<Next> {
         let mut all = self.all();
         let sender = Arc::as_ptr(&attempt.token);

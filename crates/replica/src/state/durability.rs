@@ -8,7 +8,7 @@ use vfs::ObjectId;
 
 use crate::state::settings::Durability;
 
-/// So many directories' settings are remembered before all are forgotten.
+/// The settings of at most this many directories are remembered. Then all are forgotten.
 const REMEMBERED: usize = 1 << 16;
 
 /// Settings of directories that were asked for lately.

@@ -1,7 +1,7 @@
 //! Operations handed to the replica that controls what they touch, and their answers.
 //!
-//! A forwarded operation goes one hop: whoever receives it carries it out with the client's credentials, or
-//! says that it is not primary. Nothing is decided here.
+//! A forwarded operation goes one hop: the replica that receives it carries it out with the
+//! client's credentials, or says that it is not primary. Nothing is decided here.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

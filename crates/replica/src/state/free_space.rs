@@ -16,7 +16,7 @@ use crate::state::locks::{Table, TableGuard};
 
 /// The most that is kept back when nothing is set.
 const AUTOMATIC_BYTES: u64 = 64 << 20;
-/// The part of the own file system that is kept back then: one in so many.
+/// The part of the own file system that is kept back then: one in this many.
 const AUTOMATIC_PART: u64 = 50;
 /// Where less than this, or than the reserve, is left beside the reserve, changes will soon be refused.
 const LITTLE_BYTES: u64 = 16 << 20;

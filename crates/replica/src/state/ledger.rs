@@ -103,7 +103,7 @@ impl Ledger {
 
     pub(crate) fn decide(&mut self, operation: OperationId, verdict: Verdict) {
         if let Some(waiter) = self.verdicts.remove(&operation) {
-            // Whoever gave up waiting has told the client to come again.
+            // The task that gave up waiting has told the client to come again.
             let _ = waiter.send(verdict);
         }
     }

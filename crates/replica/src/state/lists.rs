@@ -13,7 +13,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::state::locks::{Inner, InnerGuard};
 use crate::state::wire::{self, Kind, Wanted};
 
-/// So many files are named in one message.
+/// At most this many files are named in one message.
 pub(crate) const FILES_AT_ONCE: usize = 1024;
 
 /// What a list is about: of each there is one at most.
@@ -56,7 +56,7 @@ impl Lists {
         !std::mem::replace(&mut waiting.is_sending, true)
     }
 
-    /// What to send next; `None`: nothing waits, and whoever sends is done.
+    /// What to send next; `None`: nothing waits, and the sending task is done.
     pub(crate) fn next(&self) -> Option<Message> {
         let mut waiting = self.waiting();
         let next = waiting.next();

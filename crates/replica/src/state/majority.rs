@@ -12,7 +12,7 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::ledger::Ledger;
 
-/// So many files are looked at in one go.
+/// At most this many files are looked at in one go.
 const LOOKED_AT_ONCE: usize = 256;
 
 impl Ledger {
@@ -90,7 +90,7 @@ impl Ledger {
         needed.min().unwrap_or(self.last_position)
     }
 
-    /// So many entries are kept of what others lack, or may not know.
+    /// How many entries are kept of what others lack, or may not know.
     pub(crate) fn entries_kept(&self) -> usize {
         let backlogs = self.unshipped.peers().map(|(_, backlog)| backlog.files());
         let previous = self
@@ -101,7 +101,7 @@ impl Ledger {
         backlogs.sum::<usize>() + self.births.len() + told + self.shipped.len() + previous
     }
 
-    /// Of so many files a peer has not noted that it has them, as far as it may be more than `most`.
+    /// How many files a peer has not noted that it has, as far as it may be more than `most`.
     pub(crate) fn untold(&self, slot: ReplicaSlot, most: usize) -> usize {
         if self.unconfirmed.len() <= most {
             return 0;

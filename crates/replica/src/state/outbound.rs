@@ -17,7 +17,8 @@ use vfs::ReplicaSlot;
 use crate::state::locks::{Inner, InnerGuard, Table, TableGuard};
 use crate::state::wire::Kind;
 
-/// So many bytes wait at most on one lane for a peer with a connection, which is sent them as fast as it goes.
+/// At most this many bytes wait on one lane for a peer with a connection, which is sent them as
+/// fast as it goes.
 const CONNECTED_BYTES_MAX: usize = 32 << 20;
 /// A peer has no more pieces in flight than this, by the credit that it had (64 MiB, and 256 bytes for each), so it waits for no more answers.
 const OWED_MAX: usize = 1 << 18;
@@ -70,7 +71,7 @@ struct Queue {
     entries: VecDeque<Entry>,
     newest: BTreeMap<u32, Message>,
     bytes: usize,
-    /// So many of the entries the peer counts on.
+    /// How many of the entries the peer counts on.
     owed: usize,
     /// Something was dropped.
     dropped: bool,

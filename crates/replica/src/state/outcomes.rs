@@ -1,9 +1,9 @@
 //! What became of forwarded operations that were never answered (rule 18).
 //!
-//! Whoever was to carry one out has died or was cut off, perhaps after it did. Its update names the forward in
-//! its origin, so it is recognised when it is applied here; and there is nothing to wait for any more when this
-//! replica has everything that the lost one left. Until then a client that asks again is not heard a second
-//! time: what it asks for may have happened.
+//! The replica that was to carry one out has died or was cut off, perhaps after it did. Its update
+//! names the forward in its origin, so it is recognised when it is applied here; and there is
+//! nothing to wait for any more when this replica has everything that the lost one left. Until then
+//! a client that asks again is not heard a second time: what it asks for may have happened.
 //!
 //! What must never enter: how operations travel, and who is primary.
 
@@ -20,7 +20,7 @@ use crate::state::forward::Operation;
 use crate::state::locks::{Table, TableGuard};
 use crate::state::wire::Origin;
 
-/// So many operations of clients that were told to come again are remembered.
+/// At most this many operations of clients that were told to come again are remembered.
 const REMEMBERED: usize = 1024;
 /// A client that was told to come again and has not done so by then has given up.
 const GIVEN_UP: Duration = Duration::from_secs(60);
@@ -33,8 +33,8 @@ struct Known {
     applied: BTreeMap<u64, Option<u64>>,
     /// Which incarnation of each peer was in contact last, and the place of its last update when it first said so.
     said: BTreeMap<ReplicaSlot, (u64, Option<u64>)>,
-    /// Forwards for requests whose clients were told to come again, and when. Nobody else's request is meant, whoever it
-    /// comes from and whatever it asks for.
+    /// Forwards for requests whose clients were told to come again, and when. Nobody else's request
+    /// is meant, whichever client it comes from and whatever it asks for.
     told: VecDeque<(RequestId, Unanswered, Instant)>,
 }
 

@@ -25,7 +25,8 @@ impl Pace {
         }
     }
 
-    /// So many bytes were sent: returns when the next may be. Whoever comes meanwhile waits longer.
+    /// This many bytes were sent: returns when the next may be. A caller that comes meanwhile waits
+    /// longer.
     pub(crate) async fn spend(&self, bytes: u64) {
         if let Some(next) = self.book(Instant::now(), bytes) {
             tokio::time::sleep_until(next).await;

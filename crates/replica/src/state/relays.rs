@@ -9,8 +9,8 @@ use tokio::time::{Duration, Instant};
 
 use crate::state::arrivals::Signed;
 
-/// So many bytes of a stream may be under way to one peer; the last message may exceed it. Beside them the peer's questions
-/// for its lease have to get through the slowest link.
+/// At most this many bytes of a stream may be under way to one peer; the last message may exceed
+/// it. Beside them the peer's questions for its lease have to get through the slowest link.
 const UNDER_WAY_BYTES: usize = 4 << 20;
 /// What a peer has not applied for so long, nor anything before it, is relayed again.
 pub(crate) const AGAIN: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ impl Relay {
         self.messages == 0
     }
 
-    /// So many messages and bytes were sent.
+    /// How many messages and bytes were sent.
     pub(crate) fn sum(&self) -> (u64, u64) {
         (self.messages, self.bytes)
     }

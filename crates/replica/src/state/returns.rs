@@ -16,7 +16,8 @@ const WINDOW: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_secs(5);
 /// What is told so soon after the one before takes its place.
 const SPACING: Duration = Duration::from_millis(100);
-/// Until half of the window has gone by, only what is at most so many times as long as was looked at.
+/// Until half of the window has gone by, an estimate counts only if it is at most this many times
+/// as long as the time that was looked at.
 const FORESEEN: f64 = 60.0;
 /// What was heard counts for so long.
 const FRESH: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ use crate::state::locks::{Table, TableGuard};
 use crate::state::time::unix_seconds;
 use pace::Pacer;
 
-/// So many findings are remembered, and so many objects listed as differing.
+/// At most this many findings are remembered, and at most this many objects listed as differing.
 const REMEMBERED: usize = 64;
 
 /// The scrub of one replica.

@@ -1,8 +1,9 @@
 //! Messages of our own stream that were made lately: what was read, merged, encoded and signed for one peer goes to the
 //! others as it is.
 //!
-//! A message belongs behind a position, and says besides the updates what this replica knew when it was made. Whoever wants to
-//! send it again must know just the same, or makes a message of its own.
+//! A message belongs behind a position, and says besides the updates what this replica knew when it
+//! was made. A task that wants to send it again must know just the same, or makes a message of its
+//! own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use peer::Message;
 
 use crate::state::locks::{Table, TableGuard};
 
-/// So many messages are kept: peers that keep pace want the same few.
+/// At most this many messages are kept: peers that keep pace want the same few.
 const KEPT: usize = 8;
-/// And so many bytes of them, at most, and one message.
+/// And at most this many bytes of them, plus one message.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// What a message says of its sender.

@@ -66,9 +66,9 @@ pub struct Settings {
     pub data_delay: Duration,
     /// Whether consecutive updates are made one before they are sent, so that of each row only the last state travels.
     pub merging: bool,
-    /// How long a client's operation waits for control before the client is told to come again. Less than the
-    /// minute after which a Linux client asks on its own; more than elections take, because whoever comes
-    /// again finds control gone that was won for it.
+    /// How long a client's operation waits for control before the client is told to come again.
+    /// Less than the minute after which a Linux client asks on its own; more than elections take,
+    /// because a client that comes again finds control gone that was won for it.
     pub patience: Duration,
     /// How long a majority promises to do nothing without this replica. The same at all replicas.
     pub site_lease: Duration,
@@ -86,13 +86,14 @@ pub struct Settings {
     pub without_majority: WithoutMajority,
     /// What clients are told of objects whose primary was lost.
     pub frozen: Frozen,
-    /// So many updates are kept for a replica that has left the view; when it lacks older ones it takes a whole copy
-    /// as it returns. Ten times as many are kept while it is in contact, lest those made during the copy are missed too.
+    /// This many updates are kept for a replica that has left the view; when it lacks older ones it
+    /// takes a whole copy as it returns. Ten times as many are kept while it is in contact, lest
+    /// those made during the copy are missed too.
     pub kept_updates: u64,
     /// Bytes of memory for what is kept of files that the others lack contents of, for all others together.
     pub kept_memory: u64,
-    /// So many bytes a second are sent at most to replicas that are on their way back into the view; `None` is no
-    /// limit.
+    /// At most this many bytes a second are sent to replicas that are on their way back into the
+    /// view; `None` is no limit.
     pub return_bytes_per_second: Option<u64>,
     /// Bytes of the room at each other replica that this one leaves free, since others send there too; `None`:
     /// 64 MiB, or less where disks are small.

@@ -1,7 +1,7 @@
 //! A peer that has no room for contents: when it is sent something again, and how much was sent to it in vain.
 //!
-//! Whoever sends looks first at what the peer said that it can still take. Where that was too much all the same, the peer
-//! says so, and is left alone for longer each time.
+//! The sender looks first at what the peer said that it can still take. Where that was too much all
+//! the same, the peer says so, and is left alone for longer each time.
 //!
 //! What must never enter: what is sent, and how much room there is.
 

@@ -141,8 +141,8 @@ pub(crate) enum ScrubQuestion {
 /// The answer to a [`ScrubQuestion`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ScrubAnswer {
-    /// So many objects, their digest, and how far each stream was applied before they were looked at; that of
-    /// the sender's own slot is the place of its last update.
+    /// How many objects there are, their digest, and how far each stream was applied before they
+    /// were looked at; that of the sender's own slot is the place of its last update.
     Rows {
         objects: u64,
         hash: [u8; 32],
@@ -170,8 +170,8 @@ pub(crate) struct LeaseRequest {
     pub(crate) position: u64,
     /// How far it has applied the stream of each other replica, stably.
     pub(crate) applied: Vec<(u16, u64)>,
-    /// Of so many files the receiver has been lacking something of the sender's for longer than what was just changed takes
-    /// to arrive.
+    /// Of how many files the receiver has been lacking something of the sender's for longer than
+    /// what was just changed takes to arrive.
     pub(crate) owed: u64,
     /// All own controls and updates of earlier configurations of the set are everywhere.
     pub(crate) steady: bool,
@@ -211,9 +211,9 @@ pub(crate) struct Link {
     pub(crate) to: u16,
     /// There and back, in microseconds; `None` when they are not connected.
     pub(crate) round_trip_us: Option<u64>,
-    /// So many of the sender's updates the other one lacks.
+    /// How many of the sender's updates the other one lacks.
     pub(crate) lag_updates: u64,
-    /// Of so many files it lacks something of the sender's.
+    /// Of how many files it lacks something of the sender's.
     pub(crate) lag_files: u64,
 }
 
@@ -381,8 +381,8 @@ pub(crate) struct Record {
     pub(crate) origins: Vec<Origin>,
     /// The files whose data it changes; their contents come beside it.
     pub(crate) data: Vec<ObjectId>,
-    /// How far the streams of others were applied at the primary when it was made. Whoever applies it without
-    /// knowing the controls it was made under has to have them so far.
+    /// How far the streams of others were applied at the primary when it was made. A replica that
+    /// applies it without knowing the controls it was made under has to have them this far.
     pub(crate) after: Vec<(u16, u64)>,
     pub(crate) rows: Vec<Row>,
 }
@@ -395,7 +395,8 @@ pub(crate) struct Records {
     pub(crate) records: Vec<Record>,
     /// There are no others up to here; positions have gaps.
     pub(crate) through: u64,
-    /// So many settlements the sender knew. What was made after one may replace what that has given up.
+    /// How many settlements the sender knew. What was made after one may replace what that has
+    /// given up.
     pub(crate) settlements: u64,
     /// The number of the view in force at the sender. Who takes part in an earlier one may reach the receiver only later.
     pub(crate) epoch: u64,
@@ -419,7 +420,7 @@ pub(crate) struct HeldOpen {
     pub(crate) files: Vec<ObjectId>,
 }
 
-/// A stretch of a file: so many bytes of the payload, or a hole.
+/// A stretch of a file: `length` bytes of the payload, or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stretch {
     pub(crate) offset: u64,
@@ -491,7 +492,7 @@ pub(crate) struct Taken {
     pub(crate) incarnation: u64,
     /// Which copy of that incarnation it is.
     pub(crate) copy: u64,
-    /// So many pages of rows come before.
+    /// How many pages of rows come before.
     pub(crate) pages: u64,
 }
 

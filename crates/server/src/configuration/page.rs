@@ -10,7 +10,7 @@ use super::section::Section;
 use super::{Configuration, PAGE_PORT};
 
 /// Where browsers find the status page. It asks for no password and names files, so it is for this machine unless
-/// somebody says in so many words that it is not.
+/// an administrator says explicitly that it is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageConfiguration {
     /// Where it is answered.

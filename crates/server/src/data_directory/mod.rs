@@ -315,7 +315,7 @@ impl DataDirectory {
     }
 }
 
-/// Which replica's copy lies in a data directory, whoever works on it.
+/// Which replica's copy lies in a data directory, also while another process works on it.
 pub(crate) fn member_of(data: &Path) -> Result<Option<MemberOf>, DataDirectoryError> {
     MemberOf::read(&data.join(MEMBER)).map_err(|error| match error {
         damaged @ SealedFileError::Damaged { .. } => DataDirectoryError::Member(damaged),

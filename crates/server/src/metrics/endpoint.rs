@@ -1,6 +1,6 @@
 //! A small HTTP server for Prometheus.
 //!
-//! What must never enter: anything that changes the server. Whoever reaches the port may ask.
+//! What must never enter: anything that changes the server. Anybody who reaches the port may ask.
 
 use std::future::Future;
 use std::io;

@@ -92,7 +92,7 @@ const OF_REPLICAS: [Metric<ReplicationStatus>; 17] = [
     ),
     (
         "replica_kept_bytes_max",
-        "So many there are at most",
+        "Bytes of memory for that, at most (`kept_memory`)",
         MetricType::Gauge,
         |replica| replica.kept_bytes_max as f64,
     ),

@@ -14,7 +14,8 @@ const KIND: SealedKind = SealedKind {
     format: 1,
 };
 
-/// So many groups are in a book at most, each a line; the file has to stay below the bound of sealed files.
+/// At most this many groups are in a book, each a line; the file has to stay below the bound of sealed
+/// files.
 const GROUPS_MAX: usize = 400;
 
 /// The groups.

@@ -2,7 +2,7 @@
 //! join, list and remove its servers.
 //!
 //! The pool's files lie in `pool/` of the data directory; they are kept by the same code as those of a set (`peer::set`). The server
-//! that begins a pool is its first metadata server and keeps the pool's authority; whoever joins is a data server or a further metadata server.
+//! that begins a pool is its first metadata server and keeps the pool's authority; later ones are data servers or further metadata servers.
 //!
 //! What must never enter: connections to the servers of the pool.
 

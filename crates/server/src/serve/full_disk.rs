@@ -57,7 +57,7 @@ impl Server {
     }
 }
 
-/// Tells whoever asks what the server waits for, if even that fits on the disk.
+/// Tells programs that ask what the server waits for, if even that fits on the disk.
 fn answer_meanwhile(data: &Path, error: &ServeError) -> Option<(StatusSocket, DataDirectory)> {
     let told = format!(
         "the server on {} runs and serves nobody, because its disk is full; free some space, and it goes on by itself ({error})",

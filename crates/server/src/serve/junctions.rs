@@ -164,7 +164,8 @@ impl Home {
         self.has(server, &addresses_of(server)).then_some(entry)
     }
 
-    /// Whether whoever walks into a junction comes through others that the set has agreed on, and back to it.
+    /// Whether a client that enters a junction comes, through others that the set has agreed on, back to
+    /// it.
     fn goes_in_a_circle(&self, wish: &JunctionStatus, agreed: &[JunctionView]) -> bool {
         let wished = wish.to.iter();
         let mut next: Vec<&str> = wished

@@ -1,4 +1,4 @@
-//! The running parts of a server together, for whoever asks how it is doing.
+//! The running parts of a server together, for programs that ask for its status.
 //!
 //! What must never enter: changes to any of them.
 
@@ -261,7 +261,7 @@ async fn replication_status(
     asked.await.ok()
 }
 
-/// The same with what the tree takes up, for whoever has to make room.
+/// The same with what the tree takes up, for an administrator who has to make room.
 async fn with_tree(tree: &Tree, space: SpaceStatus) -> SpaceStatus {
     let store = tree.store.clone();
     let counted = tokio::task::spawn_blocking(move || store.occupied_bytes()).await;

@@ -19,7 +19,8 @@ pub(super) fn raise_open_files() {
     }
 }
 
-/// Connections of clients have at most one of so many descriptors. The store keeps half for data files.
+/// Connections of clients have at most one in this many descriptors. The store keeps half for data
+/// files.
 const PART_OF_CONNECTIONS: u64 = 4;
 
 /// As many connections as wanted, but no more than leave descriptors for everything else.

@@ -87,7 +87,8 @@ impl Replication {
     }
 }
 
-/// Says what a set of two cannot do. It is no reason not to start: whoever is to admit the third has to run.
+/// Says what a set of two cannot do. It is no reason not to start: the server that admits the third has to
+/// run.
 fn warn_of_two(membership: &Membership, chosen: &ReplicationConfiguration, has_served: bool) {
     let members = membership.directory.members().unwrap_or_default();
     let Some(warning) = set::warning(&members) else {

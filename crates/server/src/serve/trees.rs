@@ -17,8 +17,8 @@ use crate::configuration::{Commit, Configuration};
 use crate::data_directory::{DataDirectory, MemberOf, is_filled};
 use crate::set::Membership;
 
-/// Whoever can mount a new tree can make files in its root, but not remove those of others, as in
-/// `/tmp`: with the superuser of other machines squashed, nobody else could begin to use it.
+/// Any user who can mount a new tree can make files in its root, but not remove those of others, as
+/// in `/tmp`: with the superuser of other machines squashed, nobody else could begin to use it.
 const ROOT_MODE: u32 = 0o1777;
 
 /// An open store and where it is shown.

@@ -1,6 +1,6 @@
 //! Going on when the majority of a set is gone for ever, on an administrator's word.
 //!
-//! What must never enter: asking the administrator; whoever calls this has done so.
+//! What must never enter: asking the administrator; the caller has done so.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -61,7 +61,7 @@ pub async fn go_on_with(
     let chance = examine(&standstill, survivors).await?;
     recovering_set::go_on_with(&standstill.store, survivors).await?;
     if chance.keeps_authority {
-        // Whoever is given up must not be taken in again because the list still names it.
+        // A member that is given up must not be taken in again because the list still names it.
         for slot in &chance.gone {
             standstill.set.revoke(ReplicaSlot(*slot))?;
         }

@@ -49,7 +49,7 @@ pub enum StatusError {
         /// What happened.
         what: String,
     },
-    /// The configuration is wrong, in so many ways.
+    /// The configuration is wrong, in all these ways.
     #[error("the configuration is wrong, and nothing was changed: {}", .0.join("\n"))]
     Misconfigured(Vec<String>),
     /// The server does not do what it is asked.

@@ -80,7 +80,7 @@ pub struct ReplicationStatus {
     /// Bytes of memory for what is kept of files that others lack contents of, about.
     #[serde(default)]
     pub kept_bytes: u64,
-    /// So many there are at most.
+    /// The limit of these bytes.
     #[serde(default)]
     pub kept_bytes_max: u64,
     /// The slot of a member of the view that lacks more than is kept: changes wait for it, or it leaves.

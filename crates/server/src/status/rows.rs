@@ -12,7 +12,7 @@ const ROWS_MAX: usize = 10_000;
 pub struct Rows<T> {
     /// These.
     pub rows: Vec<T>,
-    /// So many more there are.
+    /// How many more there are.
     pub more: usize,
 }
 

@@ -1,5 +1,5 @@
 //! How the server's side of questions works: a Unix socket in the data directory, which only those who may open that directory
-//! can reach. Whoever connects writes one question and reads one answer.
+//! can reach. A program that connects writes one question and reads one answer.
 //!
 //! What must never enter: what questions mean.
 
@@ -27,7 +27,7 @@ use crate::data_directory::control_socket;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the server may take for a question that other replicas have a part in.
 pub(super) const FAR_PATIENCE: Duration = Duration::from_secs(60);
-/// No answer is larger: whoever answers bounds its lists and texts.
+/// No answer is larger: the code that answers bounds its lists and texts.
 pub(super) const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// No question is larger: a path fits in it many times.
 pub(super) const QUESTION_BYTES_MAX: u64 = 64 << 10;
@@ -84,7 +84,7 @@ async fn answer_all(listener: UnixListener, answering: Answering) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Usually out of file descriptors: whoever tries again at once tries for ever.
+                // Usually out of file descriptors: to try again at once would be to try for ever.
                 tracing::debug!(%error, "somebody's question did not arrive");
                 drop(place);
                 tokio::time::sleep(PAUSE).await;
@@ -140,8 +140,8 @@ pub(super) fn too_long() -> String {
     )
 }
 
-/// An answer whose texts, whoever wrote them, can be shown on any terminal. Names of files come here as `vfs::ShownBytes` and stay
-/// as they are.
+/// An answer whose texts can be shown on any terminal, no matter who wrote them. Names of files come here as `vfs::ShownBytes` and
+/// stay as they are.
 fn shown(answer: &Answer) -> serde_json::Result<Vec<u8>> {
     let mut value = serde_json::to_value(answer)?;
     show_texts(&mut value);
@@ -258,7 +258,7 @@ mod tests {
             });
             let told = put(data, &question, PATIENCE).await.unwrap_err();
             assert!(matches!(told, StatusError::Refused(what) if what.contains("shorten it")));
-            // Whoever is not this program is told the same.
+            // Another program is told the same.
             let question = serde_json::to_vec(&question).unwrap();
             let answer = exchange(data, &question).await.unwrap();
             let answer = serde_json::from_slice::<Answer>(&answer).unwrap();

@@ -1,7 +1,8 @@
 //! The memory that requests and replies take on their way, of all connections together.
 //!
 //! Requests have one half, replies the other: a request that is executed waits for room for its reply and never the
-//! other way round, and a reply goes as soon as its client takes it or is cut off. So whoever waits is let in at some time.
+//! other way round, and a reply goes as soon as its client takes it or is cut off. So each request or reply that waits gets
+//! room at some time.
 //!
 //! What must never enter: connections, and what is in a message.
 
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Memory is counted in pieces of so many bytes.
+/// Memory is counted in pieces of this many bytes.
 const PIECE_BYTES: usize = 1024;
 
 /// Room for requests, and room for replies.
@@ -21,7 +22,7 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// For so many bytes in all.
+    /// For this many bytes in all.
     pub(super) fn new(bytes: u64) -> Buffers {
         Buffers {
             requests: Pool::new(bytes / 2),
@@ -60,7 +61,7 @@ impl Pool {
         (self.pieces as usize).saturating_sub(free) as u64 * PIECE_BYTES as u64
     }
 
-    /// Room for so many bytes, if there is some. What is larger than the pool gets all of it.
+    /// Room for this many bytes, if there is some. What is larger than the pool gets all of it.
     pub(super) fn try_take(&self, bytes: usize) -> Option<Room> {
         let room = self.room.clone();
         room.try_acquire_many_owned(self.pieces_of(bytes))
@@ -85,7 +86,7 @@ impl Pool {
 }
 
 impl Room {
-    /// Gives back what is not needed for so many bytes.
+    /// Gives back what is not needed for this many bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         let spare = self
             .0

@@ -392,7 +392,7 @@ impl Connection for TcpConnection {
         message.rope(&arguments);
         let framed = oncrpc::frame(message.finish());
         let framed = framed.map_err(|error| CallbackError::Refused(error.to_string()))?;
-        // In a task of its own, because whoever asked may stop waiting at any time.
+        // In a task of its own, because the caller may stop waiting at any time.
         let outbox = self.outbox.clone();
         tokio::spawn(async move { outbox.send(framed, None).await });
         let record = tokio::time::timeout(CALLBACK_PATIENCE, call.answer()).await;

@@ -124,7 +124,7 @@ fn listen(address: SocketAddr) -> io::Result<Listener> {
     Ok(Listener { socket, address })
 }
 
-/// Serves whoever connects until `stop` says true.
+/// Serves all clients that connect until `stop` says true.
 pub(crate) async fn accept(
     listener: Listener,
     transport: Arc<Transport>,
@@ -153,7 +153,7 @@ pub(crate) async fn accept(
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 tell_of_exhaustion(&throttle, transport.relieve(), &error);
-                // Whoever waits is let in with the reserve.
+                // A client that waits is let in with the reserve.
                 if !reserve.release() {
                     tokio::time::sleep(EXHAUSTED_PAUSE).await;
                 }

@@ -38,14 +38,16 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
     connection::decode_as_anything(bytes);
 }
 
-/// So many connections are closed when descriptors, or memory, are lacking.
+/// At most this many connections are closed when descriptors, or memory, are lacking.
 const RELIEF: usize = 16;
 
-/// After so long without a lack of descriptors there may be as many connections without a session as before.
+/// After this long without a lack of descriptors there may be as many connections without a session as
+/// before.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// So long requests wait for memory before somebody has to go.
+/// Requests wait for memory this long before a connection has to go.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
-/// Whoever would take longer than this to move what it keeps, at the pace of the last second, may have to go.
+/// A connection that would take longer than this to move what it keeps, at the pace of the last second, may
+/// have to go.
 const SECONDS_TO_MOVE: u64 = 60;
 
 /// What is told of a lack of memory, once and then in sums.
@@ -210,7 +212,7 @@ impl Transport {
         closed
     }
 
-    /// Memory for so many bytes of a request or reply, as soon as there is some.
+    /// Memory for this many bytes of a request or reply, as soon as there is some.
     async fn room(&self, pool: &Pool, bytes: usize) -> Option<Room> {
         if let Some(room) = pool.try_take(bytes) {
             return Some(room);

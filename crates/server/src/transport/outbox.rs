@@ -1,8 +1,8 @@
 //! What waits to be sent over one connection.
 //!
-//! There is no task that writes. Whoever has something to send while nobody is sending does the sending,
-//! for everybody, until nothing is left. A lone reply so goes out without waking another task, and many
-//! at a time share one vectored write.
+//! There is no task that writes. A task that has something to send while no other task is sending sends
+//! for all of them, until nothing is left. So a single reply goes out without waking another task, and
+//! many at a time share one vectored write.
 //!
 //! What must never enter: what the messages mean.
 

@@ -51,7 +51,7 @@ impl PendingCalls {
         })
     }
 
-    /// Hands an answer to whoever waits for it; one that nobody waits for is dropped.
+    /// Hands an answer to the caller that waits for it; one that nobody waits for is dropped.
     pub(super) fn answered(&self, transaction: u32, record: Bytes) {
         let waiting = self.table().waiting.remove(&transaction);
         if let Some(waiting) = waiting {

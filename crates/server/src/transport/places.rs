@@ -15,9 +15,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use nfs4_server::ConnectionId;
 
-/// Connections without a session keep at least one of so many places, so that whoever comes has time to show its session.
+/// Connections without a session keep at least one in this many places, so that a new client has time to show its
+/// session.
 const PART_OF_NEWCOMERS: usize = 8;
-/// When descriptors are lacking, so many without a session may still be there, so that whoever comes has that time, too.
+/// When descriptors are lacking, this many without a session may still be there, so that a new client has that time,
+/// too.
 const NEWCOMERS_IN_NEED: usize = 16;
 
 /// Where connections come from: an IPv4 address, or the 64 bits of an IPv6 address that name a network, because a host
@@ -48,7 +50,7 @@ struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Places {
     limit: usize,
-    /// Those without a session may be so many.
+    /// There may be at most this many without a session.
     newcomers_max: usize,
     all: HashMap<ConnectionId, Place>,
     /// Those over which no session has been used.
@@ -61,7 +63,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// For at most so many connections, at least one.
+    /// For at most this many connections, at least one.
     pub(super) fn new(limit: usize) -> Places {
         Places {
             limit: limit.max(1),
@@ -97,7 +99,7 @@ impl Places {
         Some(victim)
     }
 
-    /// Descriptors are lacking. Returns which connections have to go, at most so many: none over which a session has been
+    /// Descriptors are lacking. Returns which connections have to go, at most `count`: none over which a session has been
     /// used, and of the others none that is the only one of its origin, as long as these are few. From now on there are few
     /// of those, until [`Places::recover`].
     pub(super) fn relieve(&mut self, count: usize) -> Vec<ConnectionId> {
@@ -316,7 +318,7 @@ mod tests {
             world.use_session(more);
         }
         assert!(world.stays(modest) && world.stays(back));
-        // Whoever has not been heard of for longest goes first.
+        // The connection that has been silent for longest goes first.
         let kept = greedy.iter().filter(|id| world.stays(**id)).count();
         assert_eq!(kept, 0);
         assert!(world.places.all.len() <= 16);
@@ -346,7 +348,8 @@ mod tests {
         assert_eq!(established_total, 0);
     }
 
-    /// Each lack of descriptors closed sixteen connections, whoever they were, and took their places away for good.
+    /// Each lack of descriptors closed sixteen connections, no matter whose they were, and took their places away
+    /// for good.
     #[test]
     fn a_lack_of_descriptors_costs_nobody_a_session_and_passes() {
         let mut world = World::new(64);

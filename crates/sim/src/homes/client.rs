@@ -6,7 +6,7 @@ use vfs::{Name, ObjectId};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Clients remember the objects of so many states.
+/// Clients remember the objects of this many states.
 pub(super) const REMEMBERED: usize = 12;
 
 impl World {

@@ -1,8 +1,9 @@
-//! I2: no replica acknowledges two controls that conflict by Figure 2, unless both are frozen: of two lost
-//! replicas one may have won only what the other had given up unheard. What somebody had asked for before it was
-//! started anew is like that, too: it may never have won it, or have given it up since, unheard. So is one that a lost
-//! replica had ended: whoever had heard of that may have forgotten it with a restart, and others never knew. What is in
-//! dispute is not acknowledged.
+//! I2: no replica acknowledges two controls that conflict by Figure 2, unless both are frozen: of
+//! two lost replicas one may have won only what the other had given up unheard. What somebody had
+//! asked for before it was started anew is like that, too: it may never have won it, or have given
+//! it up since, unheard. So is one that a lost replica had ended: a replica that had heard of that
+//! may have forgotten it with a restart, and others never knew. What is in dispute is not
+//! acknowledged.
 
 use super::Broken;
 use crate::replica::Replica;

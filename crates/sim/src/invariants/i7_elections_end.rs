@@ -1,5 +1,6 @@
-//! I7: without failures every election ends within a bounded number of message delays, whoever competes, and
-//! every site that keeps asking is served within a bounded number of grants.
+//! I7: without failures every election ends within a bounded number of message delays, no matter
+//! which sites compete, and every site that keeps asking is served within a bounded number of
+//! grants.
 //!
 //! So an operation takes at most so long for each operation that is served while it waits, itself
 //! included. Scripted runs state tighter bounds; runs with lost connections have none.

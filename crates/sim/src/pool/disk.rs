@@ -13,7 +13,7 @@ use vfs::ObjectId;
 /// Bytes of a cell.
 pub(super) const CELL: u64 = StripeUnit::MIN.bytes();
 
-/// So many cells are written at most.
+/// At most this many cells are written.
 pub(super) const CELLS: u64 = 8;
 
 /// Some contents at a data server.

@@ -150,7 +150,7 @@ pub(super) enum Event {
     /// A client uses a handle that it should have forgotten.
     Replay(usize),
     Fault(Fault),
-    /// A file is to be moved to other data servers: so many of them, from this one on.
+    /// A file is to be moved to other data servers: this many of them, from this one on.
     Move(ObjectId, usize, usize),
     Restart(Node),
     Resume(usize),

@@ -36,7 +36,7 @@ pub struct Plan {
     pub faults: Vec<(Duration, Fault)>,
     /// A node crashes as the event of that number has happened.
     pub crash_at: Option<(u64, Node)>,
-    /// Which files are moved, and when: to so many data servers, from which one on.
+    /// Which files are moved, and when: to how many data servers, from which one on.
     pub moves: Vec<(Duration, (ObjectId, usize, usize))>,
     /// What is changed of a file that is being moved is copied once more.
     pub copies_changes: bool,
@@ -46,7 +46,8 @@ pub struct Plan {
     pub copies_slowly: bool,
     /// The rules in force.
     pub rules: Rules,
-    /// Clocks run faster or slower by so many millionths: that of the home, then those of data servers.
+    /// Clocks run faster or slower by this many millionths: that of the home, then those of data
+    /// servers.
     pub(super) drifts: Vec<i64>,
 }
 

@@ -1,5 +1,5 @@
-//! A pool played by hand: one home, one data server, one file. Whoever plays it chooses every message, every stall and every step of
-//! time; nothing is drawn at random.
+//! A pool played by hand: one home, one data server, one file. The test chooses every message,
+//! every stall and every step of time; nothing is drawn at random.
 //!
 //! The cores are those of production. Records of the home are stable as soon as it has made them, and what a home wants done to contents is
 //! done at once when its core lets it begin: what takes time are the reads and writes of clients, between [`Stage::begin`] and

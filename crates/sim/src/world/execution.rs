@@ -125,7 +125,8 @@ impl World {
         self.when_stable(slot, Deferred::Wrote(number, content));
     }
 
-    /// A written content is stable: its close may be asked for, and it is sent to whoever lacks it.
+    /// A written content is stable: its close may be asked for, and it is sent to the replicas that
+    /// lack it.
     pub(super) fn close_written(&mut self, slot: ReplicaSlot, number: u64, content: Content) {
         let file = content.file;
         self.operations[place(number)]

@@ -38,7 +38,8 @@ pub enum Fault {
     GiveUp(ReplicaSlot),
     /// An administrator removes a replica for ever, with what it alone has.
     Remove(ReplicaSlot),
-    /// An administrator says at a replica that whoever does not run is gone for ever, and the rest is the whole set.
+    /// An administrator says at a replica that each member that does not run is gone for ever, and
+    /// the rest is the whole set.
     Recover(ReplicaSlot),
     /// Everything that was broken is mended.
     HealAll,
@@ -58,7 +59,8 @@ pub struct Model {
     pub caught_up_before_lease: bool,
     /// Versions made after a settlement are larger than all that a lost replica can have made.
     pub versions_count_settlements: bool,
-    /// Those who are left of a set pass the versions that whoever was given up with the majority may have shown.
+    /// Those who are left of a set pass the versions that the replicas given up with the majority
+    /// may have shown.
     pub recovered_pass_versions: bool,
     /// Who is outside the view, and may have more than was kept of a lost replica, takes nothing that was made since.
     pub who_has_more_follows_nobody: bool,

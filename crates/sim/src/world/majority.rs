@@ -12,8 +12,8 @@ use control::ReplicaSlot;
 use vfs::ObjectId;
 
 impl World {
-    /// Whether so many have what an operation changed that it may be answered. It has been carried out, and is
-    /// stable here.
+    /// Whether enough replicas have what an operation changed that it may be answered. It has been
+    /// carried out, and is stable here.
     pub(super) fn is_held_as_asked(&self, slot: ReplicaSlot, number: u64) -> bool {
         let site = &self.replicas[&slot].site;
         let mut history = site.stable.history.iter();
@@ -30,7 +30,8 @@ impl World {
         }) || self.is_kept(slot, *origin, *position)
     }
 
-    /// Whether so many have the content of a file, as it was written here last, that its close may be answered.
+    /// Whether enough replicas have the content of a file, as it was written here last, that its
+    /// close may be answered.
     pub(super) fn content_is_held(&self, slot: ReplicaSlot, file: ObjectId) -> bool {
         let replica = &self.replicas[&slot];
         let lacking = replica.unshipped.get(&file);

@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Somebody may have sent this content before. Whoever has it says so once it is stable.
+    /// Somebody may have sent this content before. A replica that has it says so once it is stable.
     fn compare(&mut self, from: ReplicaSlot, to: ReplicaSlot, content: Content) {
         let version = self.replicas[&to].tree.version(content.file);
         if version.is_some_and(|version| version >= content.version) {

@@ -1,4 +1,5 @@
-//! How replicas answer clients that read: from their own copy, or from the copy of whoever controls the directory.
+//! How replicas answer clients that read: from their own copy, or from the copy of the replica that
+//! controls the directory.
 //!
 //! Only where no replica fails: that nobody shows a version which a crash takes back and lets somebody make again is
 //! the store's affair, and the model's disks do not have it.

@@ -42,7 +42,7 @@ impl World {
         let runs = |slot: &ReplicaSlot| self.replicas[slot].site.up;
         let (survivors, mut gone): (BTreeSet<_>, BTreeSet<_>) =
             configured.into_iter().partition(runs);
-        // Whoever was taken in by a decision that is given up.
+        // Replicas that were taken in by a decision that is given up.
         let ahead = self.replicas.values();
         let ahead = ahead.filter(|replica| replica.site.learnt > known);
         gone.extend(ahead.map(|replica| replica.slot));

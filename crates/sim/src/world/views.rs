@@ -82,8 +82,8 @@ impl World {
         }
     }
 
-    /// Whoever has not promised for three fifths of a lease is proposed for exclusion; so is this replica
-    /// itself when it cannot write.
+    /// A member that has not promised for three fifths of a lease is proposed for exclusion; so is
+    /// this replica itself when it cannot write.
     fn exclude_the_silent(&mut self, slot: ReplicaSlot) {
         let replica = &self.replicas[&slot];
         let view = replica.core.view();
@@ -242,8 +242,9 @@ impl World {
         }
     }
 
-    /// Everything known takes effect at once: who has missed a view in which somebody was away learns from the
-    /// newest one that it was. Whoever was started anew begins with what it knew.
+    /// Everything known takes effect at once: a replica that has missed a view in which somebody
+    /// was away learns from the newest one that it was. A replica that was started anew begins with
+    /// what it knew.
     fn enter(&mut self, slot: ReplicaSlot) {
         let replica = self.replica(slot);
         let news = replica.site.entered..replica.site.learnt;
@@ -322,7 +323,8 @@ impl World {
         }
         let before = replica.core.view();
         let others = view.active.iter().copied().filter(|other| *other != slot);
-        // Among them whoever goes on as a later incarnation, and may not have taken what it was sent before.
+        // Among them each that goes on as a later incarnation, and may not have taken what it was
+        // sent before.
         let newcomers: Vec<ReplicaSlot> =
             others.filter(|other| view.is_new(*other, before)).collect();
         let mut lacking = newcomers.clone();

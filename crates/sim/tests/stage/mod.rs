@@ -41,7 +41,8 @@ pub fn set_the_stage(replicas: u16, settings: Settings, switch: Switch) -> World
     stage_of(Plan::still(replicas, ms(10), settings), switch, None)
 }
 
-/// The same with disks, leases and views, and with only so many replicas configured from the start.
+/// The same with disks, leases and views, and with only `founders` replicas configured from the
+/// start.
 pub fn set_the_stage_for_joining(replicas: u16, founders: u16, switch: Switch) -> World {
     let mut plan = Plan::still(replicas, ms(10), Settings::default());
     plan.founders = founders;
@@ -67,7 +68,7 @@ pub fn set_the_stage_for_failures(replicas: u16, switch: Switch) -> World {
     set_the_stage_for_joining(replicas, replicas, switch)
 }
 
-/// The same with clocks that run faster or slower than true time, by so many millionths.
+/// The same with clocks that run faster or slower than true time, each by its number of millionths.
 pub fn set_the_stage_with_clocks(drifts: &[i64]) -> World {
     let replicas = u16::try_from(drifts.len()).expect("sets are small");
     let plan = Plan::still(replicas, ms(10), Settings::default());

@@ -27,10 +27,10 @@ use crate::options::{Reserve, StoreOptions};
 use crate::space::Headroom;
 use crate::store::Store;
 
-/// Findings beyond so many are only counted.
+/// Findings beyond this many are only counted.
 const MAX_FINDINGS: usize = 1000;
 
-/// One repair can lay open what another finding had hidden; after so many rounds it must be over.
+/// One repair can uncover what another finding had hidden; after this many rounds it must be over.
 const MAX_ROUNDS: usize = 5;
 
 /// One thing that is not as it should be.

@@ -30,7 +30,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffers {
-    /// Memory for so many bytes, with anything in it.
+    /// Memory for `length` bytes, with any content.
     pub(super) fn take(self: &Arc<Self>, length: usize) -> Buffer {
         if !(SMALL_BYTES..=BUFFER_BYTES).contains(&length) {
             return Buffer {

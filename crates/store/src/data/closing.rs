@@ -69,7 +69,7 @@ impl Inner {
             return Ok(Vec::new());
         }
         let resting = self.open_sums.at_rest(id, from, GROUPS_A_BATCH);
-        // In this order: whoever is no writer any more has said in the row, by now, how long the file is; and who has cut it off since
+        // In this order: a former writer has said in the row, by now, how long the file is; and an operation that has cut it off since
         // has opened its last block.
         let is_written = self.dirty.has_writers(id);
         let Ok(row) = self.object(id) else {
@@ -117,7 +117,7 @@ impl Inner {
         let mut bytes = [0; BLOCK_BYTES as usize];
         match self.content_of(id)?.read(&mut bytes[..length], start) {
             Err(Error::Delay) => Err(Error::Delay),
-            // Whoever reads it next is told.
+            // The next reader is told.
             Err(_) => Ok(UNKNOWN),
             Ok(_) => Ok(sum_of(&bytes[..length])),
         }

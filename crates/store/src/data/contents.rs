@@ -2,8 +2,8 @@
 //!
 //! What belongs here: [`Contents`], the few things that are done to the bytes of a regular file, and the words it needs.
 //! Everything above (checksums, marks, kept writes, replication, scrub, locks) goes through it and does not know where
-//! bytes are; whoever keeps bytes knows objects by number and placement and nothing of rows, names or sizes. Sparse files of the local
-//! file system are one such place (`sparse`); whoever opens a store may hand it another one ([`Elsewhere`]).
+//! bytes are; the code that keeps bytes knows objects by number and placement and nothing of rows, names or sizes. Sparse files of the
+//! local file system are one such place (`sparse`); the caller that opens a store may give it another one ([`Elsewhere`]).
 //!
 //! What must never enter: who may do what, how long a file is, when something has to be stable.
 
@@ -81,14 +81,14 @@ pub trait Contents: fmt::Debug + Send + Sync {
     /// What is read next should come from where it is stable, not from memory, as far as that can be had.
     fn forget_cached(&self, of: Place<'_>);
 
-    /// A file of the local file system that has exactly these bytes, where there is one; whoever copies all of it has
-    /// cheaper ways then. It must not be changed.
+    /// A file of the local file system that has exactly these bytes, where there is one; a caller that copies all of
+    /// it has cheaper ways then. It must not be changed.
     fn as_file(&self, of: Place<'_>) -> Result<Option<Arc<File>>>;
 }
 
 /// A place outside of the store where files have their bytes: those whose rows say so.
 ///
-/// Whoever keeps bytes there checks them: the store makes no checksums of theirs and keeps no small writes for them. What it
+/// The code that keeps bytes there checks them: the store makes no checksums of theirs and keeps no small writes for them. What it
 /// wants done for rows that say so is done in time even if the store ends between: a file is marked, stably, before its first byte is
 /// written, and a removed one is listed until [`Contents::remove`] was done.
 pub trait Elsewhere: Contents {
@@ -119,7 +119,7 @@ impl Need {
 /// How much of a read memory could answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtHand {
-    /// All of it, so many bytes, up to the end of the contents.
+    /// All of it, this many bytes, up to the end of the contents.
     All(usize),
     /// This many bytes, and there may be more.
     Only(usize),

@@ -189,7 +189,8 @@ impl DirtyFiles {
         (dirty.stable_changes < dirty.changes).then(|| dirty.unstable())
     }
 
-    /// Whether a write of so many bytes may be kept without too much being kept of its file, or of all.
+    /// Whether a write of `bytes` bytes may be kept without too much being kept of its file, or of
+    /// all.
     pub(crate) fn has_room(&self, id: ObjectId, bytes: u64, of_file: u64, of_all: u64) -> bool {
         let files = self.files();
         let kept = files.get(&id).map_or(0, Dirty::kept_bytes);

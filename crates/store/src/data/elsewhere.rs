@@ -81,8 +81,8 @@ impl Inner {
         unmarked || self.dirty.tail_is_clean(id)
     }
 
-    /// Bytes of a file that were not stable elsewhere are lost: whoever wrote some is to write them again, and nobody is to go
-    /// on with what it has read.
+    /// Bytes of a file that were not stable elsewhere are lost: a client that wrote some must write them again, and no client
+    /// may go on with what it has read.
     pub(super) fn note_loss(&self, id: ObjectId, why: &str) -> Result<()> {
         tracing::warn!(%id, why, "unstable data is lost; clients are told to write it again");
         self.change_verifier();
@@ -190,7 +190,8 @@ impl Placed {
     }
 }
 
-/// What whoever keeps bytes elsewhere needs of the rows of a store. It does not keep the store open.
+/// What the code that keeps bytes elsewhere needs of a store's rows. It does not keep the store
+/// open.
 #[derive(Clone)]
 pub struct PlacedRows(Weak<Inner>);
 
@@ -201,7 +202,7 @@ impl std::fmt::Debug for PlacedRows {
 }
 
 impl Store {
-    /// For whoever keeps bytes elsewhere, see [`crate::Elsewhere`].
+    /// For the code that keeps bytes elsewhere, see [`crate::Elsewhere`].
     #[must_use]
     pub fn placed_rows(&self) -> PlacedRows {
         PlacedRows(Arc::downgrade(&self.inner.inner))

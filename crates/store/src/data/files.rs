@@ -1,4 +1,4 @@
-//! Open data files, at most so many; the one unused for longest is closed first.
+//! Open data files, up to a limit; the one unused for longest is closed first.
 //!
 //! Everything in here blocks. A data file exists from its first write on; its directories are made
 //! with it and made to survive a power failure.
@@ -32,7 +32,12 @@ pub(crate) struct DataFiles {
     cache: Mutex<Cache>,
     /// Why new directories may not survive a power failure. From then on no data file's name is known to be stable.
     unstable: OnceLock<String>,
+    /// Whether the file system below allocates more than a writer asks for.
+    pub(super) allocates_ahead: bool,
 }
+
+/// What statfs(2) calls XFS.
+const XFS: u64 = 0x5846_5342;
 
 /// An open data file, and whether its name in the directory is new.
 #[derive(Debug)]
@@ -43,11 +48,14 @@ pub(super) struct Opened {
 
 impl DataFiles {
     pub(crate) fn new(layout: Arc<Layout>, capacity: usize) -> DataFiles {
+        let below = rustix::fs::statfs(&layout.data());
+        let allocates_ahead = below.is_ok_and(|below| below.f_type.cast_unsigned() == XFS);
         DataFiles {
             layout,
             capacity,
             cache: Mutex::default(),
             unstable: OnceLock::new(),
+            allocates_ahead,
         }
     }
 
@@ -183,7 +191,7 @@ impl DataFiles {
             .parent()
             .map_or(Ok(()), |outer| self.open_directory(outer)?.sync_all());
         let synced = synced.and_then(|()| self.open_directory(&self.layout.data())?.sync_all());
-        // The directories are there for whoever comes next, who would not flush them again.
+        // The next caller finds the directories there, and would not flush them again.
         synced.inspect_err(|error| {
             self.unstable.get_or_init(|| error.to_string());
         })
@@ -230,7 +238,7 @@ impl Cache {
         }
     }
 
-    /// Whether there was one. Whoever uses it still has it open.
+    /// Whether there was one. An operation that uses it still has it open.
     fn close_oldest(&mut self) -> bool {
         let oldest = self.used.pop_first();
         oldest.is_some_and(|(_, id)| self.open.remove(&id).is_some())

@@ -37,7 +37,7 @@ const ALL_BYTES: u64 = 64 << 20;
 const PIECE_BYTES: usize = WRITE_BYTES;
 /// More pieces than one write can have.
 const PIECES: u64 = 256;
-/// From so many files on, the whole file system is made stable instead of one after the other.
+/// From this many files on, the whole file system is made stable instead of one after the other.
 const MANY_FILES: usize = 8;
 /// Files in one batch of maintenance.
 const FILES_A_BATCH: usize = 64;
@@ -147,7 +147,8 @@ impl Inner {
         } else {
             let synced = rustix::fs::syncfs(data);
             synced.map_err(|error| self.fail(&format!("cannot make data stable: {error}")))?;
-            // A failure of a new directory is reported once, to whoever flushes it first; this is another flush.
+            // A failure of a new directory is reported once, to the first caller that flushes it; this is
+            // another flush.
             let named = match files.iter().any(|(_, unstable)| unstable.new_name) {
                 true => self.files.check_names(),
                 false => Ok(()),

@@ -1,5 +1,5 @@
 //! The data of regular files. Where their bytes lie is behind a seam (`contents`): in one sparse file each (`sparse`),
-//! made when it is first needed, or where whoever opened the store has a place for them (`elsewhere`).
+//! made when it is first needed, or where the caller that opened the store has a place for them (`elsewhere`).
 //!
 //! The object's row is the authority on its size: bytes of the contents behind it are never shown, and
 //! where the contents are shorter there is a hole. Rows are changed through

@@ -42,13 +42,17 @@ impl Contents for DataFiles {
         need: Need,
     ) -> Result<Option<Stored>> {
         let opened = self.at_hand(of.id, need == Need::Made);
-        let put = opened.and_then(|opened| opened.map(|one| put(&one, bytes, offset)).transpose());
+        let put = opened.and_then(|opened| {
+            let done = opened.map(|one| self.put(&one, bytes, offset));
+            done.transpose()
+        });
         put.map_err(|error| from_os("write data", &error))
     }
 
     fn write(&self, of: Place<'_>, bytes: &[u8], offset: u64, need: Need) -> Result<Stored> {
         let opened = self.needed(of.id, need)?;
-        put(&opened, bytes, offset).map_err(|error| from_os("write data", &error))
+        let put = self.put(&opened, bytes, offset);
+        put.map_err(|error| from_os("write data", &error))
     }
 
     fn reserve(&self, of: Place<'_>, range: Range<u64>, need: Need) -> Result<Stored> {
@@ -160,6 +164,27 @@ impl DataFiles {
     }
 }
 
+impl DataFiles {
+    fn put(&self, opened: &Opened, bytes: &[u8], offset: u64) -> io::Result<Stored> {
+        if self.allocates_ahead {
+            allocate_extension(&opened.file, offset, bytes.len() as u64)?;
+        }
+        opened.file.write_all_at(bytes, offset)?;
+        stored(opened)
+    }
+}
+
+/// Allocates what a write is about to make a file longer by. XFS else allocates as much again as a file has already when a write
+/// makes it longer, and counts that as used for as long as the file is open: many writers would run through the reserve, and users
+/// would see files that take twice their room.
+fn allocate_extension(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    if length == 0 || file.metadata()?.len() >= offset + length {
+        return Ok(());
+    }
+    let allocated = || rustix::fs::fallocate(file, FallocateFlags::empty(), offset, length);
+    rustix::io::retry_on_intr(allocated).map_err(io::Error::from)
+}
+
 impl Holey for File {
     fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         read_rest(self, buffer, offset).map_err(|error| from_os("read data", &error))
@@ -213,11 +238,6 @@ fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         }
     }
     Ok(done)
-}
-
-fn put(opened: &Opened, bytes: &[u8], offset: u64) -> io::Result<Stored> {
-    opened.file.write_all_at(bytes, offset)?;
-    stored(opened)
 }
 
 /// What a data file occupies now.

@@ -26,8 +26,8 @@ impl Inner {
         })
     }
 
-    /// Makes all data written so far stable. Whoever promises that it stays has to wait for the ticket
-    /// too: with it goes what was kept of earlier writes and would come back over later ones.
+    /// Makes all data written so far stable. A caller that promises that it stays has to wait for the
+    /// ticket too: with it goes what was kept of earlier writes and would come back over later ones.
     pub(crate) async fn stabilise(self: &Arc<Self>, id: ObjectId) -> Result<Ticket> {
         self.health.check()?;
         let unstable = self.dirty.unstable(id);
@@ -68,7 +68,7 @@ impl Inner {
     /// what was cut off must not come back.
     pub(super) async fn settle_cut(self: &Arc<Self>, id: ObjectId) -> Result<()> {
         if self.dirty.has_unstable_cut(id) {
-            // What goes with it comes before the batch of whoever lets the file grow.
+            // What goes with it comes before the batch of the operation that lets the file grow.
             let _released = self.stabilise(id).await?;
         }
         Ok(())

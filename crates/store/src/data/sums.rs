@@ -21,7 +21,7 @@ pub(crate) const BLOCK_BYTES: u64 = 4096;
 pub(crate) const BLOCKS_A_GROUP: u64 = 96;
 /// Groups in memory; that is 24 GiB of blocks, and some 30 MB. Of a file for which there is no room, no sums are left.
 const MOST_GROUPS: usize = 1 << 16;
-/// From so many on they are closed although their files are still being written.
+/// From this many on they are closed although their files are still being written.
 const MANY_GROUPS: usize = MOST_GROUPS / 4;
 const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
 

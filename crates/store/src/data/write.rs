@@ -291,7 +291,7 @@ impl Inner {
                 .await?;
         }
         let entry = self.open_sums.begin(id, filled.blocks.clone());
-        // Whoever has written before has said so by now, or the block is open.
+        // An earlier writer has said so by now, or the block is open.
         let zeros_follow = entry.last_is_new && !self.object(id)?.file()?.stored;
         let outcome = self.put_bytes(id, offset, data.clone(), need).await;
         if outcome.is_ok() && self.open_sums.are_made() {

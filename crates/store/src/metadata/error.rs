@@ -21,7 +21,7 @@ impl MetadataError {
         MetadataError { what, code: None }
     }
 
-    /// The operating system, or whoever read, refused `action`.
+    /// The operating system, or the code that read, refused `action`.
     pub(super) fn of(action: impl std::fmt::Display, error: &io::Error) -> MetadataError {
         MetadataError {
             what: format!("cannot {action}: {error}"),

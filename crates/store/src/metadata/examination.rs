@@ -454,7 +454,7 @@ fn check_lists(folder: &Path) -> Result<(), OpenError> {
 /// The embedded store opens what has the name of a table, and would wait for ever at a FIFO.
 fn check_kinds(folder: &Path) -> Result<(), OpenError> {
     let found = match fs::read_dir(folder) {
-        // Whoever needs it says so.
+        // The code that needs it reports that.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found.map_err(|error| failed("list", folder, &error))?,
     };

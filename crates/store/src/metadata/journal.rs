@@ -34,7 +34,7 @@ pub(super) struct Journals {
 #[derive(Debug, Default)]
 struct Allocated {
     number: Option<u64>,
-    /// Where the journal ended, at most, when the batches before had taken so many bytes.
+    /// Where the journal ended, at most, when the batches before had taken `written_bytes`.
     end: u64,
     written_bytes: u64,
     /// Up to here.

@@ -1,8 +1,8 @@
 //! How far the rows are known to be stable: one small file beside the journals.
 //!
-//! Each group commit notes, once it is stable, the number of its last batch. So whoever opens the rows later can
-//! tell a journal that a power failure tore, which ends behind that number, from one that the disk has damaged. The
-//! note waits for no disk: a process that is killed leaves it whole, and a power failure leaves an older one,
+//! Each group commit notes, once it is stable, the number of its last batch. So a process that opens the rows later
+//! can tell a journal that a power failure tore, which ends behind that number, from one that the disk has damaged.
+//! The note waits for no disk: a process that is killed leaves it whole, and a power failure leaves an older one,
 //! about a second old, because [`Mark::settle`] is called regularly.
 //!
 //! Two places in the file are written in turn, so that a write that is torn leaves the one before. Each is 40 bytes,

@@ -154,7 +154,7 @@ impl Metadata {
         }
     }
 
-    /// All tables as they are now, for whoever looks at them for longer.
+    /// All tables as they are now, for callers that read them for longer.
     pub(crate) fn picture(&self) -> Picture {
         Picture(self.database.snapshot())
     }
@@ -248,7 +248,7 @@ impl Metadata {
         settled.map_err(|error| MetadataError::of("note what is stable", &error))
     }
 
-    /// Allocates so many bytes of the newest journal behind what has been written.
+    /// Allocates `ahead_bytes` of the newest journal behind what has been written.
     pub(crate) fn allocate_journal(&self, ahead_bytes: u64) -> io::Result<()> {
         let written_bytes = self.journal_bytes.load(Ordering::Relaxed);
         self.journals.allocate(written_bytes, ahead_bytes)
@@ -260,8 +260,8 @@ impl Metadata {
     }
 
     /// Starts new write buffers where one is full, so that the full ones are written out behind us.
-    /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_room` says whether so many
-    /// bytes fit on the disk; while they do not, everything stays in memory and in the journal.
+    /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_room` says whether a
+    /// number of bytes fits on the disk; while it does not, everything stays in memory and in the journal.
     pub(crate) fn write_out_full(
         &self,
         has_room: impl Fn(u64) -> bool,

@@ -36,7 +36,7 @@ struct Settings {
     worker_threads: usize,
 }
 
-/// For whoever makes damaged rows usable again.
+/// For the repair that makes damaged rows usable again.
 const REPAIRING: Settings = Settings {
     cache_bytes: 1 << 20,
     write_through: true,
@@ -193,7 +193,7 @@ fn open_examined(
     })
 }
 
-/// The embedded store's own lock has no content, so whoever copies files may leave it behind. The lock of the whole store is
+/// The embedded store's own lock has no content, so a user who copies files may leave it out. The lock of the whole store is
 /// held.
 fn make_lock(path: &Path) -> io::Result<()> {
     if is_empty(path)? {

@@ -8,7 +8,7 @@ use crate::run_cache::{Found, Group, Place, Run};
 
 /// The most bytes of rows in a run, so that a change forgets little.
 const RUN_BYTES: usize = 32 << 10;
-/// So many rows are read at least if there are as many, or runs would be short after small pages.
+/// At least this many rows are read if there are as many, or runs would be short after small pages.
 const LEAST_ROWS: usize = 128;
 
 impl View<'_> {

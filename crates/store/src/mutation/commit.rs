@@ -119,7 +119,7 @@ impl Mutation<'_> {
         Ok((ticket, position))
     }
 
-    /// Makes the batch visible, between two calls of whoever listens.
+    /// Makes the batch visible, between two calls of the listener.
     fn commit_batch(&mut self) -> Result<()> {
         let inner = self.inner;
         let batch = std::mem::replace(&mut self.batch, inner.metadata.batch());
@@ -150,8 +150,8 @@ impl Mutation<'_> {
         if let Some(id) = self.data_of {
             self.mark_unshipped(id);
             if self.inner.incomplete.contains(id) {
-                // Whoever may change the data has all of it, even if that was not noted in time. From here on those
-                // lack data of this replica who were before it, and never both of two of each other.
+                // A replica that may change the data has all of it, even if that was not noted in time. From here
+                // on the replicas before it lack data of this replica, and never do two lack data of each other.
                 self.inner.unmark_lacking(self, id);
             }
         }

@@ -1,6 +1,6 @@
 //! One operation's changes, put together under the writer's lock and committed as one batch.
 //!
-//! Whoever holds a [`Mutation`] is alone in changing rows: what it checks stays true until its batch is
+//! The holder of a [`Mutation`] is alone in changing rows: what it checks stays true until its batch is
 //! committed. It never waits for anything while it holds that lock, stable storage included; only
 //! an exhausted reservation of numbers makes it do so. Dropping it without [`Mutation::commit`]
 //! changes nothing, and neither does a commit that the commit hook refuses: what has to happen in memory
@@ -145,7 +145,7 @@ impl Inner {
     }
 }
 
-/// To whoever may not be told that a disk is full: it is asked again.
+/// For a caller that may not be told that a disk is full: it is asked to try again.
 pub(crate) fn wait_for_room(error: Error) -> Error {
     match error {
         Error::NoSpace => Error::Delay,

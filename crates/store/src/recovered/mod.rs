@@ -79,8 +79,7 @@ pub fn entries(
     let home = home_of(store, label)?;
     about(&home)?;
     let path = home.join(MANIFEST);
-    let file =
-        plain_file::open(&path).map_err(|error| StoreError::io("open", &path, error.into_io()))?;
+    let file = plain_file::open(&path).map_err(|error| StoreError::unread(&path, error))?;
     let mut lines = BufReader::new(file);
     Ok(std::iter::from_fn(move || {
         next_entry(&mut lines, &path).transpose()
@@ -191,7 +190,7 @@ fn remove_all(path: &Path) -> Result<(), StoreError> {
 fn about(home: &Path) -> Result<RecoveredSet, StoreError> {
     let path = home.join(ABOUT);
     let text = plain_file::read(&path, MAX_LINE_BYTES)
-        .map_err(|error| StoreError::io("read", &path, error.into_io()))?;
+        .map_err(|error| StoreError::unread(&path, error))?;
     let set: RecoveredSet =
         serde_json::from_slice(&text).map_err(|error| damaged(&path, &error))?;
     match set.format {

@@ -99,7 +99,7 @@ impl std::fmt::Debug for BaseScan {
 }
 
 impl BaseScan {
-    /// The next rows, about so many bytes of them and at least one; none at the end.
+    /// The next rows, about this many bytes of them and at least one; none at the end.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.

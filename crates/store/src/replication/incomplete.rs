@@ -322,7 +322,7 @@ impl Inner {
         if !self.incomplete.arrived((file, from), position) {
             return Ok(());
         }
-        // Whoever gets the lock first writes what all others have noted meanwhile.
+        // The task that gets the lock first writes what all others have noted meanwhile.
         let mut mutation = self.begin_maintenance().await?;
         for (of, position) in self.incomplete.take_arrived() {
             let Some(mark) = self.incomplete.mark(of) else {

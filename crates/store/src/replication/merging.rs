@@ -14,7 +14,7 @@ struct Size {
     made: bool,
 }
 
-/// Consecutive updates that whoever follows may apply as one, [`crate::ForeignUpdate`] with the position of the
+/// Consecutive updates that a follower may apply as one, [`crate::ForeignUpdate`] with the position of the
 /// last of them: the last state of each row.
 ///
 /// What has to stay apart are two sizes of a file that the follower may have, since it cuts its data where a row

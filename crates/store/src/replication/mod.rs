@@ -375,8 +375,8 @@ impl Store {
         self.inner.orphans.all()
     }
 
-    /// Those that clients of this replica have open, or may yet reclaim, whoever removed them; and the
-    /// [`Store::orphans_version`] that this has at least.
+    /// Those that clients of this replica have open, or may yet reclaim, no matter who removed them;
+    /// and the [`Store::orphans_version`] that this has at least.
     #[must_use]
     pub fn orphans_held(&self) -> (u64, Vec<ObjectId>) {
         self.inner.orphans_held()
@@ -522,7 +522,7 @@ impl Store {
         Ok(self.inner.object(id)?.space_used)
     }
 
-    /// Regular files behind `after` in the order of identifiers with their sizes, at most so many.
+    /// Regular files behind `after` in the order of identifiers with their sizes, at most `count`.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.

@@ -219,7 +219,8 @@ impl Inner {
             mutation.put_quietly(id, &row);
         }
         if matches!(verdict, Verdict::Keep { .. }) {
-            // All data of this version is here, whatever whoever sent the rows lacks of it.
+            // All data of this version is here, even if the replica that sent the rows lacks some
+            // of it.
             self.unmark_lacking(mutation, id);
             return Ok(());
         }

@@ -152,7 +152,8 @@ pub(crate) fn name_of(bytes: Bytes) -> Result<Name, Malformed> {
     Name::new(bytes).map_err(|_| Malformed("an entry has an impossible name"))
 }
 
-/// The names of a row where they lie, for whoever looks at many rows. Their bytes are not looked at, see [`name_of`].
+/// The names of a row where they lie, for callers that look at many rows. Their bytes are not looked at, see
+/// [`name_of`].
 pub(crate) struct EntriesOf<'a> {
     fields: Fields<'a>,
     last: Option<u8>,

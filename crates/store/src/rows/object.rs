@@ -79,7 +79,8 @@ pub(crate) struct FileContent {
     pub(crate) torn: bool,
     /// The verifier of an exclusive creation (RFC 8881, section 18.16.3), until the file is used.
     pub(crate) verifier: Option<[u8; 8]>,
-    /// Where its data is, if it is elsewhere: what whoever keeps it there makes of these bytes. It belongs to this copy alone.
+    /// Where its data is, if it is elsewhere: the code that keeps it there gives these bytes their meaning. It belongs to this
+    /// copy alone.
     pub(crate) placement: Option<Arc<[u8]>>,
 }
 
@@ -161,7 +162,7 @@ impl ObjectRow {
         }
     }
 
-    /// Whoever uses a file has seen that it was made, so nobody asks for it to be made once more.
+    /// A client that uses a file has seen that it was made, so nobody asks for it to be made again.
     pub(crate) fn forget_verifier(&mut self) {
         if let Content::File(file) = &mut self.content {
             file.verifier = None;

@@ -70,7 +70,7 @@ impl Inner {
     ) -> Result<Option<(ContentDigest, T)>> {
         for _ in 0..ATTEMPTS {
             let watch = self.watches.watch(file);
-            // Whoever begins from here on is noticed, and whoever has ended is in the row.
+            // A writer that begins from here on is noticed, and one that has ended is in the row.
             if self.lacks_content(file) || self.dirty.has_writers(file) {
                 self.object(file)?.file()?;
                 return Ok(None);
@@ -158,7 +158,7 @@ fn is_changed(file: ObjectId) -> Error {
     Error::Io(format!("the disk has changed bytes of object {file}"))
 }
 
-/// The digest of contents of so many bytes; there may be none. `look` is shown what was read, in whole blocks.
+/// The digest of contents of `size` bytes; there may be none. `look` is shown what was read, in whole blocks.
 pub(super) fn hash_file(
     content: Option<&dyn Holey>,
     size: u64,

@@ -42,8 +42,8 @@ impl Ballast {
         self.held_bytes.load(Ordering::Acquire)
     }
 
-    /// Gives so much room to whoever needs it, or what is left. Says whether there was any. Little at a time, because
-    /// whoever fills the disk may take it as well.
+    /// Gives this much room to the caller that needs it, or what is left. Says whether there was any. Little at a
+    /// time, because the program that fills the disk may take it as well.
     pub(super) fn release(&self, bytes: u64) -> bool {
         let _alone = self.alone();
         let held_bytes = self.held_bytes();

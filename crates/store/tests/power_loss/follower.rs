@@ -20,7 +20,7 @@ use crate::model::{Files, Hand};
 use crate::recorder::{Loss, Recorder};
 use crate::{MEBIBYTES, ROOT, mount_copy};
 
-/// So many updates are applied before the follower says how far it is, at most.
+/// At most this many updates are applied before the follower says how far it is.
 const STEPS_AT_ONCE: u64 = 12;
 
 /// The member that makes changes, and what is known of these.

@@ -194,7 +194,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A disk of so many bytes with all zeros; what it holds lies in a folder. `None` where FUSE cannot be had.
+    /// A disk of `bytes` bytes with all zeros; what it holds lies in a folder. `None` where FUSE cannot be had.
     pub fn begin(folder: &Path, bytes: u64) -> Option<Recorder> {
         let make = |name: &str| {
             let mut options = File::options();

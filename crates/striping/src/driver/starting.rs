@@ -77,7 +77,7 @@ impl Driver {
             servers: known,
             intents: intents.values().cloned().collect(),
             files: files.into_values().collect(),
-            // Issue numbers grow with every start, and no run has so many intents.
+            // Issue numbers grow with every start, and no run has 2^32 intents.
             next_intent: issue.0 << 32,
             moves,
         };

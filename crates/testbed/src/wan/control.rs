@@ -2,7 +2,7 @@
 //! site.
 //!
 //! One line asks, in the words of `testbed wan`; the answer is `ok` or `error REASON`, and lines of text
-//! after it. Whoever can open the socket is root anyway.
+//! after it. A process that can open the socket is root anyway.
 //!
 //! What must never enter: anything that [`Wan`] cannot do for Rust.
 
@@ -82,7 +82,7 @@ fn listen(socket: &UnixListener, stop: &OwnedFd, wan: &Wan) {
         if !watched[1].revents().is_empty() {
             return;
         }
-        // Whoever gave up in between has nobody to be told.
+        // A client that gave up in between needs no answer.
         let _ = socket
             .accept()
             .map_err(anyhow::Error::from)

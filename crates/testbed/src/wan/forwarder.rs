@@ -113,7 +113,7 @@ impl Forwarder {
     ) -> Result<T> {
         let (answer, answered) = mpsc::sync_channel(1);
         let work = move |lines: &mut Lines| {
-            // Whoever asked waits below, so the answer is always taken.
+            // The caller waits below, so the answer is always taken.
             let _ = answer.send(work(lines));
         };
         let sent = self.inbox.as_ref().map(|inbox| inbox.send(Box::new(work)));

@@ -19,7 +19,7 @@ const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
 /// `flags` bit of the virtio header: the transport checksum holds only the pseudo header's sum, and
-/// whoever puts the packet on a wire completes it.
+/// the device that puts the packet on a wire completes it.
 const NEEDS_CSUM: u8 = 1;
 
 /// TCP flags (RFC 9293, section 3.1) that belong to one segment of a super-frame only.

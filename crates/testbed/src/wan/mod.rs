@@ -114,7 +114,7 @@ impl Wan {
     }
 
     /// Moves a service address to a site, which is then reached under it from everywhere, or with `None` takes
-    /// it away from all. Whoever had it before loses it first, with its connections' packets.
+    /// it away from all. The site that had it before loses it first, with its connections' packets.
     pub fn move_address(&self, number: u8, to: Option<&str>) -> Result<()> {
         let address = addresses::service(number);
         let to = to.map(|name| self.index(name)).transpose()?;

@@ -1,10 +1,12 @@
 //! What another replica says to the Raft library, looked at before the library believes it.
 //!
-//! The library trusts its peers. It stores a term that it has heard of, whatever that is, and counts on from there: after one of
-//! `u64::MAX` there is no next one, and nobody is elected for ever. So terms and indices are taken only if a correct set can have
-//! reached them by now: there cannot have been more elections, or entries, than milliseconds since 1970. The
-//! bound moves with time. Whoever was told the greatest term that it allows stands for election in a later one, which all others take
-//! a moment later; and two members never differ about what is too much by more than their clocks do (decision 0016).
+//! The library trusts its peers. It stores a term that it has heard of, whatever that is, and
+//! counts on from there: after one of `u64::MAX` there is no next one, and nobody is elected for
+//! ever. So terms and indices are taken only if a correct set can have reached them by now: there
+//! cannot have been more elections, or entries, than milliseconds since 1970. The bound moves with
+//! time. A member that received the greatest term that it allows stands for election in a later
+//! one, which all others take a moment later; and two members never differ about what is too much
+//! by more than their clocks do (decision 0016).
 //!
 //! What must never enter: whether a term or an entry is right, which is the library's to find out.
 
@@ -148,7 +150,8 @@ mod tests {
         LogId::new(Vote::new_committed(term, 1).leader_id, index)
     }
 
-    /// With a bound that stood still, whoever was told the greatest term that it allows could stand for election no more.
+    /// With a bound that stood still, a member that received the greatest term that it allows could
+    /// stand for election no more.
     #[test]
     fn the_next_term_is_believed_a_moment_later() {
         let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);

@@ -142,10 +142,10 @@ impl Log {
         Ok(())
     }
 
-    /// Lets a replica that led before its start lead no longer, and says whether it did: the library would go on in
-    /// the same term without an election. If the storage were an older copy by then, it would give the names of entries
-    /// that the others have to new ones, and they would take these for theirs. Whoever leads by an administrator's word
-    /// stays.
+    /// Lets a replica that led before its start lead no longer, and says whether it did: the
+    /// library would go on in the same term without an election. If the storage were an older copy
+    /// by then, it would give the names of entries that the others have to new ones, and they would
+    /// take these for theirs. A replica that leads because an administrator said so stays.
     pub(crate) async fn step_down(&self, own: u64) -> Result<bool, StableStorageError> {
         let (vote, forced) = {
             let kept = self.kept();

@@ -28,7 +28,7 @@ pub(crate) type Membership = openraft::Membership<u64, openraft::EmptyNode>;
 pub(crate) type SnapshotMeta = openraft::SnapshotMeta<u64, openraft::EmptyNode>;
 pub(crate) type Metrics = openraft::RaftMetrics<u64, openraft::EmptyNode>;
 
-/// A snapshot is taken after so many entries, and so many that it contains are kept beside it.
+/// A snapshot is taken after this many entries, and as many that it contains are kept beside it.
 pub(crate) const SNAPSHOT_EVERY: u64 = 200;
 /// A snapshot travels in parts of this size, in bytes.
 pub(crate) const SNAPSHOT_PART_BYTES: u64 = 32 * 1024;

@@ -7,10 +7,11 @@ use super::{Loss, ViewState};
 use crate::audit::shortened;
 use crate::decision::{SETTLEMENT_NAMES_MAX, SettledBy, Settlement};
 
-/// So many settlements are kept for one loss; then only one that ends everything is taken.
+/// At most this many settlements are kept for one loss; then only one that ends everything is
+/// taken.
 const SETTLEMENTS_MAX: usize = 256;
 
-/// So many names are kept in all settlements together.
+/// At most this many names are kept in all settlements together.
 const NAMES_MAX: usize = 64 * SETTLEMENT_NAMES_MAX;
 
 impl ViewState {

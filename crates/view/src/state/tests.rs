@@ -288,7 +288,8 @@ fn a_removal_leaves_a_majority_and_frees_no_slot() {
     refuse(&state, &remove(1, 2), none);
 }
 
-/// Counterexample 41 in the state: of one that was removed nothing is left to decide, whoever takes part later.
+/// Counterexample 41 in the state: of one that was removed nothing is left to decide, no matter
+/// which replica takes part later.
 #[test]
 fn counterexample_41_a_loss_is_settled_before_the_removal() {
     let mut state = data(3);

@@ -24,8 +24,8 @@ fn removal(of: u16, by: u16) -> Decision {
     }
 }
 
-/// A removed server had the removal of another one decided, in the founder's name: whoever had a session could submit
-/// anything in anybody's.
+/// A removed server had the removal of another one decided, in the founder's name: a server that
+/// had a session could submit anything in anybody's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_40_a_decision_in_another_ones_name_is_refused() {
     let set = Set::found(3).await;

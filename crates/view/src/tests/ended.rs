@@ -14,7 +14,7 @@ async fn a_leader_whose_ledger_fails_says_so_and_leads_no_longer() {
     let set = Set::found(3).await;
     let broken = set.leader(1).await;
     set.storage(broken).1.store(true, Ordering::Relaxed);
-    // The next entry is not written; whoever asks is told, and the member notices.
+    // The next entry is not written; the caller gets an error, and the member notices.
     let at = set.at(broken);
     let asked = at.decide(Decision {
         by: slot(broken),

@@ -118,7 +118,7 @@ async fn a_snapshot_that_is_no_state_is_not_installed() {
     elects(&mut set, &[1, 2]).await;
 }
 
-/// What is answered is stored as well: the vote of whoever knows a later one.
+/// What is answered is stored as well: the vote of a member that knows a later one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_believed_no_more_than_requests() {
     let liars: [fn(&Request) -> Option<Answer>; 2] = [

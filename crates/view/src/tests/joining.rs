@@ -172,7 +172,8 @@ async fn a_late_member_begins_with_a_snapshot_and_the_log_stays_short() {
     assert_eq!(*set.state(2), *state);
 }
 
-/// Counterexamples 40 and 48: whoever could reach the leader had members taken out of the configuration, and in.
+/// Counterexamples 40 and 48: a server that could reach the leader had members taken out of the
+/// configuration, and in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_the_configuration_that_the_authority_does_not_back_is_refused_wherever_it_is_submitted()
  {

@@ -1,6 +1,6 @@
 //! Repeats what a leader could not finish: who votes follows the view, also after a crash half-way.
 //!
-//! What must never enter: anything that is not repeated safely by whoever leads next.
+//! What must never enter: anything that is not repeated safely by the next leader.
 
 use std::sync::Arc;
 use std::time::Duration;

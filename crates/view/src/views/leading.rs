@@ -1,6 +1,7 @@
 //! What only the leader does: put an entry into the log, confirm that nothing newer was decided.
 //!
-//! What must never enter: looking for another leader; whoever is asked here and does not lead says so.
+//! What must never enter: looking for another leader; a member that is asked here and does not lead
+//! says so.
 
 use std::time::Duration;
 

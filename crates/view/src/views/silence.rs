@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::Core;
 
-/// So many times as long as it speaks in vain it keeps silent, before it tries again: where nobody else can be elected
-/// it has to go on. The others' lease and their election fit into it.
+/// It keeps silent for this many times as long as it speaks in vain, before it tries again: where
+/// nobody else can be elected it has to go on. The others' lease and their election fit into it.
 const SILENT_PART: u32 = 3;
 
 /// Runs until the member stops.

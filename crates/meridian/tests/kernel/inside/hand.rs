@@ -132,7 +132,7 @@ fn perform_by_path(act: Act) -> io::Result<String> {
     done.map(|()| String::new())
 }
 
-/// Adds one to the number in a file, so many times, each time under a lock of its own.
+/// Adds one to the number in a file, `steps` times, each time under a lock of its own.
 pub fn count(path: &Path, steps: u32) -> Result<()> {
     const WHOLE: Range = (0, 0);
     let file = options(Way::Write).open(path)?;
@@ -145,7 +145,7 @@ pub fn count(path: &Path, steps: u32) -> Result<()> {
     Ok(())
 }
 
-/// Appends so many lines, each under a lock of its own: of fcntl(2), or of flock(2) with `way` "flock".
+/// Appends `lines` lines, each under a lock of its own: fcntl(2), or flock(2) with `way` "flock".
 pub fn append(path: &Path, way: &str, name: &str, lines: u32) -> Result<()> {
     const WHOLE: Range = (0, 0);
     let mut options = options(Way::Append);

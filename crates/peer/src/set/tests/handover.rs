@@ -217,7 +217,7 @@ fn a_lost_keeper_is_replaced_from_a_backup_of_any_age() {
     let restored = list_of(&second);
     assert_eq!((restored.term, restored.keeper), (2, 2));
 
-    // Whoever knows more does not forget it, and the new keeper learns it.
+    // A replica that knows more does not forget it, and the new keeper learns it.
     assert_eq!(third.learn(&restored).expect("signed"), Learned::NotAll);
     assert_eq!(second.learn(&newest).expect("signed"), Learned::News);
     let whole = list_of(&second);

@@ -6,7 +6,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use super::ReplicaState;
 use crate::state::wire::{self, Completed};
 
-/// So many files are listed in one message.
+/// At most this many files are listed in one message.
 const FILES_AT_ONCE: usize = 1000;
 
 impl ReplicaState {

@@ -1,7 +1,8 @@
 //! How much is kept in memory for the other members, and who of the view lacks more.
 //!
-//! Whoever lacks more leaves the view. Where too few would be left without it it stays, and changes wait until it lacks less: nothing that a
-//! member does not take is remembered without bound, whatever else it answers.
+//! A member that lacks more leaves the view. Where too few would be left without it, it stays, and
+//! changes wait until it lacks less: nothing that a member does not take is remembered without
+//! bound, whatever else it answers.
 //!
 //! What must never enter: what is done about it.
 
@@ -15,7 +16,8 @@ use crate::state::shipping::Backlog;
 /// that stands meanwhile.
 const FILE_BYTES: u64 = 1024;
 
-/// So many times as many updates as for those who take no part are kept for a member of the view.
+/// For a member of the view, this many times as many updates are kept as for those who take no
+/// part.
 const UPDATES_IN_VIEW: u64 = 10;
 
 /// The same of files.

@@ -512,7 +512,7 @@ impl ReplicatedFileSystem {
         found
     }
 
-    /// What a name leads to in the local copy, whoever may look.
+    /// What a name leads to in the local copy, whatever the permissions on the directory say.
     async fn child(&self, directory: ObjectId, name: &Name) -> Option<Attributes> {
         let root = Credentials::root();
         match self.shared.store.lookup(&root, directory, name).await {

@@ -170,7 +170,7 @@ impl ReplicatedFileSystem {
     async fn wait_to_change(&self, deadline: Instant) -> Result<()> {
         self.wait_for_lease(deadline).await?;
         let waited = self.shared.wait_for_slow(deadline).await;
-        // Whoever forwarded it may ask again as if for the first time.
+        // The replica that forwarded it may ask again as if for the first time.
         waited.map_err(|error| match self.is_forwarded() {
             true => self.not_primary(),
             false => error,
@@ -188,7 +188,8 @@ impl ReplicatedFileSystem {
         // The sender lives in `shared`.
         let _ = held.wait_for(|held| *held == Held::Everything).await;
         while !shared.is_cut_off() {
-            // Whoever answers before puts it off; others may be needed when the set has changed.
+            // A replica that answers before then puts it off; others may be needed when the set has
+            // changed.
             let next = shared.cut_off_at();
             let next = next.unwrap_or_else(|| Instant::now() + shared.settings.suspicion);
             tokio::time::sleep_until(next + AFTER).await;
@@ -287,7 +288,7 @@ impl ReplicatedFileSystem {
     async fn claim(&self, object: ObjectId, deadline: Instant) -> Result<Option<ReplicaSlot>> {
         let subject = match self.local(object).await {
             Ok(attributes) => subject_of(&attributes),
-            // Not known yet; whoever controls it knows.
+            // Not known yet; the replica that controls it knows.
             Err(_) => return Ok(self.holder(object)),
         };
         self.acquire(&Update::Change(subject), deadline).await

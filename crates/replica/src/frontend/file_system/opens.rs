@@ -52,8 +52,8 @@ impl ReplicatedFileSystem {
         if self.is_forwarded() {
             return self.probe(access, id, owner, share).await;
         }
-        // Before anybody decides: a removal that is applied from here on finds the open, whoever decides about the file,
-        // and though nothing of the file may be here yet.
+        // Before anybody decides: a removal that is applied from here on finds the open, no matter
+        // which replica decides about the file, and though nothing of the file may be here yet.
         let registered = store.register_open(id, owner, share);
         let opened: Result<Attributes> = self.look(&[id], attempt, operation).await;
         match (registered, opened) {

@@ -1,5 +1,6 @@
-//! Changes of data: control is held from before the first byte is touched until the change is accounted
-//! for. The store says when that is, whoever waits for the change meanwhile.
+//! Changes of data: control is held from before the first byte is touched until the change is
+//! accounted for. The store says when that is, no matter which caller waits for the change
+//! meanwhile.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::state::locks::Table;
 /// What a change does to the content of a file.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
-    /// So many bytes, or a hole without any, are new in this range.
+    /// This many bytes, or a hole without any, are new in this range.
     Range(Range<u64>, u64),
     /// There is nothing behind this size any more.
     Cut(u64),
@@ -120,7 +121,8 @@ impl DataHook {
         guard.data_unshipped(file, under);
         let unshipped = &mut guard.ledger.unshipped;
         match &self.effect {
-            // Noted when it was committed; whoever has written since then must not be forgotten.
+            // Noted when it was committed; a caller that has written since then must not be
+            // forgotten.
             Effect::Cut(_) if succeeded => {}
             _ if changed.is_empty() => {}
             _ => unshipped.changed(guard.now, file, changed, follows),

@@ -27,7 +27,7 @@ const SOON_STABLE: Duration = Duration::from_millis(50);
 /// When the asker has got nothing more of the file for so long, the answer brings the data.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// And after so long in any case; whoever asks does not wait for ever.
+/// And after this long in any case; the caller does not wait for ever.
 const LONGEST: Duration = Duration::from_secs(20);
 
 impl ReplicatedFileSystem {

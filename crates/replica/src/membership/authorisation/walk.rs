@@ -124,7 +124,7 @@ fn is_refused<T>(outcome: &Result<T, RequestError>) -> bool {
     matches!(outcome, Err(RequestError::Refused(why)) if why.0.contains("refuses this of replica"))
 }
 
-/// So many messages of a peer were dropped at a replica.
+/// How many messages of a peer were dropped at a replica.
 fn dropped(site: &Site, sender: u16) -> u64 {
     let peers = site.replica.status().peers;
     let peer = peers.iter().find(|peer| peer.slot == sender);

@@ -31,7 +31,7 @@ pub(super) fn close(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     if !shared.losses.closing.begin(lost) {
         return;
     }
-    // Whoever waits to apply something looks again.
+    // A task that waits to apply something looks again.
     shared.engine.notify();
     let shared = shared.clone();
     tokio::spawn(async move {

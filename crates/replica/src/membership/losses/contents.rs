@@ -1,9 +1,10 @@
 //! File contents of a lost replica that are not complete at everybody.
 //!
-//! A file is marked incomplete in the batch of the update that changed its data, and complete again when the
-//! primary says that everything up to a position is here. When the primary is lost, whoever has the best of it
-//! (`state::losses`) supplies the others, so that all have the same. A file that is complete nowhere stays marked, because the
-//! lost replica may come back with it; what becomes of it when that is not waited for is in `adopting`.
+//! A file is marked incomplete in the batch of the update that changed its data, and complete again
+//! when the primary says that everything up to a position is here. When the primary is lost, the
+//! replica with the best copy of it (`state::losses`) supplies the others, so that all have the
+//! same. A file that is complete nowhere stays marked, because the lost replica may come back with
+//! it; what becomes of it when that is not waited for is in `adopting`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::state::losses::{Best, Equalling, Lacks, Quality, Report, best};
 use crate::state::settings::Durability;
 use crate::state::wire::{self, Completed, Incomplete, Lack};
 
-/// So many files are listed in one message.
+/// At most this many files are listed in one message.
 const FILES_AT_ONCE: usize = 1000;
 /// What was said is said again after such a time, until all is level; each time after twice as long.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -209,7 +210,7 @@ pub(super) fn complete_through(shared: &ReplicaState, lost: ReplicaSlot) -> u64 
     furthest.min().unwrap_or(u64::MAX)
 }
 
-/// Files that whoever has the best of them has sent: they are complete, or as good as they get.
+/// Files that the replica with their best copy has sent: they are complete, or as good as they get.
 async fn take_over_sent(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     let others = shared.holders();
     let sent: Vec<(ObjectId, Best)> = {
@@ -230,7 +231,7 @@ async fn take_over_sent(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
         let whole = match best.quality {
             Quality::Complete => {
                 withheld::settle_flagged(shared, lost, file, u64::MAX).await;
-                // Whoever takes part anew may wait for it.
+                // A replica that takes part anew may wait for it.
                 shared.engine.notify();
                 continue;
             }

@@ -1,10 +1,12 @@
 //! Updates of a lost replica that only some have received.
 //!
-//! Everybody keeps the messages of each stream until all who take part have applied them, as far as memory
-//! allows. Whoever lacks something that nobody keeps any more has to take a whole copy.
+//! Everybody keeps the messages of each stream until all who take part have applied them, as far as
+//! memory allows. A replica that lacks something that nobody keeps any more has to take a whole
+//! copy.
 //!
-//! Who relays is not believed: each message bears the signature of its maker, who signed it for whoever it may be passed on to. So nobody
-//! can invent, or leave out, a part of another one's stream.
+//! The relaying replica is not trusted: each message bears the signature of its maker, which any
+//! replica that receives it can check. So nobody can invent, or leave out, a part of another one's
+//! stream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -128,7 +130,7 @@ fn take_relayed(shared: &ReplicaState, relayed: Relayed) -> Result<(), Unfit> {
         .signatures
         .verify(maker, wire::UPDATES, &relayed.records, &relayed.signature)?;
     if let Err(why) = looked_at(of, &relayed.records) {
-        // Its maker has signed it, so whoever relays it is not to blame.
+        // Its maker has signed it, so the replica that relays it is not to blame.
         let is_news = shared
             .peers
             .with(of, |peer| peer.nonsense.note_relayed(&why.to_string()));

@@ -1,9 +1,10 @@
 //! Out of the view: who is silent, and what the others do about it.
 //!
-//! A member that does not answer is excluded, by a majority; without one all are cut off. Where too few would be left,
-//! somebody outside takes its place in the same step, if there is one who lacks nothing that those who are left have. All of them know then, together, every
-//! control that the silent ones may hold, since whoever was outside remembers what it had acknowledged, and every update
-//! that a majority was to hold.
+//! A member that does not answer is excluded, by a majority; without one all are cut off. Where too
+//! few would be left, somebody outside takes its place in the same step, if there is one who lacks
+//! nothing that those who are left have. All of them know then, together, every control that the
+//! silent ones may hold, since the replica that was outside remembers what it had acknowledged, and
+//! every update that a majority was to hold.
 //!
 //! What must never enter: how a replica outside finds out that it could take part; that is `rejoin`.
 
@@ -117,8 +118,8 @@ async fn part_with_the_slow(shared: &Arc<ReplicaState>) {
 
 /// Those outside who could take part but for the silent, as which incarnation; nobody, unless they are enough.
 ///
-/// All who are left must be up to date, although the silent may not have reported in this view yet. Whoever comes must
-/// have as much of the streams of the silent as any of them.
+/// All who are left must be up to date, although the silent may not have reported in this view yet.
+/// A replica that comes must have as much of the streams of the silent as any of them.
 fn who_takes_their_places(
     shared: &ReplicaState,
     state: &ViewState,
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_has_as_much_of_the_silent_as_those_who_are_left() {
+    fn a_replica_that_comes_has_as_much_of_the_silent_as_those_who_are_left() {
         let (out, has) = (BTreeSet::from([C]), BTreeMap::from([(C, 7)]));
         assert!(is_fit(&says(&[3], &[(3, 7)]), &out, &has));
         assert!(is_fit(&says(&[3], &[(3, 8)]), &out, &has));
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_lacks_something_of_one_who_stays_does_not_come() {
+    fn a_replica_that_lacks_something_of_one_who_stays_does_not_come() {
         let (out, has) = (BTreeSet::from([C]), BTreeMap::from([(C, 7)]));
         assert!(!is_fit(&says(&[], &[(3, 7)]), &out, &has));
         assert!(!is_fit(&says(&[3, 4], &[(3, 7)]), &out, &has));

@@ -1,7 +1,8 @@
 //! From an agreed view to one in force.
 //!
-//! A view is entered when this replica's promises to those who are not in it have run out. Whoever finds
-//! itself outside a view, having been inside, starts anew: all that follows is then as after a crash.
+//! A view is entered when this replica's promises to those who are not in it have run out. A
+//! replica that finds itself outside a view, having been inside, starts anew: all that follows is
+//! then as after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub(crate) async fn begin(shared: &Arc<ReplicaState>) -> Result<Arc<Views>, View
     let settings = shared.settings.views.clone();
     let warrant = Arc::new(MemberWarrant(Arc::downgrade(shared)));
     let views = Views::start(shared.slot(), settings, transport, facts, warrant).await?;
-    // Whoever began the set, and nobody else: with other members there is one already.
+    // The replica that began the set, and nobody else: with other members there is a view already.
     let founds = shared.set.is_creator() && shared.member_list().members.len() == 1;
     if founds && views.state().borrow().epoch == 0 {
         tokio::spawn(found(views.clone(), shared.slot()));
@@ -120,7 +121,8 @@ async fn enter(shared: &Arc<ReplicaState>, state: &Arc<ViewState>) {
     promises_run_out(shared, &view).await;
     let comes = view.active.contains(&own) && (was_left_out || !previous.active.contains(&own));
     if comes {
-        // Whoever could not be asked before, as a connection was still to be made, has not been silent.
+        // A peer that could not be asked before, as a connection was still to be made, has not been
+        // silent.
         shared.forget_silence();
     }
     // Of those whom an administrator gave up with the majority nobody here may have heard everything.
@@ -136,7 +138,8 @@ async fn enter(shared: &Arc<ReplicaState>, state: &Arc<ViewState>) {
         } else if state.members.len() == 1 {
             shared.lease.set_up_to_date(true);
         }
-        // Whoever was started anew within a view asks to be admitted as the incarnation that it is now.
+        // A replica that was started anew within a view asks to be admitted as the incarnation that
+        // it is now.
     }
 }
 

@@ -121,7 +121,7 @@ pub(crate) fn look_at_debts(shared: &ReplicaState) {
             if let Some(backlog) = ledger.unshipped.peer(*slot) {
                 debt.files.retain(|file| backlog.owes(*file));
             }
-            // They are frozen; whoever ends that sends all of them to everybody.
+            // They are frozen; the replica that ends that sends all of them to everybody.
             debt.files.retain(|file| !withheld.contains(file));
         }
         let applied = |slot| ledger.applied.get(slot).copied().unwrap_or(0);
@@ -155,7 +155,8 @@ async fn catch_up(shared: Arc<ReplicaState>, since: Epoch) {
         () = shared.engine.until(|guard| has_everything(&shared, guard).then_some(())) => {
             up_to_date(&shared, since);
         }
-        // It may have found that it needs a whole copy. Whoever starts it anew waits for all that uses the store to end.
+        // It may have found that it needs a whole copy. The caller that starts it anew waits for
+        // all that uses the store to end.
         () = shared.parted() => {}
     }
 }

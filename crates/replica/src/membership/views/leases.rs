@@ -24,7 +24,7 @@ use crate::membership::losses;
 use crate::state::settings::Durability;
 use crate::state::wire::{self, LeaseGrant, LeaseRequest};
 
-/// So many times a promise is asked for while one lasts.
+/// How many times a promise is asked for while one lasts.
 const ASKED_PER_LEASE: u32 = 5;
 /// How often to look at most for something that others wait to hear; then it is asked at once.
 const LOOK: Duration = Duration::from_millis(50);
@@ -170,7 +170,8 @@ pub(super) fn is_steady(shared: &ReplicaState, guard: &Guard<'_>) -> bool {
     guard.is_steady() && guard.ledger.is_settled_in_configuration(contents)
 }
 
-/// Of so many files somebody lacks more than what was changed just now: whoever writes all the time owes always something.
+/// How many files there are of which somebody lacks more than what was changed just now: a replica
+/// that writes all the time always owes something.
 fn owed(shared: &ReplicaState, guard: &mut Guard<'_>, to: ReplicaSlot) -> u64 {
     let lately = LATELY + shared.settings.data_delay;
     let lately = Moment(guard.now.0.saturating_sub(lately.as_micros() as u64));

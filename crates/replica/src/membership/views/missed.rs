@@ -1,9 +1,11 @@
 //! Settlements that were decided while this replica was outside the view.
 //!
-//! Whoever takes part lives through a settlement: all have the same of the lost replica's stream then, or had when it was
-//! judged; who has got more of it in between takes a whole copy. A replica outside may have more of it, straight from the lost one, and the set remembers what was kept only until the lost one
-//! is admitted again. So each replica notes up to which settlement its copy is right; who cannot tell any more
-//! takes a whole copy. What must never enter: what a settlement ends (`losses`).
+//! A replica that takes part lives through a settlement: all have the same of the lost replica's
+//! stream then, or had when it was judged; one that has got more of it in between takes a whole
+//! copy. A replica outside may have more of it, straight from the lost one, and the set remembers
+//! what was kept only until the lost one is admitted again. So each replica notes up to which
+//! settlement its copy is right; one that cannot tell any more takes a whole copy. What must never
+//! enter: what a settlement ends (`losses`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -16,6 +16,7 @@ use view::{DecisionKind, Kind, Outcome, Settlement};
 use super::join;
 use super::missed;
 use crate::driver::replica_state::ReplicaState;
+use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::frontend::reclaim;
 use crate::membership::losses;
 use crate::replication::base;
@@ -26,12 +27,13 @@ use crate::state::copies::Held;
 use crate::state::views::Fit;
 use crate::state::wire::LeaseRequest;
 
-/// The part of the reserve that has to be free before a replica comes back: one in so many.
+/// The part of the reserve that has to be free before a replica comes back: one in this many.
 const ROOM_PART: u64 = 4;
 
 /// How often to see whether it may be asked.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often to say that all rows are missing: whoever supplies them may not have been able to when it was said first.
+/// How often to say that all rows are missing: the supplier may not have been able to send them
+/// when it was said first.
 const ROWS_ASKED: Duration = Duration::from_secs(1);
 /// How soon a peer that did not keep enough is asked again.
 const HELLO_AGAIN: Duration = Duration::from_secs(2);
@@ -43,7 +45,7 @@ const WITHOUT_ROOM: Duration = Duration::from_secs(2);
 /// So few updates and files, but for those changed just now, may be on their way when it asks.
 const UPDATES: u64 = 1000;
 const FILES: u64 = 64;
-/// And so many bytes of contents.
+/// At most this many bytes of contents, too.
 const BYTES: u64 = 256 << 20;
 
 /// Why a replica starts anew that cannot be brought level.
@@ -133,7 +135,7 @@ pub(crate) async fn come_back(shared: Arc<ReplicaState>) {
                 AFTER_REFUSAL
             }
         };
-        tokio::time::sleep(pause).await;
+        next_look(&shared, pause, UNCHANGED).await;
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn put_in_place(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, piece
         if let Err(error) = &outcome
             && !is_of_this_copy(error)
         {
-            // The object is none that has contents, whoever says so.
+            // The object is none that has contents, whichever replica says so.
             shared.refuse_nonsense(piece.incoming.from, &error.to_string());
             outcome = Err(Error::Delay);
         }
@@ -118,14 +118,14 @@ fn is_superseded(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> 
             return true;
         }
         let foreign = guard.foreign_control(head.file);
-        // What a lost replica controls is supplied by whoever has the most of it.
+        // What a lost replica controls is supplied by the replica that has the most of it.
         let active = &guard.ledger.active;
         let foreign = foreign.filter(|name| name.holder != from && active.contains(&name.holder));
         let Some(foreign) = foreign else {
             return false;
         };
         // Deep control elsewhere does not mean that the file was changed there lately, and the first
-        // copy of it comes from whoever supplies the tree.
+        // copy of it comes from the replica that supplies the tree.
         let mut grants = guard.acknowledged();
         !head.initial
             || grants.any(|grant| {

@@ -16,7 +16,7 @@ use crate::state::wire::{ScrubAnswer, ScrubQuestion};
 
 /// How often a difference is looked at before it is left to the next run.
 const ROUNDS: usize = 20;
-/// So many differing objects of one page are looked at closely.
+/// At most this many differing objects of one page are looked at closely.
 const SUSPECTS: usize = 16;
 
 /// The rows of some objects at one copy.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::mac::Mac;
 
-/// So many starts are remembered; others may have been away for as many.
+/// At most this many starts are remembered; others may have been away for as many.
 pub(crate) const STARTS_KEPT: usize = 256;
 
 /// One start of a server on its data directory.

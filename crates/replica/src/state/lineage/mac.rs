@@ -1,10 +1,11 @@
 //! What a replica says of its own past, with a message authentication code, so that nobody can invent it.
 //!
-//! Others keep what they were told and show it again, later or to the one it is about. They cannot judge the code; only
-//! whoever made it can. Its key follows from the private key with which the replica proves who it is, so it is the same in every copy of
-//! the data directory that can connect at all, however old: a copy that was put back still knows its own word.
+//! Others keep what they received and show it again, later or to the one it is about. They cannot
+//! judge the code; only the replica that made it can. Its key follows from the private key with
+//! which the replica proves who it is, so it is the same in every copy of the data directory that
+//! can connect at all, however old: a copy that was put back still recognises its own statements.
 //!
-//! What must never enter: what follows from a word that is proven.
+//! What must never enter: what follows from a statement that is proven.
 
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;

@@ -42,7 +42,7 @@ pub(crate) enum Evidence {
 }
 
 impl Lineage {
-    /// What this replica says of itself to another one, of whose updates it has applied so many.
+    /// What this replica says of itself to another one, of which it has applied `applied` updates.
     pub(crate) fn introduction(&self, to: ReplicaSlot, applied: u64) -> Introduction {
         let mut state = self.state();
         Introduction {
@@ -99,8 +99,8 @@ impl Lineage {
         None
     }
 
-    /// What a replica knows that this directory does not have, though it was said in its name. Whoever shows that has it from
-    /// here.
+    /// What a replica knows that this directory does not have, though it was said in its name. A
+    /// replica that shows that has it from here.
     pub(crate) fn proven_by(&self, by: ReplicaSlot, said: &Introduction) -> Option<Fault> {
         let met = said.met.map(Contradiction::Met).into_iter();
         let mut known = met.chain(said.attested.map(Contradiction::Updates));
@@ -203,7 +203,7 @@ impl Introduction {
         self
     }
 
-    /// The same by somebody who invents that it has applied so many updates of the receiver.
+    /// The same by somebody who invents that it has applied this many updates of the receiver.
     pub(crate) fn having_applied(mut self, applied: u64) -> Introduction {
         self.applied = applied;
         self.attested = Some(Attested {

@@ -62,7 +62,7 @@ struct State {
     own: Branch,
     /// The mark with the last vote or entry of the agreed log.
     agreed_mark: u64,
-    /// So many batches of the store are covered by the mark.
+    /// How many batches of the store are covered by the mark.
     covered: u64,
     known: Known,
     /// What of it is on stable storage.

@@ -1,4 +1,4 @@
-//! What is written of the past, when whoever asked for it goes away in between.
+//! What is written of the past, when the caller that asked for it goes away in between.
 
 use std::pin::pin;
 use std::task::Poll;

@@ -19,7 +19,8 @@ pub(crate) struct Awareness {
     changed: BTreeMap<ReplicaSlot, u64>,
     /// Who knows of all these changes, with the place of its own last update when it knew.
     since: BTreeMap<ReplicaSlot, u64>,
-    /// So many changes are being made of which it is not known yet whether they bring something under `majority`.
+    /// How many changes are being made of which it is not known yet whether they bring something
+    /// under `majority`.
     undecided: usize,
 }
 
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_made_the_change_knew_at_once() {
+    fn the_replica_that_made_the_change_knew_at_once() {
         let mut awareness = Awareness::default();
         awareness.changed(A, 5);
         assert_eq!(awareness.since(A), None, "it may not know of others");

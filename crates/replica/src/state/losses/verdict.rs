@@ -47,8 +47,9 @@ impl Reports<'_> {
     }
 }
 
-/// The survivor with the best copy. A version that is whole is better than a mixture; with durability `majority`, where
-/// everything that was answered as stable is at whoever is complete furthest, that one is best.
+/// The survivor with the best copy. A version that is whole is better than a mixture; with
+/// durability `majority`, where everything that was answered as stable is at the replica that is
+/// complete furthest, that one is best.
 pub(crate) fn best(reports: &Reports<'_>, file: ObjectId) -> Option<Best> {
     let all = || reports.lacks.values().filter_map(|lacks| lacks.get(&file));
     let majority = all().any(|lack| lack.majority);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn with_majority_whoever_is_complete_furthest_has_what_was_answered() {
+    fn with_majority_the_replica_complete_furthest_has_what_was_answered() {
         let (further, before) = (lack(20, None, true), lack(10, Some(5), true));
         assert_eq!(of(&[before, further]), (2, Quality::Mixed));
         // One who knows of the setting is enough.

@@ -23,7 +23,7 @@ struct Shared {
 pub(crate) struct Pacer(Arc<Shared>);
 
 impl Pacer {
-    /// So many bytes a second, at least one.
+    /// Limits reading to `rate` bytes a second, at least one.
     pub(crate) fn new(rate: u64) -> Pacer {
         Pacer(Arc::new(Shared {
             rate: rate.max(1),
@@ -33,7 +33,7 @@ impl Pacer {
         }))
     }
 
-    /// So many bytes were read: sleeps until as many more may be. False when everything stops.
+    /// This many bytes were read: sleeps until as many more may be. False when everything stops.
     pub(crate) fn pay(&self, bytes: u64) -> bool {
         self.0.read.fetch_add(bytes, Ordering::Relaxed);
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.0.rate);

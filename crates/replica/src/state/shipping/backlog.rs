@@ -91,7 +91,7 @@ enum Account {
     GivenUp,
 }
 
-/// No peer lacks so many bytes of files of known length.
+/// No peer lacks this many bytes of files of known length.
 const LONGEST: u64 = u64::MAX / 2;
 
 impl Backlog {
@@ -366,9 +366,10 @@ impl Backlog {
         (!self.is_full()).then_some(due)
     }
 
-    /// Whoever read piece `id` found that the file ends at `size` or earlier, before the end of the piece. Then
-    /// nothing behind `size` is lacking but what was changed after the piece was taken, and the
-    /// piece is shorter. One without any content need not be sent: it counts as acknowledged at once.
+    /// The reader of piece `id` found that the file ends at `size` or earlier, before the end of
+    /// the piece. Then nothing behind `size` is lacking but what was changed after the piece was
+    /// taken, and the piece is shorter. One without any content need not be sent: it counts as
+    /// acknowledged at once.
     pub fn found_end(&mut self, id: PieceId, size: u64) {
         let Some(InFlight { file, .. }) = self.in_flight.get(&id).copied() else {
             return;
@@ -377,9 +378,10 @@ impl Backlog {
         self.weigh(id);
     }
 
-    /// Whoever read piece `id` found that it is part of a hole that goes on to `end`, or did not go on as far as the piece
-    /// was to reach after all: it reaches there from now on, as far as the peer lacks what comes behind it and nothing of
-    /// that is in flight. Must be read again after this call. Returns its range and what it follows: what it covers now may have been
+    /// The reader of piece `id` found that it is part of a hole that goes on to `end`, or did not
+    /// go on as far as the piece was to reach after all: it reaches there from now on, as far as
+    /// the peer lacks what comes behind it and nothing of that is in flight. Must be read again
+    /// after this call. Returns its range and what it follows: what it covers now may have been
     /// changed after it was taken. None when it is not in flight any more.
     pub fn reaches(&mut self, id: PieceId, end: u64) -> Option<(Range<u64>, Position)> {
         let file = self.in_flight.get(&id)?.file;

@@ -13,10 +13,10 @@ use vfs::ObjectId;
 
 use crate::state::wire::{Note, Origin, Record, Row};
 
-/// So many updates at most become one.
+/// At most this many updates become one.
 const UPDATES: usize = 64;
 
-/// An update is not added to those that have so many bytes already.
+/// An update is not added to those that have this many bytes already.
 const BYTES: usize = 64 << 10;
 
 /// Updates that become one record.

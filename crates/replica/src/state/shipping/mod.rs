@@ -37,8 +37,8 @@
 //!   again after a crash would erase what came after it. Before it takes part in a new session it drops the
 //!   [`Arrivals`] of the old one and finishes what it was applying; only then are the pieces that
 //!   [`Backlog::lost`] brings back the only ones in flight.
-//! - Whoever brings a replica up to date by any other way than by the records in their order ships it the
-//!   whole file (`0..u64::MAX`), since it may have missed a truncation.
+//! - A sender that brings a replica up to date by any other way than by the records in their order
+//!   ships it the whole file (`0..u64::MAX`), since it may have missed a truncation.
 //! - After a restart everything durably marked as unshipped is suspected as a whole ([`Backlog::suspected`], rule 27);
 //!   positions are not used again (counterexample 17).
 //!

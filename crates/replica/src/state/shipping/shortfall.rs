@@ -246,8 +246,8 @@ impl Shortfall {
         Some(gap).filter(|gap| !gap.is_empty())
     }
 
-    /// Whoever read piece `id` found that the file ends at `size`: nothing behind that is lacking, but what was changed
-    /// since.
+    /// The reader of piece `id` found that the file ends at `size`: nothing behind that is lacking,
+    /// but what was changed since.
     pub(super) fn found_end(&mut self, id: PieceId, size: u64) {
         let Some(piece) = self.flying.iter_mut().find(|f| f.id == id) else {
             return;
@@ -283,7 +283,7 @@ impl Shortfall {
         }
     }
 
-    /// So many pieces are in flight.
+    /// How many pieces are in flight.
     pub(super) fn in_flight_count(&self) -> usize {
         self.flying.len()
     }

@@ -8,7 +8,7 @@ use super::names::{quoted, visible};
 use super::reach;
 use crate::status::{FrozenView, LossView, ReplicationStatus, Rows, moment};
 
-/// So many are listed; `meridian frozen` has the others.
+/// At most this many are listed; `meridian frozen` has the others.
 const LISTED: usize = 50;
 
 /// Everything that is frozen.

@@ -22,10 +22,10 @@ use crate::status::{
     called, duration, short_time, size,
 };
 
-/// So many controls are listed; `meridian status` has the others.
+/// At most this many controls are listed; `meridian status` has the others.
 const CONTROLS_LISTED: usize = 50;
 
-/// So many clients are listed; `meridian clients` has the others.
+/// At most this many clients are listed; `meridian clients` has the others.
 const CLIENTS_LISTED: usize = 100;
 
 /// Everything that is known at one moment.

@@ -76,7 +76,7 @@ pub(super) fn settings() -> Settings {
         data_lanes: 1,
         data_window_bytes: 16 << 20,
         requests_served_max: 64,
-        // Clients wait for whoever is back.
+        // Clients wait for a server that comes back.
         backoff_max: Duration::from_secs(1),
         metadata_window_bytes: 1 << 20,
         compression: false,

@@ -1,4 +1,5 @@
-//! A data server: it keeps contents, serves whoever shows a handle, and talks to its metadata server.
+//! A data server: it keeps contents, serves clients with a handle, and talks to its metadata
+//! server.
 //!
 //! What must never enter: what a handle is worth.
 

@@ -1,5 +1,5 @@
-//! Layouts of a tree of which other metadata servers have copies: whoever may write past the home is told so when all copies of the file are
-//! gone.
+//! Layouts of a tree of which other metadata servers have copies: a client that may write past the home is told so when all copies of the
+//! file are gone.
 //!
 //! What must never enter: who gets layouts.
 

@@ -39,9 +39,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long the looking up of a name may take, and how long an address is believed.
 const LOOK_UP: Duration = Duration::from_secs(2);
 const BELIEVED: Duration = Duration::from_secs(30);
-/// New files are striped over a data server that is away for so long.
+/// New files are striped over a data server that is away for at most this long.
 const AWAY: Duration = Duration::from_secs(60);
-/// New files avoid a data server on which less can be written, and less than this part of its disk, one in so many.
+/// New files avoid a data server on which less can be written, and less than one part in this many of its disk.
 const FULL_BYTES: u64 = 1 << 30;
 const FULL_PART: u64 = 50;
 
@@ -58,7 +58,7 @@ pub(in crate::serve) struct MetadataServer {
     store: Arc<Store>,
     keeping: Mutex<Keeping>,
     moves: Arc<Moves>,
-    /// Held by whoever changes the book.
+    /// Held by the task that changes the book.
     changes: tokio::sync::Mutex<()>,
     book_path: PathBuf,
 }
@@ -318,7 +318,7 @@ impl MetadataServer {
         self.keeping().servers = servers;
     }
 
-    /// Puts the book on stable storage, and has the home go by it. Whoever calls holds `changes`.
+    /// Puts the book on stable storage, and has the home go by it. The caller holds `changes`.
     async fn keep_book(&self, members: &[Member], book: Book) -> Result<(), SealedFileError> {
         let (path, written) = (self.book_path.clone(), book.clone());
         let written = tokio::task::spawn_blocking(move || written.write(&path)).await;
@@ -365,7 +365,7 @@ impl MetadataServer {
         let connected = self.is_connected(slot);
         let met = self.endpoint.peer(slot).map(|peer| peer.status());
         let stranger = view.and_then(|view| view.stranger);
-        // Names are shown by whoever can ask here.
+        // A metadata server shows names while it can ask here.
         let shows_names = member.metadata_server && connected;
         PoolServerStatus {
             number: member.slot,

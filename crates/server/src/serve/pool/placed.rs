@@ -11,7 +11,7 @@ use vfs::{Attributes, Cookie, Credentials, FileSystem, ObjectId, ObjectKind, Sho
 
 /// Entries that are looked at in one step.
 const PAGE: usize = 256;
-/// So many paths are named at most.
+/// At most this many paths are named.
 const NAMED: usize = 1000;
 /// And only as far as all of them together have no more bytes, since a path may be hundreds of KiB long.
 const NAMED_BYTES: usize = 2 << 20;

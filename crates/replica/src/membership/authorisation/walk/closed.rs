@@ -38,7 +38,7 @@ async fn counterexample_56_what_is_handed_over_behind_the_last_word_is_taken_in_
         status.record_bytes_shipped > 0 && status.peers.iter().all(|peer| peer.connected)
     })
     .await;
-    // Whoever took it in would have done so by now.
+    // A replica that took it in would have done so by now.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let after: Vec<u64> = set.sites[1..].iter().map(applied).collect();
     assert_eq!(after, before);

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::state::wire::{LeaseGrant, LeaseRequest};
 
-/// So many updates are kept for members outside the view in this test, and ten times as many for those in it.
+/// This many updates are kept for members outside the view in this test, and ten times as many for
+/// those in it.
 const KEPT: u64 = 30;
 
 /// More than are made until a member that takes none of them is left out.
 const TOO_MANY: usize = 10_000;
 
-/// So many files can be noted for a member of the view in the test of files.
+/// At most this many files can be noted for a member of the view in the test of files.
 const NOTED: u64 = 100;
 
 /// Promises whatever it is asked to, and takes nothing else.

@@ -15,7 +15,7 @@ use super::{Step, next};
 
 const FOUNDER: ReplicaSlot = ReplicaSlot(1);
 
-/// So many come in one run.
+/// At most this many come in one run.
 const COMING: u16 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl Run {
         self.check();
     }
 
-    /// Whether so many run that something can be decided.
+    /// Whether enough run that something can be decided.
     fn has_majority(&self) -> bool {
         let voters = self.state.voters();
         voters.intersection(&self.up).count() >= self.state.majority()
@@ -280,7 +280,7 @@ impl Run {
         self.decide(&exclude) || self.decide(&replace)
     }
 
-    /// Whoever is back, or has come, asks by itself.
+    /// A replica that is back, or has come, asks by itself.
     fn admit(&mut self) -> bool {
         let members = self.state.members.iter();
         let waits = members.filter(|(slot, member)| {
@@ -411,7 +411,7 @@ impl Run {
     }
 }
 
-/// Plays all sequences of so many events more. Returns how many there were.
+/// Plays all sequences of this many events more. Returns how many there were.
 fn play_all(run: &Run, events: usize) -> usize {
     if events == 0 {
         return 1;
