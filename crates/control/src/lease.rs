@@ -120,7 +120,7 @@ impl SiteLease {
     }
 
     /// This replica asks everybody for a promise.
-    pub fn ask(&mut self, now: Moment) -> Question {
+    pub fn request(&mut self, now: Moment) -> Question {
         self.questions.insert(now);
         let useful = now.before(self.settings.length);
         self.questions = self.questions.split_off(&useful);
@@ -132,7 +132,7 @@ impl SiteLease {
 
     /// Another replica asks for a promise. `false`: it takes no part in the view in force here, or in
     /// one that is agreed and not in force here yet.
-    pub fn handle_ask(&mut self, now: Moment, views: &[&View], from: ReplicaSlot) -> bool {
+    pub fn handle_request(&mut self, now: Moment, views: &[&View], from: ReplicaSlot) -> bool {
         let takes_part = views.iter().all(|view| !view.has_lost(from));
         if takes_part {
             let until = now.after(self.settings.as_promised());
@@ -144,7 +144,7 @@ impl SiteLease {
 
     /// Another replica has promised, and says what it was asked. `false`: this incarnation did not ask that, or so long
     /// ago that it does not matter any more; the promise is dropped.
-    pub fn handle_promise(&mut self, now: Moment, from: ReplicaSlot, question: Question) -> bool {
+    pub fn handle_grant(&mut self, now: Moment, from: ReplicaSlot, question: Question) -> bool {
         let asked_here = question.incarnation == self.incarnation
             && question.asked <= now
             && self.questions.contains(&question.asked);
@@ -278,8 +278,8 @@ mod tests {
 
     /// Asks everybody, and gets a promise of one.
     fn ask(lease: &mut SiteLease, at: Moment, promiser: u16) {
-        let question = lease.ask(at);
-        assert!(lease.handle_promise(at, ReplicaSlot(promiser), question));
+        let question = lease.request(at);
+        assert!(lease.handle_grant(at, ReplicaSlot(promiser), question));
     }
 
     /// The time of day is so far ahead, and both clocks were read at once.
@@ -311,9 +311,9 @@ mod tests {
     fn no_view_is_entered_without_somebody_who_may_still_answer() {
         let mut lease = lease(2);
         let (all, without) = (view(1, &[1, 2, 3]), view(2, &[2, 3]));
-        assert!(lease.handle_ask(Moment(20 * SECOND), &[&all], ReplicaSlot(1)));
+        assert!(lease.handle_request(Moment(20 * SECOND), &[&all], ReplicaSlot(1)));
         assert!(lease.may_enter(&all, &without) > Moment(25 * SECOND));
-        assert!(!lease.handle_ask(Moment(21 * SECOND), &[&all, &without], ReplicaSlot(1)));
+        assert!(!lease.handle_request(Moment(21 * SECOND), &[&all, &without], ReplicaSlot(1)));
         assert_eq!(lease.may_enter(&all, &all), Moment(0));
     }
 
@@ -372,16 +372,16 @@ mod tests {
         let month = Moment(30 * 24 * 3600 * SECOND);
         let all = view(1, &[1, 2, 3]);
         let mut previous = lease(1);
-        let late = previous.ask(month);
+        let late = previous.request(month);
         let second = Incarnation(2);
         let settings = LeaseSettings::default();
         let mut lease = SiteLease::new(ReplicaSlot(1), second, settings, Moment(0));
-        assert!(!lease.handle_promise(Moment(SECOND), ReplicaSlot(2), late));
+        assert!(!lease.handle_grant(Moment(SECOND), ReplicaSlot(2), late));
         let forged = Question {
             incarnation: second,
             asked: month,
         };
-        assert!(!lease.handle_promise(Moment(SECOND), ReplicaSlot(2), forged));
+        assert!(!lease.handle_grant(Moment(SECOND), ReplicaSlot(2), forged));
         assert!(!lease.is_valid(Moment(SECOND), &all));
         assert_eq!(lease.unbelieved(), 2);
     }
@@ -390,29 +390,29 @@ mod tests {
     #[test]
     fn what_this_life_did_not_ask_is_not_believed_though_it_lies_in_the_past() {
         let mut lease = lease(1);
-        let asked = lease.ask(Moment(SECOND)).asked;
+        let asked = lease.request(Moment(SECOND)).asked;
         let never = Question {
             incarnation: FIRST,
             asked: Moment(2 * SECOND),
         };
-        assert!(!lease.handle_promise(Moment(3 * SECOND), ReplicaSlot(2), never));
+        assert!(!lease.handle_grant(Moment(3 * SECOND), ReplicaSlot(2), never));
         let of_another = Question {
             incarnation: Incarnation(7),
             asked,
         };
-        assert!(!lease.handle_promise(Moment(3 * SECOND), ReplicaSlot(2), of_another));
+        assert!(!lease.handle_grant(Moment(3 * SECOND), ReplicaSlot(2), of_another));
         assert_eq!(lease.valid_until(&view(1, &[1, 2, 3])), None);
     }
 
     #[test]
     fn questions_are_forgotten_when_their_answers_are_worth_nothing() {
         let mut lease = lease(1);
-        let first = lease.ask(Moment(0));
+        let first = lease.request(Moment(0));
         for second in 1..100 {
-            lease.ask(Moment(second * SECOND));
+            lease.request(Moment(second * SECOND));
         }
         assert!(lease.questions.len() <= 6);
-        assert!(!lease.handle_promise(Moment(99 * SECOND), ReplicaSlot(2), first));
+        assert!(!lease.handle_grant(Moment(99 * SECOND), ReplicaSlot(2), first));
     }
 
     /// A virtual machine stood still for a minute, and its clock of leases did not see it; then its time of day is set.
@@ -425,14 +425,14 @@ mod tests {
                 ClockSight::Steady
             );
             ask(&mut lease, Moment(SECOND), 2);
-            let before = lease.ask(Moment(2 * SECOND));
+            let before = lease.request(Moment(2 * SECOND));
             let now = Moment(2 * SECOND + 1);
             assert!(lease.is_valid(now, &all));
             let sight = lease.handle_clocks(reading(now, 90 * SECOND + jump));
             assert_eq!(sight, ClockSight::Jumped);
             assert!(!lease.is_valid(now, &all));
             // What was asked before the jump gives no lease after it.
-            assert!(!lease.handle_promise(now, ReplicaSlot(2), before));
+            assert!(!lease.handle_grant(now, ReplicaSlot(2), before));
             let without = view(2, &[1, 3]);
             assert!(lease.may_enter(&all, &without) > now.after(Duration::from_secs(5)));
             // One round trip, and all is as before.

@@ -162,6 +162,69 @@ fn modules_of_a_layer_know_only_layers_below() {
     );
 }
 
+/// What stands in a file of `replica` beside its place, as `folder/file.rs`.
+fn replica_sources() -> Vec<(String, String)> {
+    let top = repository().join("crates/replica/src");
+    let files = below(&top).into_iter().filter(|path| !path.is_dir());
+    let read = |path: PathBuf| {
+        let place = path.strip_prefix(&top).unwrap().display().to_string();
+        (place, fs::read_to_string(&path).unwrap())
+    };
+    files.map(read).collect()
+}
+
+/// A lock of the standard library has no place in the order of locks.
+#[test]
+fn locks_of_a_replica_have_a_place_in_their_order() {
+    let orderless = replica_sources().into_iter().filter(|(_, text)| {
+        let mut code = text.lines().map(|line| line.split("//").next().unwrap());
+        code.any(|line| {
+            let line = line.replace("tokio::sync::Mutex", "");
+            line.contains("Mutex") || line.contains("RwLock")
+        })
+    });
+    let places: Vec<String> = orderless.map(|(place, _)| place).collect();
+    assert_eq!(places, ["state/locks.rs"], "take a lock of `state::locks`");
+}
+
+/// What a type does stands in its own layer; layers above have functions that take it.
+#[test]
+fn types_of_a_layer_are_implemented_in_it() {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let named_after = |line: &str, word: &str| {
+        let (_, rest) = line.split_once(word)?;
+        let name: String = rest.chars().take_while(|c| is_name(*c)).collect();
+        Some(name).filter(|name| !name.is_empty())
+    };
+    let layer = |place: &str| {
+        let folder = place.split_once('/').map(|(folder, _)| folder);
+        folder.unwrap_or_default().to_owned()
+    };
+    let (mut defined, mut implemented) = (BTreeSet::new(), BTreeSet::new());
+    for (place, text) in replica_sources() {
+        for line in text.lines() {
+            for word in ["struct ", "enum "] {
+                let name = line.starts_with("pub").then(|| named_after(line, word));
+                defined.extend(name.flatten().map(|name| (name, layer(&place))));
+            }
+            let is_trait = line.contains(" for ");
+            let name =
+                named_after(line, "impl ").filter(|_| line.starts_with("impl ") && !is_trait);
+            implemented.extend(name.map(|name| (name, layer(&place), place.clone())));
+        }
+    }
+    assert!(implemented.len() > 50, "too few to be all: {implemented:?}");
+    let is_elsewhere = |(name, own, _): &(String, String, String)| {
+        let has = |of: &(String, String)| of == &(name.clone(), own.clone());
+        !defined.iter().any(has) && defined.iter().any(|(of, _)| of == name)
+    };
+    implemented.retain(is_elsewhere);
+    assert!(
+        implemented.is_empty(),
+        "make these functions that take the type, or move them to its layer: {implemented:#?}"
+    );
+}
+
 /// Every Rust file of the repository, what Cargo has built left out.
 fn sources() -> Vec<PathBuf> {
     let folders = ["crates", "fuzz"].map(|name| repository().join(name));

@@ -66,7 +66,7 @@ pub(crate) struct Kept {
 
 /// How a metadata server that has joined has answered its clients since it was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figures {
+pub struct Metrics {
     /// Questions to the home, but for those that ask for nothing but a lease: one in a second at most.
     pub asked: u64,
     /// What was answered from copies, without one.
@@ -121,8 +121,8 @@ impl Kept {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn figures(&self) -> Figures {
-        Figures {
+    pub(crate) fn metrics(&self) -> Metrics {
+        Metrics {
             asked: self.asked.load(Ordering::Relaxed),
             answered: self.answered.load(Ordering::Relaxed),
             taken_back: self.taken_back.load(Ordering::Relaxed),

@@ -20,8 +20,6 @@ mod shown;
 
 pub use holders::{Holders, ToHolders};
 pub use home::{Asker, ChangesElsewhere, Home};
-pub use kept::Figures;
-pub use question::{
-    Answer, Asked, Change, Granted, News, Question, Reply, Warrant, decode_as_anything,
-};
+pub use kept::Metrics;
+pub use question::{Answer, Asked, Change, Granted, News, Question, Reply, Warrant};
 pub use remote_tree::{Connection, RemoteTree};

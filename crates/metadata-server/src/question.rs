@@ -275,13 +275,6 @@ fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Option<T> {
     rest.is_empty().then_some(value)
 }
 
-/// What the decoders say of bytes that may be anything.
-pub fn decode_as_anything(bytes: &[u8]) {
-    let _ = Asked::decode(bytes);
-    let _ = Reply::decode(bytes);
-    let _ = News::decode(bytes);
-}
-
 /// An answer to another question than was asked.
 pub(crate) fn other_answer() -> Error {
     Error::Io("a metadata server answers another question than was asked".to_owned())

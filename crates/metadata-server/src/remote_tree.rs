@@ -16,7 +16,7 @@ use vfs::{
 };
 
 use crate::home::{BYTES_MAX, ENTRIES_MAX, keeps_out};
-use crate::kept::{Figures, Kept};
+use crate::kept::{Kept, Metrics};
 use crate::question::{Answer, Change, News, Question, Reply, Warrant, other_answer};
 
 /// The way to the home.
@@ -100,8 +100,8 @@ impl RemoteTree {
 
     /// How it has answered.
     #[must_use]
-    pub fn figures(&self) -> Figures {
-        self.kept.figures()
+    pub fn metrics(&self) -> Metrics {
+        self.kept.metrics()
     }
 
     fn opens(&self) -> MutexGuard<'_, BTreeMap<(ObjectId, OpenOwner), Share>> {

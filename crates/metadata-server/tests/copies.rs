@@ -58,8 +58,8 @@ async fn an_access_to_a_file_of_the_other_server_costs_one_message_and_a_second_
         assert_eq!(pool.second.attributes(file.id).await.unwrap(), file);
     }
     assert_eq!(pool.questions(), 0);
-    let figures = pool.second.figures();
-    assert_eq!((figures.answered, figures.taken_back), (6, 0));
+    let metrics = pool.second.metrics();
+    assert_eq!((metrics.answered, metrics.taken_back), (6, 0));
     // What changes shows at once, and costs one message again.
     let changed = pool.set_mode(file.id, 0o640).await;
     assert_eq!(pool.second.attributes(file.id).await.unwrap(), changed);
@@ -223,7 +223,7 @@ async fn a_change_waits_for_a_server_that_is_cut_off_until_its_lease_has_run_out
     }
     assert_eq!(pool.questions(), 3);
     pool.wire.is_deaf.store(false, Ordering::SeqCst);
-    until(|| pool.second.figures().taken_back > 0).await;
+    until(|| pool.second.metrics().taken_back > 0).await;
     rest().await;
     for questions in [1, 0] {
         assert_eq!(pool.second.attributes(file.id).await.unwrap(), changed);
@@ -302,7 +302,7 @@ async fn nobody_waits_for_copies_of_a_server_that_was_started_anew_or_removed() 
     pool.wire.run.store(2, Ordering::SeqCst);
     pool.home().meet(pool.wire.asker());
     changed.await.unwrap();
-    // What the former run asks late is granted to nobody.
+    // What the previous run asks late is granted to nobody.
     pool.second.ask_for_lease().await.unwrap();
     pool.wire.pass(3.4);
     pool.wire.run.store(1, Ordering::SeqCst);
@@ -449,5 +449,5 @@ async fn whatever_was_seen_anywhere_is_seen_by_the_next_reader() {
     for looks in looking {
         looks.await.unwrap();
     }
-    assert!(pool.second.figures().answered > 0);
+    assert!(pool.second.metrics().answered > 0);
 }

@@ -237,7 +237,7 @@ async fn clients_open_again_what_they_had_when_their_server_was_started_anew_and
     }
     pool.wire.run.store(2, Ordering::SeqCst);
     pool.open(file, "one").await.unwrap();
-    // A late question of the former run is not heard.
+    // A late question of the previous run is not heard.
     pool.wire.run.store(1, Ordering::SeqCst);
     assert_eq!(pool.open(file, "late").await, Err(Error::Delay));
     pool.wire.run.store(2, Ordering::SeqCst);

@@ -131,7 +131,7 @@ pub struct Holding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToHome {
     /// It asks for a lease.
-    Ask {
+    LeaseRequest {
         /// When, on its own clock; comes back with the lease.
         asked: Moment,
         /// What it has.

@@ -11,7 +11,7 @@ use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
 use control::Moment;
 use vfs::{Extent, ObjectId};
 
-const ASK: u8 = 1;
+const LEASE_REQUEST: u8 = 1;
 const TAKEN: u8 = 2;
 const LOOKED: u8 = 3;
 
@@ -32,8 +32,8 @@ impl ToHome {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match *self {
-            ToHome::Ask { asked, standing } => {
-                bytes.push(ASK);
+            ToHome::LeaseRequest { asked, standing } => {
+                bytes.push(LEASE_REQUEST);
                 put(&mut bytes, asked.0);
                 bytes.extend(standing.identity.to_be_bytes());
                 put(&mut bytes, standing.counter);
@@ -60,7 +60,7 @@ impl ToHome {
     pub fn decode(bytes: &[u8]) -> Result<ToHome, Malformed> {
         let mut fields = Fields::new(bytes);
         let message = match fields.u8()? {
-            ASK => ToHome::Ask {
+            LEASE_REQUEST => ToHome::LeaseRequest {
                 asked: Moment(fields.u64()?),
                 standing: Standing {
                     identity: u128::from_be_bytes(fields.array()?),
@@ -282,7 +282,7 @@ mod tests {
             run: 4,
         };
         let messages = [
-            ToHome::Ask {
+            ToHome::LeaseRequest {
                 asked: Moment(77),
                 standing,
             },

@@ -29,7 +29,7 @@ fn home(known: Option<Standing>) -> Home {
 
 /// Whether the data server gets a lease, and what is kept of it.
 fn ask(home: &mut Home, standing: Standing) -> (bool, Option<Standing>) {
-    let asked = ToHome::Ask {
+    let asked = ToHome::LeaseRequest {
         asked: Moment(0),
         standing,
     };

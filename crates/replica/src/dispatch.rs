@@ -35,14 +35,14 @@ pub(crate) struct Dispatch(pub(crate) Weak<ReplicaState>);
 impl MessageHandler for Dispatch {
     fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
         match self.0.upgrade() {
-            Some(shared) => shared.admit_session(peer),
+            Some(shared) => authorisation::admit_session(&shared, peer),
             None => Err(stopping()),
         }
     }
 
     fn admit_message(&self, from: Sender, kind: u32) -> Result<(), Refusal> {
         let shared = self.0.upgrade().ok_or_else(|| refused("it stops"))?;
-        shared.admit_message(from.slot, kind)
+        authorisation::admit_message(&shared, from.slot, kind)
     }
 
     async fn receive(&self, incoming: Incoming) {
@@ -177,9 +177,9 @@ fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malform
             if let Some(mark) = ask.mark {
                 shared.lineage.note(from, ask.incarnation, mark);
             }
-            views::asked(shared, from, ask);
+            views::lease_requested(shared, from, ask);
         }
-        Kind::LeaseGrant => views::promised(shared, from, wire::decode(body)?),
+        Kind::LeaseGrant => views::lease_granted(shared, from, wire::decode(body)?),
         Kind::Entered => views::entered(shared, from, wire::decode(body)?),
         Kind::CaughtUp => views::caught_up(shared, from, wire::decode(body)?),
         Kind::Incomplete => {

@@ -21,6 +21,7 @@ use crate::driver::engine::{Engine, Step};
 use crate::driver::lease_state::LeaseState;
 use crate::driver::persistence::{self, Remembered};
 use crate::driver::replica_state::{Parts, ReplicaState};
+use crate::frontend::durability;
 use crate::frontend::expired_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::frontend::reclaim;
@@ -165,31 +166,9 @@ impl Replica {
         let ended = views::notice_end(shared.clone(), views.clone());
         // Set here for the first time.
         let _ = shared.views.set(views);
-        let recovered = match is_witness {
-            // It has no data that a crash could have taken.
-            true => Vec::new(),
-            false => shared.store.recovered()?,
-        };
-        let figure = &shared.metrics.recovering;
-        figure.store(recovered.len() as u64, Ordering::Relaxed);
-        let tasks = vec![
-            tokio::spawn(persistence::carry_out(shared.clone(), steps_out)),
-            tokio::spawn(async move { engine.ring().await }),
-            tokio::spawn(views::follow(shared.clone(), states)),
-            tokio::spawn(ended),
-            tokio::spawn(views::keep(shared.clone())),
-            tokio::spawn(views::watch(shared.clone())),
-            tokio::spawn(views::come_back(shared.clone())),
-            tokio::spawn(losses::attend(shared.clone())),
-            tokio::spawn(expired_clients::keep(shared.clone())),
-            tokio::spawn(maintenance::keep(shared.clone())),
-            tokio::spawn(scrub::keep(shared.clone())),
-            tokio::spawn(scrub::mend(shared.clone())),
-            tokio::spawn(scrub::look_at_suspects(shared.clone())),
-            tokio::spawn(maintenance::pass_lock_changes_on(shared.clone())),
-            tokio::spawn(renewing::renew_recovered(shared.clone(), recovered)),
-            tokio::spawn(removed::keep(shared.clone())),
-        ];
+        let mut tasks = begin_tasks(&shared, steps_out)?;
+        tasks.push(tokio::spawn(views::follow(shared.clone(), states)));
+        tasks.push(tokio::spawn(ended));
         let file_system = Arc::new(ReplicatedFileSystem::new(shared.clone()));
         Ok(Arc::new(Replica {
             shared,
@@ -243,7 +222,7 @@ impl Replica {
 
     /// The setting that holds for an object, and the directory that it comes from, if any has one.
     pub async fn durability(&self, object: ObjectId) -> (Durability, Option<ObjectId>) {
-        self.shared.durability_of(object).await
+        durability::setting_of(&self.shared, object).await
     }
 
     /// Waits until every replica that is in contact has everything, at most for so long, before the
@@ -256,6 +235,37 @@ impl Replica {
     pub(crate) fn shared(&self) -> &Arc<ReplicaState> {
         &self.shared
     }
+}
+
+/// What a replica does by itself, but for following the views.
+fn begin_tasks(
+    shared: &Arc<ReplicaState>,
+    steps: mpsc::UnboundedReceiver<Step>,
+) -> vfs::Result<Vec<JoinHandle<()>>> {
+    let recovered = match shared.is_witness {
+        // It has no data that a crash could have taken.
+        true => Vec::new(),
+        false => shared.store.recovered()?,
+    };
+    let recovering = &shared.metrics.recovering;
+    recovering.store(recovered.len() as u64, Ordering::Relaxed);
+    let engine = shared.engine.clone();
+    Ok(vec![
+        tokio::spawn(persistence::carry_out(shared.clone(), steps)),
+        tokio::spawn(async move { engine.ring().await }),
+        tokio::spawn(views::keep(shared.clone())),
+        tokio::spawn(views::watch(shared.clone())),
+        tokio::spawn(views::come_back(shared.clone())),
+        tokio::spawn(losses::attend(shared.clone())),
+        tokio::spawn(expired_clients::keep(shared.clone())),
+        tokio::spawn(maintenance::keep(shared.clone())),
+        tokio::spawn(scrub::keep(shared.clone())),
+        tokio::spawn(scrub::mend(shared.clone())),
+        tokio::spawn(scrub::look_at_suspects(shared.clone())),
+        tokio::spawn(maintenance::pass_lock_changes_on(shared.clone())),
+        tokio::spawn(renewing::renew_recovered(shared.clone(), recovered)),
+        tokio::spawn(removed::keep(shared.clone())),
+    ])
 }
 
 impl Drop for Replica {

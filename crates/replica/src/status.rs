@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::replica_state::ReplicaState;
+use crate::frontend::free_space;
 use crate::handle::Replica;
 use crate::membership::links::{connected, lags};
 use crate::state::returns::ReturnView;
@@ -227,8 +228,7 @@ impl Replica {
             promises_dropped: shared.lease.unbelieved(),
             relays_refused: metrics.relays_refused.load(Ordering::Relaxed),
             clock_jumps: shared.lease.jumps(),
-            short: shared
-                .shortages()
+            short: free_space::shortages(shared)
                 .into_iter()
                 .map(|(by, of)| ShortView { by: by.0, of: of.0 })
                 .collect(),

@@ -24,12 +24,13 @@ mod starting;
 mod status;
 mod transport;
 
-/// Takes arbitrary bytes apart as every file of a data directory, as what a server is told when it joins, and as what comes over the
-/// control socket or as the answer to a callback, for fuzzing; nothing comes of it.
+/// Takes arbitrary bytes apart as every file of a data directory, as what a server is told when it joins, as messages between servers
+/// of a pool, and as what comes over the control socket or as the answer to a callback, for fuzzing; nothing comes of it.
 #[doc(hidden)]
 pub fn decode_as_anything(bytes: &[u8]) {
     data_directory::decode_as_anything(bytes);
     pools::decode_as_anything(bytes);
+    serve::decode_as_anything(bytes);
     set::decode_as_anything(bytes);
     status::decode_as_anything(bytes);
     transport::decode_as_anything(bytes);

@@ -45,7 +45,7 @@
 //! | 22 | l for a repeated forward; `tests/verifier.rs` of `replica` for the write verifier | there a server that answers with its own verifier is the test's |
 //! | 24 | l | |
 //! | 25 | k | locks that are in every copy, and the lease of clients that stay away; random runs with failures show the first as well. That production does both is seen in `tests/holders.rs` of `replica` |
-//! | 28 | f for a full disk that leaves while others stay; `room.rs` of `replica` for the reserve | |
+//! | 28 | f for a full disk that leaves while others stay; `free_space.rs` of `replica` for the reserve | |
 //! | 38 | v | three cores and a lost connection are all it takes; and with an admission before everybody has heard the reports. Random runs hardly show it, because here a proposal made again tells the same as a report |
 //! | 39 | v for ends and proposals of another epoch; `restart.rs` of `control` for numbers after a restart | an end of an older epoch is an orphan only if it is not said again either |
 //! | 40 | `tests/attributed.rs` of `view`, `authorisation/walk.rs` of `replica` | |

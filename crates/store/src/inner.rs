@@ -34,7 +34,7 @@ use crate::rows::{NameHash, decode_time, key};
 use crate::scrub::Watches;
 use crate::shares::Shares;
 use crate::space::{Counted, Headroom};
-use crate::statistics::Figures;
+use crate::statistics::Metrics;
 
 /// The key of the row that counts how often the store was opened.
 const OPENED_KEY: &[u8] = b"opened";
@@ -103,7 +103,7 @@ pub(crate) struct Inner {
     pub(crate) leftovers: Leftovers,
     pub(crate) tidying: WakeSignal,
     pub(crate) summing: WakeSignal,
-    pub(crate) statistics: Figures,
+    pub(crate) statistics: Metrics,
 }
 
 impl Inner {
@@ -205,7 +205,7 @@ impl Inner {
             leftovers: Leftovers::new(),
             tidying: WakeSignal::default(),
             summing: WakeSignal::default(),
-            statistics: Figures::default(),
+            statistics: Metrics::default(),
         })
     }
 

@@ -227,7 +227,7 @@ impl Inner {
     pub(crate) async fn end_reclaim(&self) -> Result<()> {
         {
             // Under the lock, so that no removal under way still makes an orphan of what is not open.
-            let _mutation = self.begin_upkeep().await?;
+            let _mutation = self.begin_maintenance().await?;
             self.reclaiming.store(false, Ordering::Release);
         }
         let mut from = Vec::new();

@@ -41,9 +41,9 @@ impl Operation {
         self.begin(Demand::Removal).await.map_err(wait_for_room)
     }
 
-    /// [`Inner::begin_upkeep`].
-    pub(crate) async fn begin_upkeep(&self) -> Result<Mutation<'_>> {
-        let mutation = self.inner.begin_upkeep().await?;
+    /// [`Inner::begin_maintenance`].
+    pub(crate) async fn begin_maintenance(&self) -> Result<Mutation<'_>> {
+        let mutation = self.inner.begin_maintenance().await?;
         Ok(mutation.asking(self.hook.clone()))
     }
 

@@ -154,7 +154,7 @@ impl Inner {
     }
 
     async fn bury_some(&self, ids: &[ObjectId]) -> Result<()> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         if self.is_reclaiming() {
             return Ok(());
         }

@@ -167,7 +167,7 @@ impl Inner {
 impl Operation {
     /// Gives a recovered file its new version, as a change that others hear of.
     pub(crate) async fn renew(&self, id: ObjectId) -> Result<()> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         mutation.unmark(Table::Recovered, id);
         let touched = match mutation.touched(id) {
             Err(Error::Stale) => return mutation.commit_local().map(|_| ()),

@@ -1,12 +1,12 @@
-//! Figures about a running store, for programs that watch it.
+//! Metrics of a running store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A figure that only grows.
+/// A number that only grows.
 #[derive(Debug, Default)]
-pub(crate) struct Figure(AtomicU64);
+pub(crate) struct Metric(AtomicU64);
 
-impl Figure {
+impl Metric {
     pub(crate) fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
@@ -18,15 +18,15 @@ impl Figure {
 
 /// What is counted while the store runs.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
-    pub(crate) batches: Figure,
-    pub(crate) group_commits: Figure,
-    pub(crate) data_syncs: Figure,
-    pub(crate) bytes_read: Figure,
-    pub(crate) bytes_written: Figure,
+pub(crate) struct Metrics {
+    pub(crate) batches: Metric,
+    pub(crate) group_commits: Metric,
+    pub(crate) data_syncs: Metric,
+    pub(crate) bytes_read: Metric,
+    pub(crate) bytes_written: Metric,
 }
 
-/// Figures about a store, since it was opened unless they are about now.
+/// Metrics of a store, since it was opened unless they are about now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreStatistics {
     /// Operations that changed rows, maintenance included.

@@ -158,7 +158,7 @@ impl Store {
         self.inner.clock.now()
     }
 
-    /// Figures for programs that watch the store.
+    /// Its metrics.
     #[must_use]
     pub fn statistics(&self) -> StoreStatistics {
         let inner = &self.inner;

@@ -131,22 +131,7 @@ impl Run {
                 offset,
                 length,
                 stable,
-            } => {
-                let Some(id) = self.file(name).await else {
-                    return;
-                };
-                let stability = if stable {
-                    Stability::File
-                } else {
-                    Stability::Unstable
-                };
-                let data = vec![self.stamp; usize::from(length)];
-                leader
-                    .write_as(&root(), id, offset.into(), &data, stability)
-                    .await
-                    .unwrap();
-                self.unshipped.insert(id);
-            }
+            } => self.write(name, (offset, length), stable).await,
             Work::Resize(name, size) => {
                 let Some(id) = self.file(name).await else {
                     return;
@@ -154,21 +139,7 @@ impl Run {
                 // Rows alone bring the end and the hole before it.
                 leader.set(id, &with_size(size.into())).await.unwrap();
             }
-            Work::Punch(name, offset, length) => {
-                let Some(id) = self.file(name).await else {
-                    return;
-                };
-                let extent = Extent {
-                    offset: offset.into(),
-                    length: u64::from(length) + 1,
-                };
-                let who = root();
-                let punched = leader
-                    .store()
-                    .deallocate(AccessCheck::Credentials(&who), id, extent);
-                punched.await.unwrap();
-                self.unshipped.insert(id);
-            }
+            Work::Punch(name, offset, length) => self.punch(name, (offset, length)).await,
             Work::Rename(from, to) => {
                 let (source, target) = (self.folder(from.0), self.folder(to.0));
                 let (from, to) = (text(from.1), text(to.1));
@@ -211,6 +182,37 @@ impl Run {
             Work::Ship => self.ship().await,
             Work::Crash => self.pair.follower.crash(),
         }
+    }
+
+    async fn write(&mut self, name: (u8, u8), (offset, length): (u16, u16), stable: bool) {
+        let Some(id) = self.file(name).await else {
+            return;
+        };
+        let stability = match stable {
+            true => Stability::File,
+            false => Stability::Unstable,
+        };
+        let data = vec![self.stamp; usize::from(length)];
+        let leader = &self.pair.leader;
+        leader
+            .write_as(&root(), id, offset.into(), &data, stability)
+            .await
+            .unwrap();
+        self.unshipped.insert(id);
+    }
+
+    async fn punch(&mut self, name: (u8, u8), (offset, length): (u16, u16)) {
+        let Some(id) = self.file(name).await else {
+            return;
+        };
+        let extent = Extent {
+            offset: offset.into(),
+            length: u64::from(length) + 1,
+        };
+        let (who, store) = (root(), self.pair.leader.store());
+        let punched = store.deallocate(AccessCheck::Credentials(&who), id, extent);
+        punched.await.unwrap();
+        self.unshipped.insert(id);
     }
 
     /// Sends what the follower has not got; it has to know the sizes first.

@@ -51,7 +51,7 @@ impl FileSystem for Settled {
     }
 
     async fn space(&self) -> Result<Space> {
-        Ok(self.inner.room(self.below.space().await?))
+        Ok(self.inner.free_space(self.below.space().await?))
     }
 
     async fn attributes(&self, id: ObjectId) -> Result<Attributes> {

@@ -32,7 +32,7 @@ pub(crate) enum Unserved {
 
 /// What is wanted of a data server.
 #[derive(Clone, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum Io {
     /// Bytes of some contents; fewer will do.
     Read { offset: u64, length: u64 },
     /// To write bytes, unstably; fewer will do.
@@ -82,11 +82,11 @@ impl Sessions {
         &self,
         to: (DataServerNumber, SocketAddr),
         handle: &Handle,
-        ask: Ask,
+        ask: Io,
     ) -> Result<Answer, Unserved> {
         let io_max = self.client(to.0, to.1).await?.io_max();
         match ask {
-            Ask::Read { offset, length } => {
+            Io::Read { offset, length } => {
                 // Not above `io_max`, which has 32 bits.
                 let count = length.min(io_max.into()) as u32;
                 match self.call(to, handle, ops::read(ANY, offset, count)).await {
@@ -101,7 +101,7 @@ impl Sessions {
                     Err(error) => Err(error),
                 }
             }
-            Ask::Write { offset, mut bytes } => {
+            Io::Write { offset, mut bytes } => {
                 bytes.truncate(io_max as usize);
                 let length = bytes.len();
                 let write = ops::write(ANY, offset, StableHow4::Unstable, bytes);
@@ -118,7 +118,7 @@ impl Sessions {
                     _ => Err(Unserved::Uncertain),
                 }
             }
-            Ask::Commit => match self.call(to, handle, ops::commit(0, 0)).await? {
+            Io::Commit => match self.call(to, handle, ops::commit(0, 0)).await? {
                 ResOp4::Commit(Ok(done)) => Ok(Answer::Committed(done.writeverf)),
                 _ => Err(Unserved::Uncertain),
             },

@@ -21,7 +21,7 @@ use vfs::{Error, ObjectId, Result};
 use crate::control::Control;
 use crate::driver::Driver;
 use crate::layouts::Recalls;
-use crate::sessions::{Answer, Ask, Sessions, Unserved};
+use crate::sessions::{Answer, Io, Sessions, Unserved};
 use crate::settling::Uses;
 use crate::view::{PoolView, Whereabouts};
 
@@ -305,7 +305,7 @@ impl Inner {
         let mut pieces = Vec::new();
         while offset < end {
             let length = end - offset;
-            match self.ask(file, server, Ask::Read { offset, length }).await? {
+            match self.ask(file, server, Io::Read { offset, length }).await? {
                 Answer::Read(bytes) => {
                     let read = bytes.len() as u64;
                     pieces.push((offset, bytes));
@@ -346,7 +346,7 @@ impl Inner {
         let server = member(file, segment)?;
         let mut offset = segment.offset;
         while !bytes.is_empty() {
-            let write = Ask::Write {
+            let write = Io::Write {
                 offset,
                 bytes: bytes.clone(),
             };
@@ -392,7 +392,7 @@ impl Inner {
         let commit = |server: DataServerNumber| {
             let (inner, file) = (Arc::clone(self), Arc::clone(&file));
             async move {
-                match inner.ask(&file, server, Ask::Commit).await? {
+                match inner.ask(&file, server, Io::Commit).await? {
                     Answer::Committed(verifier) => Ok((server, verifier)),
                     other => Err(unexpected(&other)),
                 }
@@ -425,14 +425,14 @@ impl Inner {
 
     /// Asks a data server for something, in the name of the home, until it serves, as long as patience lasts. A write that may have
     /// been done without an answer is not done again: it could come twice, with another one between.
-    async fn ask(&self, file: &Whereabouts, server: DataServerNumber, ask: Ask) -> Result<Answer> {
+    async fn ask(&self, file: &Whereabouts, server: DataServerNumber, ask: Io) -> Result<Answer> {
         if !file.row.members.contains(&server) {
             return Err(Error::Io(format!(
                 "this part of the file lay on data server {}, which was given up with all it had",
                 server.0
             )));
         }
-        let repeats = !matches!(ask, Ask::Write { .. });
+        let repeats = !matches!(ask, Io::Write { .. });
         let driver = self.driver()?;
         let begun = Instant::now();
         let mut row = file.row.clone();

@@ -1,7 +1,7 @@
 //! The asker's side of copies: what may be answered from them, and what is kept (rule 13).
 
 use super::peer::{Kept, Peer};
-use super::{MetadataServer, Turn};
+use super::{Context, MetadataServer};
 use crate::message::Body;
 use crate::rules::Rules;
 use crate::wish::{Answer, Look, Refusal};
@@ -52,7 +52,7 @@ impl MetadataServer {
 
     pub(super) fn fetched(
         &mut self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         from: HomeNumber,
         (number, answer): (u64, Answer),
         (told, lease, keep): (u64, Option<Moment>, bool),
@@ -78,12 +78,12 @@ impl MetadataServer {
                 peer.keep(question.look.clone(), answer, settings.rules);
             }
         }
-        self.looked(turn, question.purpose, answer);
+        self.looked(context, question.purpose, answer);
     }
 
     pub(super) fn told_by(
         &mut self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         from: HomeNumber,
         number: u64,
         object: ObjectId,
@@ -91,6 +91,6 @@ impl MetadataServer {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.copies.told(number, object);
         }
-        self.send(turn, from, Body::Told { number });
+        self.send(context, from, Body::Told { number });
     }
 }

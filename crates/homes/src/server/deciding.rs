@@ -1,7 +1,7 @@
 //! Operations that this home decides (rule 15).
 
 use super::looking::{Purpose, Waiter};
-use super::{Command, MetadataServer, Turn};
+use super::{Command, Context, MetadataServer};
 use crate::message::{Body, OperationName};
 use crate::part::{self, Part, Plan};
 use crate::tree::{Entry, Record};
@@ -40,43 +40,43 @@ pub(super) struct Operation {
 
 impl MetadataServer {
     /// A client here wants a change.
-    pub(super) fn ask_for_change(&mut self, turn: &mut Turn<'_>, origin: Origin, wish: Wish) {
+    pub(super) fn ask_for_change(&mut self, context: &mut Context<'_>, origin: Origin, wish: Wish) {
         if self.requests.contains_key(&origin) {
             return;
         }
         let answers = self.answers.get(&origin.client);
         if let Some((_, answer)) = answers.filter(|(number, _)| *number == origin.number) {
-            return turn.commands.push(Command::Answer(origin, *answer));
+            return context.commands.push(Command::Answer(origin, *answer));
         }
         let Some(home) = self.book.home(wish.decided_at()) else {
             let stale = Answer::Refused(Refusal::Stale);
-            return turn.commands.push(Command::Answer(origin, stale));
+            return context.commands.push(Command::Answer(origin, stale));
         };
         self.requests.insert(origin, (home, wish.clone()));
         if home == self.number {
-            self.request(turn, home, origin, wish);
+            self.request(context, home, origin, wish);
         } else {
-            self.send(turn, home, Body::Request { origin, wish });
+            self.send(context, home, Body::Request { origin, wish });
         }
     }
 
     /// A change that this home decides; maybe a repeat.
     pub(super) fn request(
         &mut self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         asker: HomeNumber,
         origin: Origin,
         wish: Wish,
     ) {
         match self.answers.get(&origin.client) {
             Some((number, answer)) if *number == origin.number => {
-                return self.answer(turn, asker, origin, *answer);
+                return self.answer(context, asker, origin, *answer);
             }
             Some((number, _)) if *number > origin.number => {
                 // The client has heard this answer long ago. The request that asks for it still has
                 // to end.
                 let stale = Answer::Refused(Refusal::Stale);
-                return self.answer(turn, asker, origin, stale);
+                return self.answer(context, asker, origin, stale);
             }
             _ => {}
         }
@@ -95,10 +95,10 @@ impl MetadataServer {
             stage: Stage::Planning(None),
             plan: Plan::default(),
         };
-        self.begin(turn, operation);
+        self.begin(context, operation);
     }
 
-    fn begin(&mut self, turn: &mut Turn<'_>, mut operation: Operation) {
+    fn begin(&mut self, context: &mut Context<'_>, mut operation: Operation) {
         let number = self.next_operation;
         self.next_operation += 1;
         let source = match &operation.wish {
@@ -110,8 +110,8 @@ impl MetadataServer {
         }
         self.operations.insert(number, operation);
         match source {
-            Some(look) => self.ask_for(turn, Purpose::Operation(number), look),
-            None => self.advance(turn, number),
+            Some(look) => self.ask_for(context, Purpose::Operation(number), look),
+            None => self.advance(context, number),
         }
     }
 
@@ -130,38 +130,38 @@ impl MetadataServer {
     }
 
     /// What an operation asked for is known.
-    pub(super) fn has_looked(&mut self, turn: &mut Turn<'_>, number: u64, answer: Answer) {
+    pub(super) fn has_looked(&mut self, context: &mut Context<'_>, number: u64, answer: Answer) {
         let Some(operation) = self.operations.get(&number) else {
             return;
         };
         match (operation.stage, answer) {
             (Stage::Finding, Answer::Entry(entry)) => {
                 self.set(number, Stage::Planning(Some(entry)));
-                self.advance(turn, number);
+                self.advance(context, number);
             }
-            (Stage::Finding, Answer::Refused(refusal)) => self.refuse(turn, number, refusal),
+            (Stage::Finding, Answer::Refused(refusal)) => self.refuse(context, number, refusal),
             (Stage::Walking(_), Answer::Row(row)) => match row.parent {
                 Some(parent) => {
                     self.set(number, Stage::Walking(parent));
-                    self.walk(turn, number);
+                    self.walk(context, number);
                 }
-                None => self.carry_out(turn, number),
+                None => self.carry_out(context, number),
             },
-            (Stage::Walking(_), _) => self.refuse(turn, number, Refusal::Changed),
+            (Stage::Walking(_), _) => self.refuse(context, number, Refusal::Changed),
             _ => {}
         }
     }
 
     /// Goes as far as it can be gone now.
-    pub(super) fn advance(&mut self, turn: &mut Turn<'_>, number: u64) {
+    pub(super) fn advance(&mut self, context: &mut Context<'_>, number: u64) {
         while let Some(operation) = self.operations.get(&number) {
             let goes_on = match operation.stage {
-                Stage::Planning(source) => self.plan(turn, number, source),
+                Stage::Planning(source) => self.plan(context, number, source),
                 Stage::Taking(at) if at == operation.plan.parts.len() => {
-                    self.all_prepared(turn, number);
+                    self.all_prepared(context, number);
                     false
                 }
-                Stage::Taking(at) => self.take(turn, number, at),
+                Stage::Taking(at) => self.take(context, number, at),
                 _ => false,
             };
             if !goes_on {
@@ -170,7 +170,7 @@ impl MetadataServer {
         }
     }
 
-    fn plan(&mut self, turn: &mut Turn<'_>, number: u64, source: Option<Entry>) -> bool {
+    fn plan(&mut self, context: &mut Context<'_>, number: u64, source: Option<Entry>) -> bool {
         let Some(operation) = self.operations.get_mut(&number) else {
             return false;
         };
@@ -180,7 +180,7 @@ impl MetadataServer {
             self.wait(directory, Waiter::Operation(number));
             return false;
         }
-        match part::plan(&operation.wish, source, turn.tree) {
+        match part::plan(&operation.wish, source, context.tree) {
             Ok(mut plan) => {
                 if self.settings.rules.ascending_order() {
                     plan.parts.sort_by_key(|part| (part.object(), part.claim()));
@@ -190,25 +190,25 @@ impl MetadataServer {
                 true
             }
             Err(refusal) => {
-                self.refuse(turn, number, refusal);
+                self.refuse(context, number, refusal);
                 false
             }
         }
     }
 
-    fn take(&mut self, turn: &mut Turn<'_>, number: u64, at: usize) -> bool {
+    fn take(&mut self, context: &mut Context<'_>, number: u64, at: usize) -> bool {
         let Some(part) = self.part(number, at) else {
             return false;
         };
         let (object, claim) = (part.object(), part.claim());
         match self.book.home(object) {
             None => {
-                self.refuse(turn, number, Refusal::Stale);
+                self.refuse(context, number, Refusal::Stale);
                 return false;
             }
             Some(home) if home != self.number => {
                 self.set(number, Stage::Asked(at));
-                self.ask_to_prepare(turn, number, at);
+                self.ask_to_prepare(context, number, at);
                 return false;
             }
             Some(_) => {}
@@ -218,9 +218,9 @@ impl MetadataServer {
             self.wait(object, Waiter::Operation(number));
             return false;
         }
-        let result = part.verify(turn.tree);
+        let result = part.verify(context.tree);
         if result == Err(Refusal::Changed) {
-            self.refuse(turn, number, Refusal::Changed);
+            self.refuse(context, number, Refusal::Changed);
             return false;
         }
         self.locks.take(name, object, claim);
@@ -229,8 +229,8 @@ impl MetadataServer {
             self.set(number, Stage::Taking(at + 1));
             return true;
         }
-        self.tell(turn, object);
-        if self.is_revoked(turn.now, object) {
+        self.tell(context, object);
+        if self.is_revoked(context.now, object) {
             self.set(number, Stage::Taking(at + 1));
             return true;
         }
@@ -239,7 +239,7 @@ impl MetadataServer {
     }
 
     /// Copies may be gone that the operation waits for.
-    pub(super) fn revoked(&mut self, turn: &mut Turn<'_>, number: u64) {
+    pub(super) fn revoked(&mut self, context: &mut Context<'_>, number: u64) {
         let stage = self
             .operations
             .get(&number)
@@ -250,9 +250,9 @@ impl MetadataServer {
         let Some(part) = self.part(number, at) else {
             return;
         };
-        if self.is_revoked(turn.now, part.object()) {
+        if self.is_revoked(context.now, part.object()) {
             self.set(number, Stage::Taking(at + 1));
-            self.advance(turn, number);
+            self.advance(context, number);
         }
     }
 
@@ -268,7 +268,7 @@ impl MetadataServer {
         }
     }
 
-    fn ask_to_prepare(&self, turn: &mut Turn<'_>, number: u64, at: usize) {
+    fn ask_to_prepare(&self, context: &mut Context<'_>, number: u64, at: usize) {
         let home = self
             .part(number, at)
             .and_then(|part| Some((self.book.home(part.object())?, part)));
@@ -279,13 +279,13 @@ impl MetadataServer {
                 index,
                 part,
             };
-            self.send(turn, home, prepare);
+            self.send(context, home, prepare);
         }
     }
 
     pub(super) fn is_prepared(
         &mut self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         from: HomeNumber,
         (name, index): (OperationName, u8),
         result: Result<(), Refusal>,
@@ -294,7 +294,7 @@ impl MetadataServer {
         let is_active = name == self.name_of(number) && self.operations.contains_key(&number);
         if !is_active {
             // It waits for an outcome that it has not heard.
-            return self.tell_outcome(turn, from, name);
+            return self.tell_outcome(context, from, name);
         }
         let at = usize::from(index);
         let stage = self
@@ -307,33 +307,33 @@ impl MetadataServer {
             return;
         }
         if result == Err(Refusal::Changed) {
-            return self.refuse(turn, number, Refusal::Changed);
+            return self.refuse(context, number, Refusal::Changed);
         }
         self.note(number, result);
         self.set(number, Stage::Taking(at + 1));
-        self.advance(turn, number);
+        self.advance(context, number);
     }
 
-    fn all_prepared(&mut self, turn: &mut Turn<'_>, number: u64) {
+    fn all_prepared(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(operation) = self.operations.get(&number) else {
             return;
         };
         if let Some(refusal) = operation.plan.refusal {
-            return self.refuse(turn, number, refusal);
+            return self.refuse(context, number, refusal);
         }
         let moves = operation.plan.moved.is_some() && self.settings.rules.ancestors_asked();
         match &operation.wish {
             Wish::Rename { to, .. } if moves => {
                 let directory = to.0;
                 self.set(number, Stage::Walking(directory));
-                self.walk(turn, number);
+                self.walk(context, number);
             }
-            _ => self.carry_out(turn, number),
+            _ => self.carry_out(context, number),
         }
     }
 
     /// Asks for the parent of the directory that is next on the way to the root.
-    fn walk(&mut self, turn: &mut Turn<'_>, number: u64) {
+    fn walk(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(operation) = self.operations.get(&number) else {
             return;
         };
@@ -341,17 +341,17 @@ impl MetadataServer {
             return;
         };
         if operation.plan.moved == Some(directory) {
-            return self.refuse(turn, number, Refusal::Cycle);
+            return self.refuse(context, number, Refusal::Cycle);
         }
         if directory == ObjectId::ROOT {
-            return self.carry_out(turn, number);
+            return self.carry_out(context, number);
         }
         let look = Look::Place(directory);
-        self.ask_for(turn, Purpose::Operation(number), look);
+        self.ask_for(context, Purpose::Operation(number), look);
     }
 
     /// The moment of an operation: what this home does, who else has to know, and the answer, in one batch.
-    fn carry_out(&mut self, turn: &mut Turn<'_>, number: u64) {
+    fn carry_out(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(operation) = self.operations.remove(&number) else {
             return;
         };
@@ -364,7 +364,7 @@ impl MetadataServer {
             .filter(|part| !is_own(part))
             .filter_map(|part| home(&part))
             .collect();
-        let mut batch = part::effects(parts.iter().filter(is_own), turn.tree);
+        let mut batch = part::effects(parts.iter().filter(is_own), context.tree);
         let changed: Vec<ObjectId> = parts.iter().filter(is_own).map(Part::object).collect();
         let answer = Answer::Done(operation.plan.made);
         if !others.is_empty() && self.settings.rules.outcome_is_stable() {
@@ -373,10 +373,10 @@ impl MetadataServer {
         if self.settings.rules.requests_recorded() {
             batch.push(Record::Answered(operation.origin, answer));
         }
-        turn.tree.commit(batch);
+        context.tree.commit(batch);
         changed
             .into_iter()
-            .for_each(|object| self.tell(turn, object));
+            .for_each(|object| self.tell(context, object));
         if !others.is_empty() {
             self.decided.insert(name, others.clone());
         }
@@ -385,14 +385,14 @@ impl MetadataServer {
                 operation: name,
                 done: true,
             };
-            self.send(turn, home, finish);
+            self.send(context, home, finish);
         }
         self.release(name);
-        self.conclude(turn, &operation, answer);
+        self.conclude(context, &operation, answer);
     }
 
     /// Undoes what was prepared, and begins anew if something has changed meanwhile.
-    fn refuse(&mut self, turn: &mut Turn<'_>, number: u64, refusal: Refusal) {
+    fn refuse(&mut self, context: &mut Context<'_>, number: u64, refusal: Refusal) {
         let Some(mut operation) = self.operations.remove(&number) else {
             return;
         };
@@ -411,43 +411,49 @@ impl MetadataServer {
                 operation: name,
                 done: false,
             };
-            self.send(turn, home, finish);
+            self.send(context, home, finish);
         }
         self.release(name);
         if refusal != Refusal::Changed {
-            return self.conclude(turn, &operation, Answer::Refused(refusal));
+            return self.conclude(context, &operation, Answer::Refused(refusal));
         }
         operation.stage = Stage::Planning(None);
         operation.plan = Plan::default();
-        self.begin(turn, operation);
+        self.begin(context, operation);
     }
 
-    fn conclude(&mut self, turn: &mut Turn<'_>, operation: &Operation, answer: Answer) {
+    fn conclude(&mut self, context: &mut Context<'_>, operation: &Operation, answer: Answer) {
         let origin = operation.origin;
         self.answers.insert(origin.client, (origin.number, answer));
-        self.answer(turn, operation.asker, origin, answer);
+        self.answer(context, operation.asker, origin, answer);
     }
 
-    fn answer(&mut self, turn: &mut Turn<'_>, asker: HomeNumber, origin: Origin, answer: Answer) {
+    fn answer(
+        &mut self,
+        context: &mut Context<'_>,
+        asker: HomeNumber,
+        origin: Origin,
+        answer: Answer,
+    ) {
         // The client may have come here since, before a late copy of what the other one asked.
-        self.answered(turn, origin, answer);
+        self.answered(context, origin, answer);
         if asker != self.number {
-            self.send(turn, asker, Body::Answered { origin, answer });
+            self.send(context, asker, Body::Answered { origin, answer });
         }
     }
 
-    pub(super) fn answered(&mut self, turn: &mut Turn<'_>, origin: Origin, answer: Answer) {
+    pub(super) fn answered(&mut self, context: &mut Context<'_>, origin: Origin, answer: Answer) {
         if self.requests.remove(&origin).is_some() {
             // A repeat that comes before the answer has left must not be asked once more: who refused may forget that.
             self.answers.insert(origin.client, (origin.number, answer));
-            turn.commands.push(Command::Answer(origin, answer));
+            context.commands.push(Command::Answer(origin, answer));
         }
     }
 
     /// Says how an operation was decided, if it was. What is neither under way nor on record was not carried out, and never will be.
     pub(super) fn tell_outcome(
         &self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         to: HomeNumber,
         operation: OperationName,
     ) {
@@ -458,12 +464,12 @@ impl MetadataServer {
         }
         let owing = self.decided.get(&operation);
         let done = owing.is_some_and(|owing| owing.contains(&to));
-        self.send(turn, to, Body::Finish { operation, done });
+        self.send(context, to, Body::Finish { operation, done });
     }
 
     pub(super) fn is_finished(
         &mut self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         from: HomeNumber,
         operation: OperationName,
     ) {
@@ -475,25 +481,25 @@ impl MetadataServer {
             if owing.is_empty() {
                 self.decided.remove(&operation);
             }
-            turn.tree.commit(vec![Record::Decided(operation, owing)]);
+            context.tree.commit(vec![Record::Decided(operation, owing)]);
         }
     }
 
-    pub(super) fn repeat_operations(&self, turn: &mut Turn<'_>) {
+    pub(super) fn repeat_operations(&self, context: &mut Context<'_>) {
         for (operation, owing) in &self.decided {
             for home in owing {
                 let finish = Body::Finish {
                     operation: *operation,
                     done: true,
                 };
-                self.send(turn, *home, finish);
+                self.send(context, *home, finish);
             }
         }
         for (number, operation) in &self.operations {
             if let Stage::Asked(at) = operation.stage {
-                self.ask_to_prepare(turn, *number, at);
+                self.ask_to_prepare(context, *number, at);
             }
         }
-        self.ask_for_outcomes(turn);
+        self.ask_for_outcomes(context);
     }
 }

@@ -1,6 +1,6 @@
 //! The home's side of copies: who has them, who was told, and whose lease has run out (rules 13 and 14).
 
-use super::{MetadataServer, Turn};
+use super::{Context, MetadataServer};
 use crate::holder::Terms;
 use crate::message::Body;
 use control::Moment;
@@ -12,13 +12,13 @@ const REPEATED: usize = 64;
 
 impl MetadataServer {
     /// Tells everybody with a copy that it does not count any more, once.
-    pub(super) fn tell(&mut self, turn: &mut Turn<'_>, object: ObjectId) {
+    pub(super) fn tell(&mut self, context: &mut Context<'_>, object: ObjectId) {
         let mut told = Vec::new();
         for (home, peer) in &mut self.peers {
             told.extend(peer.holder.tell(object).map(|number| (*home, number)));
         }
         for (home, number) in told {
-            self.send(turn, home, Body::Tell { number, object });
+            self.send(context, home, Body::Tell { number, object });
         }
     }
 
@@ -36,7 +36,7 @@ impl MetadataServer {
     /// Whether an answer may be kept by who asks, and the lease that goes with it.
     pub(super) fn grant(
         &mut self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         to: HomeNumber,
         asked: Moment,
         object: ObjectId,
@@ -50,17 +50,17 @@ impl MetadataServer {
             copies_max: settings.copies_max,
             told_before_lease: settings.rules.told_before_lease(),
         };
-        let grant = peer.holder.grant(turn.now, &[object], is_free, terms);
+        let grant = peer.holder.grant(context.now, &[object], is_free, terms);
         for (number, object) in grant.evicted {
-            self.send(turn, to, Body::Tell { number, object });
+            self.send(context, to, Body::Tell { number, object });
         }
         (grant.told, grant.leased.then_some(asked), grant.keep)
     }
 
-    pub(super) fn repeat_tellings(&self, turn: &mut Turn<'_>) {
+    pub(super) fn repeat_tellings(&self, context: &mut Context<'_>) {
         for (home, peer) in &self.peers {
             for (number, object) in peer.holder.telling().take(REPEATED) {
-                self.send(turn, *home, Body::Tell { number, object });
+                self.send(context, *home, Body::Tell { number, object });
             }
         }
     }

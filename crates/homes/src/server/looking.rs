@@ -1,6 +1,6 @@
 //! Questions: of clients, of operations that this server decides, and of other metadata servers.
 
-use super::{Command, MetadataServer, Turn};
+use super::{Command, Context, MetadataServer};
 use crate::message::{Body, OperationName};
 use crate::part::Part;
 use crate::wish::{Answer, Look, Origin, Refusal};
@@ -37,38 +37,38 @@ pub(super) enum Waiter {
 }
 
 impl MetadataServer {
-    pub(super) fn ask_for_client(&mut self, turn: &mut Turn<'_>, origin: Origin, look: Look) {
+    pub(super) fn ask_for_client(&mut self, context: &mut Context<'_>, origin: Origin, look: Look) {
         let purpose = Purpose::Client(origin);
         let mut questions = self.questions.values();
         if !questions.any(|question| question.purpose == purpose) {
-            self.ask_for(turn, purpose, look);
+            self.ask_for(context, purpose, look);
         }
     }
 
-    pub(super) fn ask_for(&mut self, turn: &mut Turn<'_>, purpose: Purpose, look: Look) {
+    pub(super) fn ask_for(&mut self, context: &mut Context<'_>, purpose: Purpose, look: Look) {
         let Some(home) = self.book.home(look.object()) else {
-            return self.looked(turn, purpose, Answer::Refused(Refusal::Stale));
+            return self.looked(context, purpose, Answer::Refused(Refusal::Stale));
         };
         if home == self.number {
-            match self.look(turn, &look) {
-                Some(answer) => self.looked(turn, purpose, answer),
+            match self.look(context, &look) {
+                Some(answer) => self.looked(context, purpose, answer),
                 None => self.wait(look.object(), Waiter::Own(purpose, look)),
             }
             return;
         }
         let is_for_client = matches!(purpose, Purpose::Client(_));
-        let copied = self.copied(turn.now, home, &look);
+        let copied = self.copied(context.now, home, &look);
         if let Some(answer) = copied.filter(|_| is_for_client) {
-            return self.looked(turn, purpose, answer);
+            return self.looked(context, purpose, answer);
         }
-        let (question, asked) = (self.next_question, turn.now);
+        let (question, asked) = (self.next_question, context.now);
         self.next_question += 1;
         let fetch = Body::Fetch {
             question,
             asked,
             look: look.clone(),
         };
-        self.send(turn, home, fetch);
+        self.send(context, home, fetch);
         let asked = Question {
             home,
             look,
@@ -77,15 +77,15 @@ impl MetadataServer {
         self.questions.insert(question, asked);
     }
 
-    pub(super) fn looked(&mut self, turn: &mut Turn<'_>, purpose: Purpose, answer: Answer) {
+    pub(super) fn looked(&mut self, context: &mut Context<'_>, purpose: Purpose, answer: Answer) {
         match purpose {
-            Purpose::Client(origin) => turn.commands.push(Command::Answer(origin, answer)),
-            Purpose::Operation(number) => self.has_looked(turn, number, answer),
+            Purpose::Client(origin) => context.commands.push(Command::Answer(origin, answer)),
+            Purpose::Operation(number) => self.has_looked(context, number, answer),
         }
     }
 
     /// What this home knows. `None`: an outcome has to be known first (rule 15).
-    fn look(&self, turn: &Turn<'_>, look: &Look) -> Option<Answer> {
+    fn look(&self, context: &Context<'_>, look: &Look) -> Option<Answer> {
         let object = look.object();
         let name = match look {
             Look::Lookup(_, name) => Some(name),
@@ -98,14 +98,14 @@ impl MetadataServer {
         if hides && self.settings.rules.prepared_hides() {
             return None;
         }
-        let row = turn.tree.row(object);
+        let row = context.tree.row(object);
         let answer = match (row, name) {
             (None, _) => Answer::Refused(Refusal::Stale),
             (Some(row), None) => Answer::Row(row),
             (Some(row), Some(_)) if row.kind != crate::tree::Kind::Directory => {
                 Answer::Refused(Refusal::NotDirectory)
             }
-            (Some(_), Some(name)) => turn
+            (Some(_), Some(name)) => context
                 .tree
                 .entry(object, name)
                 .map_or(Answer::Refused(Refusal::NotFound), Answer::Entry),
@@ -113,13 +113,13 @@ impl MetadataServer {
         Some(answer)
     }
 
-    pub(super) fn fetch(&mut self, turn: &mut Turn<'_>, asker: Asker, look: Look) {
+    pub(super) fn fetch(&mut self, context: &mut Context<'_>, asker: Asker, look: Look) {
         let (from, question, asked) = asker;
         let object = look.object();
-        let Some(answer) = self.look(turn, &look) else {
+        let Some(answer) = self.look(context, &look) else {
             return self.wait(object, Waiter::Fetch(asker, look));
         };
-        let (told, lease, keep) = self.grant(turn, from, asked, object);
+        let (told, lease, keep) = self.grant(context, from, asked, object);
         let fetched = Body::Fetched {
             question,
             answer,
@@ -127,22 +127,22 @@ impl MetadataServer {
             lease,
             keep,
         };
-        self.send(turn, from, fetched);
+        self.send(context, from, fetched);
     }
 
-    pub(super) fn repeat_questions(&self, turn: &mut Turn<'_>) {
+    pub(super) fn repeat_questions(&self, context: &mut Context<'_>) {
         for (number, question) in &self.questions {
             let fetch = Body::Fetch {
                 question: *number,
-                asked: turn.now,
+                asked: context.now,
                 look: question.look.clone(),
             };
-            self.send(turn, question.home, fetch);
+            self.send(context, question.home, fetch);
         }
         for (origin, (home, wish)) in &self.requests {
             if *home != self.number {
                 let (origin, wish) = (*origin, wish.clone());
-                self.send(turn, *home, Body::Request { origin, wish });
+                self.send(context, *home, Body::Request { origin, wish });
             }
         }
     }

@@ -58,7 +58,7 @@ pub enum Command {
 }
 
 /// One call: when it comes, what it works on, and what comes of it.
-struct Turn<'a> {
+struct Context<'a> {
     now: Moment,
     tree: &'a mut dyn Tree,
     commands: Vec<Command>,
@@ -161,9 +161,9 @@ impl MetadataServer {
         origin: Origin,
         call: Call,
     ) -> Vec<Command> {
-        self.turn(now, tree, |server, turn| match call {
-            Call::Change(wish) => server.ask_for_change(turn, origin, wish),
-            Call::Look(look) => server.ask_for_client(turn, origin, look),
+        self.with_context(now, tree, |server, context| match call {
+            Call::Change(wish) => server.ask_for_change(context, origin, wish),
+            Call::Look(look) => server.ask_for_client(context, origin, look),
         })
     }
 
@@ -175,9 +175,9 @@ impl MetadataServer {
         from: HomeNumber,
         message: Message,
     ) -> Vec<Command> {
-        self.turn(now, tree, |server, turn| {
-            if server.admits(turn, from, &message) {
-                server.act(turn, from, message.body);
+        self.with_context(now, tree, |server, context| {
+            if server.admits(context, from, &message) {
+                server.act(context, from, message.body);
             }
         })
     }
@@ -185,11 +185,11 @@ impl MetadataServer {
     /// Time has passed.
     pub fn tick(&mut self, now: Moment, tree: &mut dyn Tree) -> Vec<Command> {
         self.ticked = now;
-        self.turn(now, tree, |server, turn| {
-            server.repeat_questions(turn);
-            server.repeat_tellings(turn);
-            server.repeat_operations(turn);
-            server.go_on(turn);
+        self.with_context(now, tree, |server, context| {
+            server.repeat_questions(context);
+            server.repeat_tellings(context);
+            server.repeat_operations(context);
+            server.go_on(context);
         })
     }
 
@@ -217,61 +217,61 @@ impl MetadataServer {
         self.answers.remove(&client);
     }
 
-    fn turn(
+    fn with_context(
         &mut self,
         now: Moment,
         tree: &mut dyn Tree,
-        act: impl FnOnce(&mut MetadataServer, &mut Turn<'_>),
+        act: impl FnOnce(&mut MetadataServer, &mut Context<'_>),
     ) -> Vec<Command> {
-        let mut turn = Turn {
+        let mut context = Context {
             now,
             tree,
             commands: Vec::new(),
         };
-        act(self, &mut turn);
+        act(self, &mut context);
         while let Some(waiter) = self.woken.pop_front() {
-            self.resume(&mut turn, waiter);
+            self.resume(&mut context, waiter);
         }
-        turn.commands
+        context.commands
     }
 
-    fn act(&mut self, turn: &mut Turn<'_>, from: HomeNumber, body: Body) {
+    fn act(&mut self, context: &mut Context<'_>, from: HomeNumber, body: Body) {
         match body {
             Body::Hello => {}
-            Body::Request { origin, wish } => self.request(turn, from, origin, wish),
-            Body::Answered { origin, answer } => self.answered(turn, origin, answer),
+            Body::Request { origin, wish } => self.request(context, from, origin, wish),
+            Body::Answered { origin, answer } => self.answered(context, origin, answer),
             Body::Fetch {
                 question,
                 asked,
                 look,
-            } => self.fetch(turn, (from, question, asked), look),
+            } => self.fetch(context, (from, question, asked), look),
             Body::Fetched {
                 question,
                 answer,
                 told,
                 lease,
                 keep,
-            } => self.fetched(turn, from, (question, answer), (told, lease, keep)),
-            Body::Tell { number, object } => self.told_by(turn, from, number, object),
+            } => self.fetched(context, from, (question, answer), (told, lease, keep)),
+            Body::Tell { number, object } => self.told_by(context, from, number, object),
             Body::Told { number } => {
                 if let Some(peer) = self.peers.get_mut(&from) {
                     peer.holder.has_taken(number);
                 }
-                self.go_on(turn);
+                self.go_on(context);
             }
             Body::Prepare {
                 operation,
                 index,
                 part,
-            } => self.prepare(turn, from, (operation, index), part),
+            } => self.prepare(context, from, (operation, index), part),
             Body::Prepared {
                 operation,
                 index,
                 result,
-            } => self.is_prepared(turn, from, (operation, index), result),
-            Body::Finish { operation, done } => self.finish(turn, from, operation, done),
-            Body::Finished { operation } => self.is_finished(turn, from, operation),
-            Body::Ask { operation } => self.tell_outcome(turn, from, operation),
+            } => self.is_prepared(context, from, (operation, index), result),
+            Body::Finish { operation, done } => self.finish(context, from, operation, done),
+            Body::Finished { operation } => self.is_finished(context, from, operation),
+            Body::Ask { operation } => self.tell_outcome(context, from, operation),
         }
     }
 
@@ -288,8 +288,9 @@ impl MetadataServer {
         }
     }
 
-    fn send(&self, turn: &mut Turn<'_>, to: HomeNumber, body: Body) {
-        turn.commands
+    fn send(&self, context: &mut Context<'_>, to: HomeNumber, body: Body) {
+        context
+            .commands
             .push(Command::Send(to, self.message(to, body)));
     }
 
@@ -308,24 +309,24 @@ impl MetadataServer {
         }
     }
 
-    fn resume(&mut self, turn: &mut Turn<'_>, waiter: Waiter) {
+    fn resume(&mut self, context: &mut Context<'_>, waiter: Waiter) {
         match waiter {
-            Waiter::Operation(number) => self.advance(turn, number),
-            Waiter::Prepare(from, step, part) => self.prepare(turn, from, step, part),
-            Waiter::Fetch(asker, look) => self.fetch(turn, asker, look),
-            Waiter::Own(purpose, look) => self.ask_for(turn, purpose, look),
+            Waiter::Operation(number) => self.advance(context, number),
+            Waiter::Prepare(from, step, part) => self.prepare(context, from, step, part),
+            Waiter::Fetch(asker, look) => self.fetch(context, asker, look),
+            Waiter::Own(purpose, look) => self.ask_for(context, purpose, look),
         }
     }
 
     /// Copies may be gone that something waits for.
-    fn go_on(&mut self, turn: &mut Turn<'_>) {
+    fn go_on(&mut self, context: &mut Context<'_>) {
         let operations: Vec<u64> = self.operations.keys().copied().collect();
         for number in operations {
-            self.revoked(turn, number);
+            self.revoked(context, number);
         }
         let preparing: Vec<_> = self.preparing.keys().copied().collect();
         for step in preparing {
-            self.make_prepared(turn, step);
+            self.make_prepared(context, step);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Another metadata server: which run of it, what it has copies of, and what copies there are of its rows and names.
 
-use super::{MetadataServer, Turn};
+use super::{Context, MetadataServer};
 use crate::copies::Copies;
 use crate::holder::Holder;
 use crate::message::{Body, Message};
@@ -52,7 +52,7 @@ impl MetadataServer {
     /// Whether a message counts (rule 15): both runs are the present ones.
     pub(super) fn admits(
         &mut self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         from: HomeNumber,
         message: &Message,
     ) -> bool {
@@ -72,7 +72,7 @@ impl MetadataServer {
                 .retain(|name| name.decider != number || name.run == run);
         }
         if message.to_run != run && is_checked {
-            self.send(turn, from, Body::Hello);
+            self.send(context, from, Body::Hello);
             return false;
         }
         let Some(peer) = self.peers.get_mut(&from) else {
@@ -88,8 +88,8 @@ impl MetadataServer {
         }
         if is_new {
             // What waited for its copies, or was lost with the run before.
-            self.repeat_questions(turn);
-            self.go_on(turn);
+            self.repeat_questions(context);
+            self.go_on(context);
         }
         true
     }

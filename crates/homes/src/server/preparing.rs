@@ -1,7 +1,7 @@
 //! What a home does for an operation that another one decides (rule 15).
 
 use super::looking::Waiter;
-use super::{MetadataServer, Turn};
+use super::{Context, MetadataServer};
 use crate::message::{Body, OperationName};
 use crate::part::{self, Part};
 use crate::tree::Record;
@@ -12,7 +12,7 @@ use vfs::ObjectId;
 impl MetadataServer {
     pub(super) fn prepare(
         &mut self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         from: HomeNumber,
         (operation, index): (OperationName, u8),
         part: Part,
@@ -22,13 +22,13 @@ impl MetadataServer {
         }
         let parts = self.prepared.get(&operation);
         if parts.is_some_and(|parts| parts.contains_key(&index)) {
-            let result = part.verify(turn.tree);
+            let result = part.verify(context.tree);
             let prepared = Body::Prepared {
                 operation,
                 index,
                 result,
             };
-            return self.send(turn, from, prepared);
+            return self.send(context, from, prepared);
         }
         if self.preparing.contains_key(&(operation, index)) {
             return;
@@ -40,22 +40,22 @@ impl MetadataServer {
         if self.locks.conflicts(operation, object, &claim) {
             return self.wait(object, Waiter::Prepare(from, (operation, index), part));
         }
-        let result = part.verify(turn.tree);
+        let result = part.verify(context.tree);
         if result == Err(Refusal::Changed) {
             let prepared = Body::Prepared {
                 operation,
                 index,
                 result,
             };
-            return self.send(turn, from, prepared);
+            return self.send(context, from, prepared);
         }
         self.locks.take(operation, object, claim);
         if result.is_ok() {
             // Also where nobody waits for it: otherwise copies stay as long as the outcome does not come.
-            self.tell(turn, object);
+            self.tell(context, object);
         }
         self.preparing.insert((operation, index), part);
-        self.make_prepared(turn, (operation, index));
+        self.make_prepared(context, (operation, index));
     }
 
     /// Whether nothing may be prepared for it any more.
@@ -74,15 +74,15 @@ impl MetadataServer {
     /// A part is prepared when nobody relies on a copy any more.
     pub(super) fn make_prepared(
         &mut self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         (operation, index): (OperationName, u8),
     ) {
         let Some(part) = self.preparing.get(&(operation, index)) else {
             return;
         };
-        let (object, result) = (part.object(), part.verify(turn.tree));
+        let (object, result) = (part.object(), part.verify(context.tree));
         let revokes = result.is_ok() && part.revokes();
-        if revokes && !self.is_revoked(turn.now, object) {
+        if revokes && !self.is_revoked(context.now, object) {
             return;
         }
         let Some(part) = self.preparing.remove(&(operation, index)) else {
@@ -91,7 +91,7 @@ impl MetadataServer {
         self.locks.prepared(operation, object, &part.claim());
         if self.settings.rules.prepared_is_stable() {
             let record = Record::Prepared(operation, index, part.clone());
-            turn.tree.commit(vec![record]);
+            context.tree.commit(vec![record]);
         }
         self.prepared
             .entry(operation)
@@ -102,12 +102,12 @@ impl MetadataServer {
             index,
             result,
         };
-        self.send(turn, operation.decider, prepared);
+        self.send(context, operation.decider, prepared);
     }
 
     pub(super) fn finish(
         &mut self,
-        turn: &mut Turn<'_>,
+        context: &mut Context<'_>,
         from: HomeNumber,
         operation: OperationName,
         done: bool,
@@ -124,31 +124,31 @@ impl MetadataServer {
         if let Some(parts) = self.prepared.remove(&operation) {
             let mut batch = Vec::new();
             if done {
-                batch = part::effects(parts.values(), turn.tree);
+                batch = part::effects(parts.values(), context.tree);
             }
             batch.push(Record::Settled(operation));
-            turn.tree.commit(batch);
+            context.tree.commit(batch);
             if done {
                 let changed: Vec<ObjectId> = parts.values().map(Part::object).collect();
                 changed
                     .into_iter()
-                    .for_each(|object| self.tell(turn, object));
+                    .for_each(|object| self.tell(context, object));
                 self.finished.insert(operation);
             }
         }
         self.release(operation);
         if done {
-            self.send(turn, from, Body::Finished { operation });
+            self.send(context, from, Body::Finished { operation });
         }
     }
 
     /// Asks again what became of what is prepared.
-    pub(super) fn ask_for_outcomes(&self, turn: &mut Turn<'_>) {
+    pub(super) fn ask_for_outcomes(&self, context: &mut Context<'_>) {
         for operation in self.prepared.keys() {
             let ask = Body::Ask {
                 operation: *operation,
             };
-            self.send(turn, operation.decider, ask);
+            self.send(context, operation.decider, ask);
         }
     }
 }

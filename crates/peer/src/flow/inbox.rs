@@ -16,7 +16,7 @@ pub(crate) enum Arrival {
 pub(crate) enum ReportDue {
     /// It knows everything.
     Never,
-    /// It would free some memory; no hurry.
+    /// It would free some memory.
     Soon,
     /// It may be waiting.
     Now,
@@ -36,7 +36,7 @@ pub(crate) struct Inbox {
     reported_received: u64,
     reported_charged: u64,
     reported_credit: u64,
-    hurried: bool,
+    expedited: bool,
 }
 
 impl Inbox {
@@ -50,7 +50,7 @@ impl Inbox {
             reported_received: 0,
             reported_charged: 0,
             reported_credit: window,
-            hurried: false,
+            expedited: false,
         }
     }
 
@@ -83,7 +83,7 @@ impl Inbox {
 
     /// What to tell the peer now: everything received up to, and credit up to.
     pub(crate) fn report(&mut self) -> (u64, u64) {
-        self.hurried = false;
+        self.expedited = false;
         self.reported_received = self.received;
         self.reported_charged = self.charged;
         self.reported_credit = self.consumed + self.window;
@@ -92,7 +92,7 @@ impl Inbox {
 
     /// What is due soon has waited long enough.
     pub(crate) fn expedite(&mut self) {
-        self.hurried = true;
+        self.expedited = true;
     }
 
     /// Whether a report by itself is worth a frame.
@@ -101,7 +101,7 @@ impl Inbox {
         let unreported = self.received - self.reported_received;
         let bytes = self.charged - self.reported_charged;
         let much = self.window / 8;
-        let waited = self.hurried && (credit > 0 || unreported > 0);
+        let waited = self.expedited && (credit > 0 || unreported > 0);
         if waited || credit >= much || bytes >= much || unreported >= MESSAGES_UNREPORTED_MAX {
             ReportDue::Now
         } else if credit > 0 || unreported > 0 {

@@ -99,7 +99,7 @@ impl DataServer {
         let asked = self.asked.entry(home).or_default();
         asked.insert(now);
         *asked = asked.split_off(&now.before(self.lease.length));
-        let ask = ToHome::Ask {
+        let ask = ToHome::LeaseRequest {
             asked: now,
             standing,
         };

@@ -141,7 +141,7 @@ impl Home {
     /// A data server has sent a message.
     pub fn handle(&mut self, now: Moment, from: DataServerNumber, message: ToHome) -> Vec<Command> {
         match message {
-            ToHome::Ask { asked, standing } => self.ask(now, from, (asked, standing)),
+            ToHome::LeaseRequest { asked, standing } => self.ask(now, from, (asked, standing)),
             ToHome::Taken { number, report } => self.taken(now, from, number, report),
             ToHome::Looked { question, report } => {
                 self.looked(now, from, question, report);

@@ -4,8 +4,8 @@
 //! until the operation asks for it. The change is looked at as it will be, with nobody else changing rows; so there is
 //! nothing to check again after waiting. What is not covered by own control is refused and submitted to the core.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use control::{Admission, ControlName, Position, Update};
 use store::{Change, CommitHook, Touched, TouchedKind};
@@ -15,6 +15,7 @@ use crate::driver::control::Admitted;
 use crate::driver::engine::{Engine, Guard};
 use crate::driver::tree::touched_subject;
 use crate::state::ledger::PendingVerdict;
+use crate::state::locks::Table;
 use crate::state::wire::{self, Note, Origin};
 
 /// The commit hook of one operation.
@@ -22,7 +23,7 @@ pub(crate) struct AdmissionHook {
     engine: Arc<Engine>,
     /// The forwarded request that is being carried out.
     origin: Option<Origin>,
-    refused: Mutex<Option<PendingVerdict>>,
+    refused: Table<Option<PendingVerdict>>,
     asked: AtomicBool,
 }
 
@@ -31,7 +32,7 @@ impl AdmissionHook {
         AdmissionHook {
             engine: engine.clone(),
             origin,
-            refused: Mutex::default(),
+            refused: Table::default(),
             asked: AtomicBool::new(false),
         }
     }
@@ -43,7 +44,7 @@ impl AdmissionHook {
 
     /// The verdict to wait for, if the operation was refused because control is not here yet.
     pub(crate) fn take_refusal(&self) -> Option<PendingVerdict> {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock();
         refused.take()
     }
 
@@ -55,7 +56,7 @@ impl AdmissionHook {
                 Ok(admission)
             }
             Admitted::Later(verdict) => {
-                let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut refused = self.refused.lock();
                 *refused = Some(verdict);
                 Err(Error::Delay)
             }

@@ -1,12 +1,11 @@
 //! The one place where the pure core of replication control meets the rest: a lock around it, and what happens to its commands.
 //!
-//! A caller that needs the core takes a [`Guard`]. Everything inside is short and waits for
-//! nothing; when it ends, the core's commands are carried out or handed on in order. The store's
-//! writer lock, where it is needed too, is taken before.
+//! A caller that needs the core takes a [`Guard`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
+//! carried out or handed on in order. The order of this and other locks: `state::locks`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use control::{Command, ControlCore, Depth, Envelope, Mark, Moment, Position, Proposal, Record};
@@ -17,6 +16,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::driver::lease_state::LeaseState;
 use crate::driver::tree::{LocalTree, Parents};
 use crate::state::ledger::{Ledger, Verdict};
+use crate::state::locks::AroundCore;
 use crate::state::outcomes::Outcomes;
 use crate::state::shipping::Unshipped;
 
@@ -58,7 +58,7 @@ pub(crate) struct Guard<'a> {
 
 /// The core behind its lock.
 pub(crate) struct Engine {
-    state: Mutex<State>,
+    state: AroundCore<State>,
     pub(crate) store: Arc<Store>,
     pub(crate) slot: ReplicaSlot,
     pub(crate) lease: Arc<LeaseState>,
@@ -87,7 +87,7 @@ impl Engine {
     ) -> Engine {
         let slot = store.slot();
         Engine {
-            state: Mutex::new(State {
+            state: AroundCore::new(State {
                 core,
                 parents: Parents::default(),
                 ledger: Ledger::new(slot, unshipped),
@@ -122,9 +122,7 @@ impl Engine {
 
     /// Gives the caller the core, and carries out what it wants done.
     pub(crate) fn with_core<T>(&self, work: impl FnOnce(&mut Guard<'_>) -> T) -> T {
-        // A panic inside the core leaves it in the state of the last complete assignment; going on is
-        // better than to refuse every client for ever.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let now = self.now();
         let State {
             core,

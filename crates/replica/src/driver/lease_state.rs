@@ -5,7 +5,6 @@
 //! virtual machine stood still, so it is compared with the time of day whenever it is read.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use control::{
@@ -15,6 +14,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::sync::{Notify, watch};
 use vfs::ReplicaSlot;
 
+use crate::state::locks::Table;
 use crate::state::settings::Settings;
 
 struct State {
@@ -26,7 +26,7 @@ struct State {
 
 /// What this replica may do now.
 pub(crate) struct LeaseState {
-    state: Mutex<State>,
+    state: Table<State>,
     /// When the lease runs out, in microseconds of [`now`]; 0 when there is none.
     until: AtomicU64,
     /// By how much the time of day has been ahead of [`now`], in microseconds. Stored behind
@@ -90,7 +90,7 @@ impl LeaseState {
             ..LeaseSettings::default()
         };
         let lease = LeaseState {
-            state: Mutex::new(State {
+            state: Table::new(State {
                 lease: SiteLease::new(slot, incarnation, lease, now()),
                 view,
                 next: None,
@@ -112,7 +112,7 @@ impl LeaseState {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let outcome = work(&mut state);
         let until = state.lease.valid_until(&state.view);
         self.until
@@ -193,7 +193,7 @@ impl LeaseState {
 
     /// How many promises were dropped because this incarnation had not asked for them.
     pub(crate) fn unbelieved(&self) -> u64 {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.lease.unbelieved()
     }
 
@@ -247,23 +247,23 @@ impl LeaseState {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Somebody asks for a promise.
-    pub(crate) fn ask(&self, from: ReplicaSlot) -> bool {
+    /// A peer requests a lease. Says whether it is granted.
+    pub(crate) fn grant(&self, from: ReplicaSlot) -> bool {
         self.with(|state| {
             let State { lease, view, next } = state;
             let views: Vec<&View> = [&*view].into_iter().chain(next.as_ref()).collect();
-            lease.handle_ask(now(), &views, from)
+            lease.handle_request(now(), &views, from)
         })
     }
 
-    /// What to ask for a promise with, now.
-    pub(crate) fn question(&self) -> Question {
-        self.with(|state| state.lease.ask(now()))
+    /// What to request a lease with, now.
+    pub(crate) fn request(&self) -> Question {
+        self.with(|state| state.lease.request(now()))
     }
 
-    /// Somebody has promised, and says what it was asked.
-    pub(crate) fn promise(&self, from: ReplicaSlot, question: Question) {
-        let believed = self.with(|state| state.lease.handle_promise(now(), from, question));
+    /// A peer has granted a lease, and says which request it answers.
+    pub(crate) fn granted(&self, from: ReplicaSlot, question: Question) {
+        let believed = self.with(|state| state.lease.handle_grant(now(), from, question));
         if !believed {
             tracing::debug!(
                 peer = from.0,
@@ -301,13 +301,13 @@ impl LeaseState {
 
     /// Whether a replica takes part in the view in force.
     pub(crate) fn has_in_view(&self, slot: ReplicaSlot) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.view.active.contains(&slot)
     }
 
     /// The view in force.
     pub(crate) fn view(&self) -> View {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.view.clone()
     }
 
@@ -344,8 +344,8 @@ mod tests {
         let (slot, first) = (ReplicaSlot(1), Incarnation(1));
         let lease = LeaseState::new(slot, first, &Settings::default(), view);
         lease.set_up_to_date(true);
-        let question = lease.question();
-        lease.promise(ReplicaSlot(2), question);
+        let question = lease.request();
+        lease.granted(ReplicaSlot(2), question);
         lease
     }
 
@@ -368,8 +368,8 @@ mod tests {
         assert!(!lease.may_answer_by(&after), "its lease is a minute old");
         assert!(!lease.may_answer_by(&after), "nobody has promised anew");
         assert_eq!((lease.jumps(), lease.left_micros()), (1, Some(0)));
-        let question = lease.question();
-        lease.promise(ReplicaSlot(3), question);
+        let question = lease.request();
+        lease.granted(ReplicaSlot(3), question);
         assert!(lease.may_answer_by(&after));
     }
 
@@ -396,9 +396,9 @@ mod tests {
         let lease = answering();
         let of_previous = Question {
             incarnation: Incarnation(0),
-            ..lease.question()
+            ..lease.request()
         };
-        lease.promise(ReplicaSlot(3), of_previous);
+        lease.granted(ReplicaSlot(3), of_previous);
         assert_eq!(lease.unbelieved(), 1);
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! `engine` is the lock around the core, `control` the only place that calls it, `commit_hook` is asked by the store before it commits a change, `persistence` carries the
 //! core's commands out, `tree` is what lies above an object as the core sees it, `lease_state` says whether this replica may
-//! answer. `replica_state` is what all layers above are given: the core, the copy, the connections, and the state; `repeats` what of it
-//! is told in the log.
+//! answer. `replica_state` is what all layers above are given: the core, the copy, the connections, and the state.
 //!
 //! What must never enter: operations of clients, and what becomes of messages of other replicas. Modules in here import from
 //! this folder and `state`.
@@ -13,7 +12,6 @@ pub(crate) mod control;
 pub(crate) mod engine;
 pub(crate) mod lease_state;
 pub(crate) mod persistence;
-mod repeats;
 pub(crate) mod replica_state;
 pub(crate) mod tree;
 pub(crate) mod waiting;

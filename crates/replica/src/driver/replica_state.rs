@@ -6,10 +6,11 @@ mod kept;
 mod members;
 mod nonsense;
 mod peers;
+mod repeats;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use control::ClockDifference;
@@ -31,6 +32,7 @@ use crate::state::copies::{Copies, Held, TRIMMED, trimmed_before};
 use crate::state::forward::{Answer, Forwarded, Handed, Operation};
 use crate::state::free_space::FreeSpace;
 use crate::state::lineage::Lineage;
+use crate::state::locks::{BeforeCore, BeforeCoreGuard, Table, TableGuard};
 use crate::state::losses::Losses;
 use crate::state::members::{Membership, REMOVED};
 use crate::state::opens::Opens;
@@ -93,29 +95,29 @@ pub(crate) struct ReplicaState {
     pub(crate) servers: Servers,
     /// The others may have given up what clients of this server held before its start.
     pub(crate) others_went_on: AtomicBool,
-    pub(crate) inboxes: Mutex<BTreeMap<ReplicaSlot, Arc<Inbox>>>,
+    pub(crate) inboxes: Table<BTreeMap<ReplicaSlot, Arc<Inbox>>>,
     pub(crate) conversations: Conversations,
     /// Copies that others are being sent.
     pub(crate) copies: Copies,
     /// Held while a page of the copy that this replica takes is taken in.
     pub(crate) copying: tokio::sync::Mutex<()>,
-    pub(crate) membership: RwLock<Membership>,
+    pub(crate) membership: Table<Membership>,
     pub(crate) metrics: Metrics,
     pub(crate) lease: Arc<LeaseState>,
     pub(crate) lineage: Arc<Lineage>,
     pub(crate) views: OnceLock<Arc<view::Views>>,
     pub(crate) peers: Peers,
     /// What those lack who take part anew.
-    debts: Mutex<BTreeMap<ReplicaSlot, Debt>>,
-    arrival: Mutex<Arrival>,
+    debts: BeforeCore<BTreeMap<ReplicaSlot, Debt>>,
+    arrival: Table<Arrival>,
     /// What keeps this replica outside the view, for people.
-    obstacle: Mutex<Option<String>>,
+    obstacle: Table<Option<String>>,
     /// Without whom this replica could take part.
-    fit: Mutex<Option<Fit>>,
+    fit: Table<Option<Fit>>,
     /// What cannot be stored here at present, for people.
-    trouble: Mutex<Option<String>>,
+    trouble: Table<Option<String>>,
     /// Who changed files last while this replica took no part.
-    writers: Mutex<BTreeMap<ObjectId, ReplicaSlot>>,
+    writers: Table<BTreeMap<ObjectId, ReplicaSlot>>,
     /// Somebody does not keep any more what this replica lacks.
     pub(crate) needs_copy: AtomicBool,
     trimmed: AtomicU64,
@@ -137,11 +139,11 @@ pub(crate) struct ReplicaState {
     /// How much of the tree is here; clients are answered when it is everything.
     pub(crate) held: watch::Sender<Held>,
     requests: AtomicU64,
-    lock_listeners: RwLock<Vec<LockListener>>,
+    lock_listeners: Table<Vec<LockListener>>,
     /// The replica stops.
     parting: watch::Sender<bool>,
     /// What applies the streams of others; ends with the replica.
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Table<Vec<JoinHandle<()>>>,
 }
 
 /// What [`ReplicaState::new`] is made of.
@@ -179,23 +181,23 @@ impl ReplicaState {
             removed: Removed::default(),
             servers: Servers::default(),
             others_went_on: AtomicBool::new(false),
-            inboxes: Mutex::default(),
+            inboxes: Table::default(),
             conversations: Conversations::default(),
             copies: Copies::default(),
             copying: tokio::sync::Mutex::default(),
-            membership: RwLock::default(),
+            membership: Table::default(),
             metrics: Metrics::default(),
             lease: parts.engine.lease.clone(),
             engine: parts.engine,
             lineage: parts.lineage,
             views: OnceLock::new(),
             peers: Peers::default(),
-            debts: Mutex::default(),
-            arrival: Mutex::default(),
-            obstacle: Mutex::default(),
-            fit: Mutex::default(),
-            trouble: Mutex::default(),
-            writers: Mutex::default(),
+            debts: BeforeCore::default(),
+            arrival: Table::default(),
+            obstacle: Table::default(),
+            fit: Table::default(),
+            trouble: Table::default(),
+            writers: Table::default(),
             needs_copy: AtomicBool::new(false),
             trimmed: AtomicU64::new(0),
             losses: Losses::default(),
@@ -207,9 +209,9 @@ impl ReplicaState {
             fetches: Semaphore::new(WAITING_AT_ONCE),
             held: watch::Sender::new(parts.held),
             requests: AtomicU64::new(0),
-            lock_listeners: RwLock::default(),
+            lock_listeners: Table::default(),
             parting: watch::Sender::new(false),
-            tasks: Mutex::default(),
+            tasks: Table::default(),
         }
     }
 
@@ -220,7 +222,7 @@ impl ReplicaState {
     /// What was known lately of a replica that was removed does not count any more.
     pub(crate) fn forget(&self, slot: ReplicaSlot) {
         self.peers.forget(slot);
-        locked(&self.debts).remove(&slot);
+        self.debts.lock().remove(&slot);
     }
 
     /// This replica was removed from the set: it serves nobody and talks to nobody any more.
@@ -303,16 +305,16 @@ impl ReplicaState {
         });
     }
 
-    pub(crate) fn debts(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Debt>> {
-        locked(&self.debts)
+    pub(crate) fn debts(&self) -> BeforeCoreGuard<'_, BTreeMap<ReplicaSlot, Debt>> {
+        self.debts.lock()
     }
 
     pub(crate) fn owe(&self, slot: ReplicaSlot, debt: Debt) {
         self.debts().insert(slot, debt);
     }
 
-    pub(crate) fn arrival(&self) -> MutexGuard<'_, Arrival> {
-        locked(&self.arrival)
+    pub(crate) fn arrival(&self) -> TableGuard<'_, Arrival> {
+        self.arrival.lock()
     }
 
     /// A file is complete at a peer up to a place of our stream; the peer is told soon.
@@ -359,7 +361,7 @@ impl ReplicaState {
     /// Somebody has changed the data of these files, while this replica takes no part.
     pub(crate) fn note_writer(&self, writer: ReplicaSlot, files: &[ObjectId]) {
         if !files.is_empty() && !self.lease.is_up_to_date() {
-            let mut writers = locked(&self.writers);
+            let mut writers = self.writers.lock();
             writers.extend(files.iter().map(|file| (*file, writer)));
             while writers.len() > WRITERS {
                 writers.pop_first();
@@ -369,12 +371,12 @@ impl ReplicaState {
 
     /// Who changed the data of a file last, as far as it was noted.
     pub(crate) fn last_writer(&self, file: ObjectId) -> Option<ReplicaSlot> {
-        locked(&self.writers).get(&file).copied()
+        self.writers.lock().get(&file).copied()
     }
 
     /// Everything is here now; who wrote it does not matter any more.
     pub(crate) fn forget_writers(&self) {
-        locked(&self.writers).clear();
+        self.writers.lock().clear();
     }
 
     /// What the set agreed on last, as far as it is known here.
@@ -384,11 +386,11 @@ impl ReplicaState {
     }
 
     pub(crate) fn obstacle(&self) -> Option<String> {
-        locked(&self.obstacle).clone()
+        self.obstacle.lock().clone()
     }
 
     pub(crate) fn set_obstacle(&self, obstacle: Option<String>) {
-        let mut known = locked(&self.obstacle);
+        let mut known = self.obstacle.lock();
         if *known != obstacle {
             if let Some(obstacle) = &obstacle
                 && let Some(sum) = self.is_to_tell_of(OUTSIDE, throttle::kind_of(obstacle))
@@ -399,8 +401,8 @@ impl ReplicaState {
         }
     }
 
-    pub(crate) fn fit(&self) -> MutexGuard<'_, Option<Fit>> {
-        locked(&self.fit)
+    pub(crate) fn fit(&self) -> TableGuard<'_, Option<Fit>> {
+        self.fit.lock()
     }
 
     pub(crate) fn set_fit(&self, fit: Option<Fit>) {
@@ -408,11 +410,11 @@ impl ReplicaState {
     }
 
     pub(crate) fn trouble(&self) -> Option<String> {
-        locked(&self.trouble).clone()
+        self.trouble.lock().clone()
     }
 
     pub(crate) fn set_trouble(&self, trouble: Option<String>) {
-        *locked(&self.trouble) = trouble;
+        *self.trouble.lock() = trouble;
     }
 
     /// Whether it was decided that what a lost replica alone had is given up.
@@ -431,18 +433,14 @@ impl ReplicaState {
 
     /// Has somebody told of files whose locks have changed elsewhere.
     pub(crate) fn listen_for_locks(&self, listener: LockListener) {
-        let listeners = self.lock_listeners.write();
-        listeners
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(listener);
+        self.lock_listeners.lock().push(listener);
     }
 
     /// The locks of a file have changed for somebody of another site.
     pub(crate) fn tell_of_locks(&self, file: ObjectId) {
-        let listeners = self.lock_listeners.read();
-        for listener in &*listeners.unwrap_or_else(PoisonError::into_inner) {
-            listener(file);
-        }
+        // They take locks of their own.
+        let listeners = self.lock_listeners.lock().clone();
+        listeners.iter().for_each(|listener| listener(file));
     }
 
     /// Returns when the replica stops.
@@ -460,7 +458,7 @@ impl ReplicaState {
         if let Some(endpoint) = self.endpoint.get() {
             endpoint.close();
         }
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         tasks.drain(..).for_each(|task| task.abort());
         drop(tasks);
         self.inboxes().clear();
@@ -497,8 +495,8 @@ impl ReplicaState {
         self.inboxes().get(&from).cloned()
     }
 
-    pub(crate) fn inboxes(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Arc<Inbox>>> {
-        self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn inboxes(&self) -> TableGuard<'_, BTreeMap<ReplicaSlot, Arc<Inbox>>> {
+        self.inboxes.lock()
     }
 
     /// Has another replica carry an operation out.
@@ -569,8 +567,4 @@ impl ReplicaState {
             }
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -48,158 +48,159 @@ fn nearest(guard: &mut Guard<'_>, object: ObjectId) -> Nearest {
     Nearest::Default
 }
 
-impl ReplicaState {
-    /// Returns when a majority holds every update made here so far, if this object's tree asks for it.
-    pub(crate) async fn hold_by_majority(&self, object: ObjectId) {
-        if self.durability_of(object).await.0 == Durability::Relaxed {
-            return;
-        }
-        let position = self.engine.with_core(|guard| guard.ledger.last_position);
-        self.engine
-            .until(|guard| guard.ledger.majority_applied(position).then_some(()))
-            .await;
+/// Returns when a majority holds every update made here so far, if this object's tree asks for it.
+pub(crate) async fn hold_by_majority(shared: &ReplicaState, object: ObjectId) {
+    if setting_of(shared, object).await.0 == Durability::Relaxed {
+        return;
     }
+    let position = shared.engine.with_core(|guard| guard.ledger.last_position);
+    shared
+        .engine
+        .until(|guard| guard.ledger.majority_applied(position).then_some(()))
+        .await;
+}
 
-    /// The same, and that a majority has the content of the file.
-    pub(crate) async fn hold_content_by_majority(&self, file: ObjectId) {
-        if self.engine.is_alone() || self.durability_of(file).await.0 == Durability::Relaxed {
-            return;
-        }
-        self.hold_by_majority(file).await;
-        self.majority_awaited.fetch_add(1, Ordering::AcqRel);
-        self.engine.expedite(Some(file));
-        self.send_completed();
-        self.engine
-            .until(|guard| guard.ledger.majority_holds(file).then_some(()))
-            .await;
-        self.majority_awaited.fetch_sub(1, Ordering::AcqRel);
+/// The same, and that a majority has the content of the file.
+pub(crate) async fn hold_content_by_majority(shared: &ReplicaState, file: ObjectId) {
+    if shared.engine.is_alone() || setting_of(shared, file).await.0 == Durability::Relaxed {
+        return;
     }
+    hold_by_majority(shared, file).await;
+    shared.majority_awaited.fetch_add(1, Ordering::AcqRel);
+    shared.engine.expedite(Some(file));
+    shared.send_completed();
+    shared
+        .engine
+        .until(|guard| guard.ledger.majority_holds(file).then_some(()))
+        .await;
+    shared.majority_awaited.fetch_sub(1, Ordering::AcqRel);
+}
 
-    /// Whether a directory somewhere below may have a setting of its own that asks for less.
-    pub(crate) async fn relaxed_below(&self, directory: ObjectId) -> bool {
-        let root = Credentials::root();
-        let mixed = self.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
-        let known = self.engine.with_core(|guard| {
-            let known = guard.ledger.durability.own.iter();
-            let relaxed = known.filter(|(_, own)| **own == Some(Durability::Relaxed));
-            let relaxed: Vec<ObjectId> = relaxed.map(|(place, _)| *place).collect();
-            relaxed.into_iter().any(|place| {
-                place == directory || control::ancestors(&guard.tree, place).contains(&directory)
-            })
-        });
-        mixed.is_ok() || known
-    }
+/// Whether a directory somewhere below may have a setting of its own that asks for less.
+pub(crate) async fn relaxed_below(shared: &ReplicaState, directory: ObjectId) -> bool {
+    let root = Credentials::root();
+    let mixed = shared.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
+    let known = shared.engine.with_core(|guard| {
+        let known = guard.ledger.durability.own.iter();
+        let relaxed = known.filter(|(_, own)| **own == Some(Durability::Relaxed));
+        let relaxed: Vec<ObjectId> = relaxed.map(|(place, _)| *place).collect();
+        relaxed.into_iter().any(|place| {
+            place == directory || control::ancestors(&guard.tree, place).contains(&directory)
+        })
+    });
+    mixed.is_ok() || known
+}
 
-    /// The setting that holds for an object, and the directory it comes from.
-    pub(crate) async fn durability_of(&self, object: ObjectId) -> (Durability, Option<ObjectId>) {
-        loop {
-            let (read, generation) = match self.engine.with_core(|guard| nearest(guard, object)) {
-                Nearest::Set(durability, place) => return (durability, Some(place)),
-                Nearest::Default => return (self.settings.durability, None),
-                Nearest::Unread(place, generation) => (place, generation),
-            };
-            let own = self.own_durability(read).await;
-            self.engine
-                .with_core(|guard| guard.ledger.durability.learn(generation, read, own));
-        }
-    }
-
-    /// Those objects of a foreign update that may come under `majority` with it and are `relaxed` before: they get
-    /// another place, or their attributes are set.
-    pub(crate) async fn relaxed_before(&self, changes: &[RowChange]) -> Vec<ObjectId> {
-        let set = changes.iter().filter_map(|change| match change.subject() {
-            Some(RowSubject::Xattr(object)) => Some(object),
-            _ => None,
-        });
-        let names = |there: bool| {
-            let names = changes
-                .iter()
-                .filter(move |change| change.value.is_some() == there);
-            names.filter_map(|change| match change.subject() {
-                Some(RowSubject::Link(object)) => Some(object),
-                _ => None,
-            })
+/// The setting that holds for an object, and the directory it comes from.
+pub(crate) async fn setting_of(
+    shared: &ReplicaState,
+    object: ObjectId,
+) -> (Durability, Option<ObjectId>) {
+    loop {
+        let (read, generation) = match shared.engine.with_core(|guard| nearest(guard, object)) {
+            Nearest::Set(durability, place) => return (durability, Some(place)),
+            Nearest::Default => return (shared.settings.durability, None),
+            Nearest::Unread(place, generation) => (place, generation),
         };
-        let named: BTreeSet<ObjectId> = names(true).collect();
-        let moved = names(false).filter(|object| named.contains(object));
-        let mut relaxed = Vec::new();
-        for object in set.chain(moved) {
-            if self.durability_of(object).await.0 == Durability::Relaxed {
-                relaxed.push(object);
-            }
-        }
-        relaxed
+        let own = own_durability(shared, read).await;
+        shared
+            .engine
+            .with_core(|guard| guard.ledger.durability.learn(generation, read, own));
     }
+}
 
-    /// Notes that an update has brought one of these objects under `majority`, if it has.
-    pub(crate) async fn note_protected(
-        &self,
-        objects: &[ObjectId],
-        by: ReplicaSlot,
-        position: u64,
-    ) {
-        for object in objects {
-            if self.durability_of(*object).await.0 == Durability::Majority {
-                return self.losses.awareness().changed(by, position);
-            }
-        }
-    }
-
-    /// The same for what was changed here just now.
-    async fn note_protected_here(&self, object: ObjectId) {
-        let position = self.engine.with_core(|guard| guard.ledger.last_position);
-        self.note_protected(&[object], self.slot(), position).await;
-    }
-
-    /// Changes an extended attribute here: perhaps this setting.
-    pub(crate) async fn change_attribute<T>(
-        &self,
-        (object, name): (ObjectId, &XattrName),
-        change: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let is_setting = name.as_bytes() == ATTRIBUTE;
-        self.change_protection(is_setting.then_some(object), change)
-            .await
-    }
-
-    /// Moves something from a directory to another one here, which may ask for more.
-    pub(crate) async fn change_place<T>(
-        &self,
-        (from, to): (ObjectId, ObjectId),
-        change: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let may_ask_for_more =
-            from != to && self.durability_of(from).await.0 == Durability::Relaxed;
-        self.change_protection(may_ask_for_more.then_some(to), change)
-            .await
-    }
-
-    /// Makes a change here that brings something under `majority` if that holds for `object` afterwards.
-    async fn change_protection<T>(
-        &self,
-        object: Option<ObjectId>,
-        change: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let Some(object) = object else {
-            return change.await;
-        };
-        // Nobody is to go on with a lost replica's objects between the change and its note.
-        let _undecided = self.losses.undecided();
-        let outcome = change.await;
-        if outcome.is_ok() {
-            self.note_protected_here(object).await;
-        }
-        outcome
-    }
-
-    async fn own_durability(&self, object: ObjectId) -> Option<Durability> {
-        let root = Credentials::root();
-        let value = self.store.xattr(&root, object, &attribute()).await.ok()?;
-        match &value[..] {
-            b"majority" => Some(Durability::Majority),
-            b"relaxed" => Some(Durability::Relaxed),
+/// Those objects of a foreign update that may come under `majority` with it and are `relaxed` before: they get
+/// another place, or their attributes are set.
+pub(crate) async fn relaxed_before(shared: &ReplicaState, changes: &[RowChange]) -> Vec<ObjectId> {
+    let set = changes.iter().filter_map(|change| match change.subject() {
+        Some(RowSubject::Xattr(object)) => Some(object),
+        _ => None,
+    });
+    let names = |there: bool| {
+        let names = changes
+            .iter()
+            .filter(move |change| change.value.is_some() == there);
+        names.filter_map(|change| match change.subject() {
+            Some(RowSubject::Link(object)) => Some(object),
             _ => None,
+        })
+    };
+    let named: BTreeSet<ObjectId> = names(true).collect();
+    let moved = names(false).filter(|object| named.contains(object));
+    let mut relaxed = Vec::new();
+    for object in set.chain(moved) {
+        if setting_of(shared, object).await.0 == Durability::Relaxed {
+            relaxed.push(object);
         }
+    }
+    relaxed
+}
+
+/// Notes that an update has brought one of these objects under `majority`, if it has.
+pub(crate) async fn note_protected(
+    shared: &ReplicaState,
+    objects: &[ObjectId],
+    by: ReplicaSlot,
+    position: u64,
+) {
+    for object in objects {
+        if setting_of(shared, *object).await.0 == Durability::Majority {
+            return shared.losses.awareness().changed(by, position);
+        }
+    }
+}
+
+/// The same for what was changed here just now.
+async fn note_protected_here(shared: &ReplicaState, object: ObjectId) {
+    let position = shared.engine.with_core(|guard| guard.ledger.last_position);
+    note_protected(shared, &[object], shared.slot(), position).await;
+}
+
+/// Changes an extended attribute here: perhaps this setting.
+pub(crate) async fn change_attribute<T>(
+    shared: &ReplicaState,
+    (object, name): (ObjectId, &XattrName),
+    change: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let is_setting = name.as_bytes() == ATTRIBUTE;
+    change_protection(shared, is_setting.then_some(object), change).await
+}
+
+/// Moves something from a directory to another one here, which may ask for more.
+pub(crate) async fn change_place<T>(
+    shared: &ReplicaState,
+    (from, to): (ObjectId, ObjectId),
+    change: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let may_ask_for_more = from != to && setting_of(shared, from).await.0 == Durability::Relaxed;
+    change_protection(shared, may_ask_for_more.then_some(to), change).await
+}
+
+/// Makes a change here that brings something under `majority` if that holds for `object` afterwards.
+async fn change_protection<T>(
+    shared: &ReplicaState,
+    object: Option<ObjectId>,
+    change: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let Some(object) = object else {
+        return change.await;
+    };
+    // Nobody is to go on with a lost replica's objects between the change and its note.
+    let _undecided = shared.losses.undecided();
+    let outcome = change.await;
+    if outcome.is_ok() {
+        note_protected_here(shared, object).await;
+    }
+    outcome
+}
+
+async fn own_durability(shared: &ReplicaState, object: ObjectId) -> Option<Durability> {
+    let root = Credentials::root();
+    let value = shared.store.xattr(&root, object, &attribute()).await.ok()?;
+    match &value[..] {
+        b"majority" => Some(Durability::Majority),
+        b"relaxed" => Some(Durability::Relaxed),
+        _ => None,
     }
 }
 

@@ -32,97 +32,97 @@ enum Counted {
     TooMany,
 }
 
-impl ReplicaState {
-    /// [`Error::NoSpace`] unless everybody who holds the tree has room for this many bytes and the
-    /// rows that go with them.
-    pub(crate) fn admit_bytes(&self, bytes: u64) -> Result<()> {
-        let wanted = bytes.saturating_add(ROW_BYTES);
-        self.free_space.take(wanted).map_err(|(slot, left)| {
-            self.free_space.note_refusal(slot, Instant::now());
-            if let Some(sum) = self.is_to_tell(REFUSED, slot) {
-                tracing::warn!(
-                    replica = slot.0, left, wanted, %sum,
-                    "a change is refused for want of room on another replica's disk"
-                );
-            }
-            Error::NoSpace
-        })
-    }
-
-    /// Who refuses changes, or soon will, because of whose disk: this replica, and others as they say.
-    pub(crate) fn shortages(&self) -> BTreeSet<(ReplicaSlot, ReplicaSlot)> {
-        let own = self.free_space.short_of(Instant::now()).into_iter();
-        let mut all: BTreeSet<_> = own.map(|of| (self.slot(), of)).collect();
-        let fresh = self.settings.site_lease;
-        for (by, news) in self.news() {
-            if let Some((ask, _)) = news.said.filter(|(_, at)| at.elapsed() < fresh) {
-                all.extend(ask.short_of.into_iter().map(|of| (by, ReplicaSlot(of))));
-            }
+/// [`Error::NoSpace`] unless everybody who holds the tree has room for this many bytes and the rows that go
+/// with them.
+pub(crate) fn admit_bytes(shared: &ReplicaState, bytes: u64) -> Result<()> {
+    let wanted = bytes.saturating_add(ROW_BYTES);
+    shared.free_space.take(wanted).map_err(|(slot, left)| {
+        shared.free_space.note_refusal(slot, Instant::now());
+        if let Some(sum) = shared.is_to_tell(REFUSED, slot) {
+            tracing::warn!(
+                replica = slot.0, left, wanted, %sum,
+                "a change is refused for want of room on another replica's disk"
+            );
         }
-        all
-    }
+        Error::NoSpace
+    })
+}
 
-    /// A peer says how much its users may still fill.
-    pub(crate) fn note_room(&self, slot: ReplicaSlot, available: u64) {
-        if self.holds_tree(slot) {
-            self.free_space.set(slot, available, self.bytes_for(slot));
+/// Who refuses changes, or soon will, because of whose disk: this replica, and others as they say.
+pub(crate) fn shortages(shared: &ReplicaState) -> BTreeSet<(ReplicaSlot, ReplicaSlot)> {
+    let own = shared.free_space.short_of(Instant::now()).into_iter();
+    let mut all: BTreeSet<_> = own.map(|of| (shared.slot(), of)).collect();
+    let fresh = shared.settings.site_lease;
+    for (by, news) in shared.news() {
+        if let Some((ask, _)) = news.said.filter(|(_, at)| at.elapsed() < fresh) {
+            all.extend(ask.short_of.into_iter().map(|of| (by, ReplicaSlot(of))));
         }
     }
+    all
+}
 
-    /// Nobody is asked for room who is not in the view any more.
-    pub(crate) fn forget_room(&self) {
-        let told: Vec<ReplicaSlot> = self.free_space.left().keys().copied().collect();
-        for slot in told.into_iter().filter(|slot| !self.holds_tree(*slot)) {
-            self.free_space.left().remove(&slot);
-        }
+/// A peer says how much its users may still fill.
+pub(crate) fn note_available(shared: &ReplicaState, slot: ReplicaSlot, available: u64) {
+    if holds_tree(shared, slot) {
+        shared
+            .free_space
+            .set(slot, available, bytes_for(shared, slot));
     }
+}
 
-    fn holds_tree(&self, slot: ReplicaSlot) -> bool {
-        self.engine.with_core(|guard| {
-            let ledger = &guard.ledger;
-            ledger.active.contains(&slot) && !ledger.witnesses.contains(&slot)
-        })
+/// Nobody is asked for room who is not in the view any more.
+pub(crate) fn forget_outsiders(shared: &ReplicaState) {
+    let told: Vec<ReplicaSlot> = shared.free_space.left().keys().copied().collect();
+    for slot in told.into_iter().filter(|slot| !holds_tree(shared, *slot)) {
+        shared.free_space.left().remove(&slot);
     }
+}
 
-    /// Bytes that a peer lacks; of files of which everything counts, or that are few and large, what they take here. `None` when there are
-    /// too many of those.
-    fn bytes_for(&self, slot: ReplicaSlot) -> Option<u64> {
-        let counted = self.engine.with_core(|guard| {
-            let Some(backlog) = guard.ledger.unshipped.peer(slot) else {
-                return Counted::Bytes(0);
-            };
-            match (backlog.bytes(), backlog.files()) {
-                (u64::MAX, files) if files > LOOKED_AT => Counted::TooMany,
-                // Holes count among the bytes, and take no room.
-                (bytes, files) if bytes > MANY && files <= LOOKED_AT => {
-                    Counted::Files(backlog.lacking().collect())
-                }
-                (bytes, _) => Counted::Bytes(bytes),
-            }
-        });
-        let files = match counted {
-            Counted::Bytes(bytes) => return Some(bytes),
-            Counted::Files(files) => files,
-            Counted::TooMany => return None,
+fn holds_tree(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
+    shared.engine.with_core(|guard| {
+        let ledger = &guard.ledger;
+        ledger.active.contains(&slot) && !ledger.witnesses.contains(&slot)
+    })
+}
+
+/// Bytes that a peer lacks; of files of which everything counts, or that are few and large, what they take here. `None` when there are
+/// too many of those.
+fn bytes_for(shared: &ReplicaState, slot: ReplicaSlot) -> Option<u64> {
+    let counted = shared.engine.with_core(|guard| {
+        let Some(backlog) = guard.ledger.unshipped.peer(slot) else {
+            return Counted::Bytes(0);
         };
-        let sizes = files
-            .into_iter()
-            .filter_map(|file| self.store.file_space(file).ok());
-        Some(sizes.fold(0, u64::saturating_add))
-    }
+        match (backlog.bytes(), backlog.files()) {
+            (u64::MAX, files) if files > LOOKED_AT => Counted::TooMany,
+            // Holes count among the bytes, and take no room.
+            (bytes, files) if bytes > MANY && files <= LOOKED_AT => {
+                Counted::Files(backlog.lacking().collect())
+            }
+            (bytes, _) => Counted::Bytes(bytes),
+        }
+    });
+    let files = match counted {
+        Counted::Bytes(bytes) => return Some(bytes),
+        Counted::Files(files) => files,
+        Counted::TooMany => return None,
+    };
+    let sizes = files
+        .into_iter()
+        .filter_map(|file| shared.store.file_space(file).ok());
+    Some(sizes.fold(0, u64::saturating_add))
+}
 
-    /// The room as clients are told: no more than the smallest replica has.
-    pub(crate) fn common_space(&self, own: Space) -> Space {
-        let left = self.free_space.least().unwrap_or(UNKNOWN);
-        if left >= own.available_bytes {
-            return own;
-        }
-        let free_objects = own.free_objects.min(left / ROW_BYTES);
-        Space {
-            available_bytes: left,
-            free_objects,
-            total_objects: own.total_objects - (own.free_objects - free_objects),
-            ..own
-        }
+/// The room as clients are told: no more than the smallest replica has.
+pub(crate) fn common_space(shared: &ReplicaState, own: Space) -> Space {
+    let left = shared.free_space.least().unwrap_or(UNKNOWN);
+    if left >= own.available_bytes {
+        return own;
+    }
+    let free_objects = own.free_objects.min(left / ROW_BYTES);
+    Space {
+        available_bytes: left,
+        free_objects,
+        total_objects: own.total_objects - (own.free_objects - free_objects),
+        ..own
     }
 }

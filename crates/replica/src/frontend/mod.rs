@@ -10,6 +10,6 @@
 pub(crate) mod durability;
 pub(crate) mod expired_clients;
 pub(crate) mod file_system;
-mod free_space;
+pub(crate) mod free_space;
 mod outcomes;
 pub(crate) mod reclaim;

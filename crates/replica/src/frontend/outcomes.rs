@@ -6,6 +6,7 @@ use control::Epoch;
 use vfs::{Error, ReplicaSlot, Result};
 
 use crate::driver::replica_state::ReplicaState;
+use crate::frontend::durability;
 use crate::state::forward::{self, Operation, Value};
 use crate::state::outcomes::{Outcome, Unanswered};
 use crate::state::settings::Durability;
@@ -14,93 +15,93 @@ use crate::state::settings::Durability;
 const FORGOTTEN: &str =
     "a change was made whose record is lost, so its client cannot be told what it did";
 
-impl ReplicaState {
-    /// Returns when it is certain what became of a forward.
-    pub(crate) async fn outcome(&self, of: &Unanswered) -> Outcome {
-        self.engine
-            .until(|_| {
-                // What everything of the lost replica is, first; then whether this was among it.
-                let everything = self.has_all_of(of);
-                match of.watch.applied() {
-                    Some(position) => Some(Outcome::Done(position)),
-                    None => everything.then_some(Outcome::Nothing),
-                }
-            })
-            .await
-    }
+/// Returns when it is certain what became of a forward.
+pub(crate) async fn outcome(shared: &ReplicaState, of: &Unanswered) -> Outcome {
+    shared
+        .engine
+        .until(|_| {
+            // What everything of the lost replica is, first; then whether this was among it.
+            let everything = has_all_of(shared, of);
+            match of.watch.applied() {
+                Some(position) => Some(Outcome::Done(position)),
+                None => everything.then_some(Outcome::Nothing),
+            }
+        })
+        .await
+}
 
-    /// Whether nothing more can come of a forward: all that its receiver did by then is here, or was given up.
-    fn has_all_of(&self, of: &Unanswered) -> bool {
-        let slot = of.by.slot;
-        let view = self.lease.view();
-        let since = view.since.get(&slot).copied().unwrap_or(Epoch(0));
-        if view.active.contains(&slot) && since > of.epoch && self.outcomes.is_still(of.by) {
-            // One that had carried anything out would have had to start anew.
-            return true;
-        }
-        if self.view_state().is_some_and(|state| state.is_gone(slot)) {
-            // Everything of it that counts was with all who are left before it was removed.
-            return true;
-        }
-        let applied = self.inbox(slot).map_or(0, |inbox| inbox.applied());
-        let behind = self.outcomes.left_behind(of.by);
-        let behind = behind.or_else(|| self.settled_through(slot));
-        behind.is_some_and(|through| applied >= through)
+/// Whether nothing more can come of a forward: all that its receiver did by then is here, or was given up.
+fn has_all_of(shared: &ReplicaState, of: &Unanswered) -> bool {
+    let slot = of.by.slot;
+    let view = shared.lease.view();
+    let since = view.since.get(&slot).copied().unwrap_or(Epoch(0));
+    if view.active.contains(&slot) && since > of.epoch && shared.outcomes.is_still(of.by) {
+        // One that had carried anything out would have had to start anew.
+        return true;
     }
+    if shared.view_state().is_some_and(|state| state.is_gone(slot)) {
+        // Everything of it that counts was with all who are left before it was removed.
+        return true;
+    }
+    let applied = shared.inbox(slot).map_or(0, |inbox| inbox.applied());
+    let behind = shared.outcomes.left_behind(of.by);
+    let behind = behind.or_else(|| settled_through(shared, slot));
+    behind.is_some_and(|through| applied >= through)
+}
 
-    /// Up to where a lost replica's stream counts, once that is decided.
-    fn settled_through(&self, slot: ReplicaSlot) -> Option<u64> {
-        let end = self.view_state()?.stream_end(slot)?;
-        Some(end.through)
-    }
+/// Up to where a lost replica's stream counts, once that is decided.
+fn settled_through(shared: &ReplicaState, slot: ReplicaSlot) -> Option<u64> {
+    let end = shared.view_state()?.stream_end(slot)?;
+    Some(end.through)
+}
 
-    /// What to answer for an operation that was carried out elsewhere: what its maker has put on record with the change,
-    /// which is here. What has the same name by now may be another object, of somebody else.
-    pub(crate) async fn answer_for(
-        &self,
-        mut operation: Operation,
-        by: ReplicaSlot,
-        position: u64,
-    ) -> Result<Value> {
-        self.held_as_asked(&operation, by, position).await?;
-        match operation.request() {
-            Some(request) => request.repeat_only = true,
-            // It is the same however often it is done.
-            None => return Err(Error::Delay),
-        }
-        match forward::perform(&*self.store, operation).await {
-            Err(Error::NotCarriedOut) => Err(Error::Io(FORGOTTEN.into())),
-            answer => answer,
-        }
+/// What to answer for an operation that was carried out elsewhere: what its maker has put on record with the change,
+/// which is here. What has the same name by now may be another object, of somebody else.
+pub(crate) async fn answer_for(
+    shared: &ReplicaState,
+    mut operation: Operation,
+    by: ReplicaSlot,
+    position: u64,
+) -> Result<Value> {
+    held_as_asked(shared, &operation, by, position).await?;
+    match operation.request() {
+        Some(request) => request.repeat_only = true,
+        // It is the same however often it is done.
+        None => return Err(Error::Delay),
     }
+    match forward::perform(&*shared.store, operation).await {
+        Err(Error::NotCarriedOut) => Err(Error::Io(FORGOTTEN.into())),
+        answer => answer,
+    }
+}
 
-    /// Returns when an update of another replica's stream may be answered for: it is stable here, and where a
-    /// majority is asked for, a majority has it.
-    async fn held_as_asked(
-        &self,
-        operation: &Operation,
-        by: ReplicaSlot,
-        position: u64,
-    ) -> Result<()> {
-        self.store.wait_all_stable().await?;
-        let Some(object) = operation.repeated_on() else {
-            return Ok(());
-        };
-        if self.durability_of(object).await.0 == Durability::Relaxed {
-            return Ok(());
-        }
-        self.engine
-            .until(|guard| {
-                let news = self.news();
-                // Its maker has it, unless it is lost; then it is with all who are left.
-                let enough = guard.ledger.majority_has(|slot| {
-                    let said = news.get(&slot).and_then(|news| news.said.as_ref());
-                    let mut applied = said.iter().flat_map(|(ask, _)| &ask.applied);
-                    slot == by || applied.any(|(of, at)| *of == by.0 && *at >= position)
-                });
-                (enough || self.settled_through(by).is_some()).then_some(())
-            })
-            .await;
-        Ok(())
+/// Returns when an update of another replica's stream may be answered for: it is stable here, and where a
+/// majority is asked for, a majority has it.
+async fn held_as_asked(
+    shared: &ReplicaState,
+    operation: &Operation,
+    by: ReplicaSlot,
+    position: u64,
+) -> Result<()> {
+    shared.store.wait_all_stable().await?;
+    let Some(object) = operation.repeated_on() else {
+        return Ok(());
+    };
+    if durability::setting_of(shared, object).await.0 == Durability::Relaxed {
+        return Ok(());
     }
+    shared
+        .engine
+        .until(|guard| {
+            let news = shared.news();
+            // Its maker has it, unless it is lost; then it is with all who are left.
+            let enough = guard.ledger.majority_has(|slot| {
+                let said = news.get(&slot).and_then(|news| news.said.as_ref());
+                let mut applied = said.iter().flat_map(|(ask, _)| &ask.applied);
+                slot == by || applied.any(|(of, at)| *of == by.0 && *at >= position)
+            });
+            (enough || settled_through(shared, by).is_some()).then_some(())
+        })
+        .await;
+    Ok(())
 }

@@ -137,74 +137,76 @@ fn to_keeper(hearer: Hearer) -> Result<(), Reason> {
     }
 }
 
-impl ReplicaState {
-    /// Whether another replica may have a session with this one.
-    ///
-    /// # Errors
-    /// What it is told, and whether it is worth its while to come again soon.
-    pub(crate) fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
-        let from = peer.slot;
-        if let Some(what) = self
-            .peers
-            .with(peer.slot, |known| known.nonsense.refuses(peer.incarnation))
-        {
-            return Err(self.refusal_of_nonsense(from, &what));
-        }
-        let speaker = self.speaker(from);
-        let Err(reason) = may_meet(speaker, self.hearer()) else {
-            return Ok(());
-        };
-        let Refusal(reason) = self.refusal(from, reason);
-        let evidence = match speaker {
-            Speaker::Removed => wire::encode(&Grounds::Removed(self.member_list())).into(),
-            _ => Bytes::new(),
-        };
-        Err(TurnedAway {
-            again: speaker == Speaker::Stranger,
-            reason,
-            evidence,
-        })
+/// Whether another replica may have a session with this one.
+///
+/// # Errors
+/// What it is told, and whether it is worth its while to come again soon.
+pub(crate) fn admit_session(shared: &ReplicaState, peer: Sender) -> Result<(), TurnedAway> {
+    let from = peer.slot;
+    if let Some(what) = shared
+        .peers
+        .with(peer.slot, |known| known.nonsense.refuses(peer.incarnation))
+    {
+        return Err(refusal_of_nonsense(shared, from, &what));
     }
+    let speaker = shared.speaker(from);
+    let Err(reason) = may_meet(speaker, shared.hearer()) else {
+        return Ok(());
+    };
+    let Refusal(reason) = refusal(shared, from, reason);
+    let evidence = match speaker {
+        Speaker::Removed => wire::encode(&Grounds::Removed(shared.member_list())).into(),
+        _ => Bytes::new(),
+    };
+    Err(TurnedAway {
+        again: speaker == Speaker::Stranger,
+        reason,
+        evidence,
+    })
+}
 
-    /// Whether a message or request of this number is taken from another replica.
-    ///
-    /// # Errors
-    /// What it is told.
-    pub(crate) fn admit_message(&self, from: ReplicaSlot, number: u32) -> Result<(), Refusal> {
-        let kind = Kind::of(number).ok_or(NO_KIND);
-        let admitted = kind.and_then(|kind| may_say(self.speaker(from), kind, self.hearer()));
-        admitted.map_err(|reason| self.refusal(from, reason))
-    }
+/// Whether a message or request of this number is taken from another replica.
+///
+/// # Errors
+/// What it is told.
+pub(crate) fn admit_message(
+    shared: &ReplicaState,
+    from: ReplicaSlot,
+    number: u32,
+) -> Result<(), Refusal> {
+    let kind = Kind::of(number).ok_or(NO_KIND);
+    let admitted = kind.and_then(|kind| may_say(shared.speaker(from), kind, shared.hearer()));
+    admitted.map_err(|reason| refusal(shared, from, reason))
+}
 
-    /// Whether what others relay of a replica's stream is taken now.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(crate) fn admit_relayed(&self, of: ReplicaSlot) -> Result<(), Reason> {
-        let news = self.news();
-        let said = news.get(&of).and_then(|news| news.said.as_ref());
-        let is_heard = said.is_some_and(|(_, at)| at.elapsed() <= self.settings.suspicion);
-        may_be_relayed(self.speaker(of), is_heard)
-    }
+/// Whether what others relay of a replica's stream is taken now.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn admit_relayed(shared: &ReplicaState, of: ReplicaSlot) -> Result<(), Reason> {
+    let news = shared.news();
+    let said = news.get(&of).and_then(|news| news.said.as_ref());
+    let is_heard = said.is_some_and(|(_, at)| at.elapsed() <= shared.settings.suspicion);
+    may_be_relayed(shared.speaker(of), is_heard)
+}
 
-    /// The same bytes would come again.
-    fn refusal_of_nonsense(&self, from: ReplicaSlot, what: &str) -> TurnedAway {
-        let (sender, receiver) = (from.0, self.slot().0);
-        TurnedAway {
-            again: false,
-            reason: format!(
-                "replica {receiver} does not listen to this start of replica {sender}, which sent what makes no sense ({what}); see that both run the same version of the program, and start it anew; if that does not help, replace its copy, there, as `meridian set rejoin --help` says"
-            ),
-            evidence: Bytes::new(),
-        }
+/// The same bytes would come again.
+fn refusal_of_nonsense(shared: &ReplicaState, from: ReplicaSlot, what: &str) -> TurnedAway {
+    let (sender, receiver) = (from.0, shared.slot().0);
+    TurnedAway {
+        again: false,
+        reason: format!(
+            "replica {receiver} does not listen to this start of replica {sender}, which sent what makes no sense ({what}); see that both run the same version of the program, and start it anew; if that does not help, replace its copy, there, as `meridian set rejoin --help` says"
+        ),
+        evidence: Bytes::new(),
     }
+}
 
-    fn refusal(&self, from: ReplicaSlot, reason: Reason) -> Refusal {
-        let (sender, receiver) = (from.0, self.slot().0);
-        Refusal(format!(
-            "replica {receiver} refuses this of replica {sender}: {reason}"
-        ))
-    }
+fn refusal(shared: &ReplicaState, from: ReplicaSlot, reason: Reason) -> Refusal {
+    let (sender, receiver) = (from.0, shared.slot().0);
+    Refusal(format!(
+        "replica {receiver} refuses this of replica {sender}: {reason}"
+    ))
 }
 
 #[cfg(test)]

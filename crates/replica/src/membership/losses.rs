@@ -10,6 +10,7 @@
 //! What must never enter: who is lost (`views`), and the rules of replication control.
 
 mod adopting;
+mod applied;
 mod closing;
 mod contents;
 #[cfg(test)]
@@ -18,11 +19,12 @@ mod relay;
 mod takeover;
 mod witnessed;
 
+pub(crate) use applied::applied_here;
 pub(crate) use closing::{close_everywhere, closed_here, heard};
 pub(crate) use contents::{at_stake, completed, incomplete};
 pub(crate) use relay::relayed;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -31,6 +33,8 @@ use control::Incarnation;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 use view::{DecisionKind, Outcome, SettledBy, Settlement, ViewState};
+
+use applied::applied_by_others;
 
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
@@ -211,25 +215,6 @@ fn late(shared: &ReplicaState, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
     late.map(|(slot, _)| slot).collect()
 }
 
-/// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
-/// view.
-fn applied_by_others(
-    shared: &ReplicaState,
-    lost: ReplicaSlot,
-) -> Option<BTreeMap<ReplicaSlot, u64>> {
-    let epoch = shared.lease.view().epoch.0;
-    let news = shared.news();
-    let others = others(shared).into_iter();
-    others
-        .map(|slot| {
-            let (ask, _) = news.get(&slot)?.said.as_ref()?;
-            let mut applied = ask.applied.iter();
-            let applied = applied.find(|(of, _)| *of == lost.0)?.1;
-            (ask.epoch == epoch).then_some((slot, applied))
-        })
-        .collect()
-}
-
 /// A replica out of the view, or absent from it, of whose stream this one lacks what somebody in the view holds. What
 /// only a witness has heard of, nobody holds.
 pub(crate) fn lacking_of_lost(
@@ -295,10 +280,6 @@ fn have_all(present: &[(ReplicaSlot, &LeaseRequest)], here: &[(ReplicaSlot, u64)
     };
     let mut here = here.iter();
     !present.is_empty() && here.all(|(of, at)| present.iter().any(|one| has(one, *of, *at)))
-}
-
-pub(crate) fn applied_here(shared: &ReplicaState, lost: ReplicaSlot) -> u64 {
-    shared.inbox(lost).map_or(0, |inbox| inbox.acknowledged())
 }
 
 /// Whether this replica, which takes part anew, has of the lost ones what nothing protects any more: their updates as far

@@ -15,6 +15,7 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
+use crate::frontend::durability;
 use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::degraded;
@@ -283,7 +284,7 @@ async fn apply_record(
         _ => None,
     });
     let objects: Vec<ObjectId> = objects.collect();
-    let relaxed = shared.relaxed_before(&update.changes).await;
+    let relaxed = durability::relaxed_before(shared, &update.changes).await;
     let granted = |guard: &mut Guard<'_>| match exempt(shared, inbox.from, record.position) {
         true if !settled::may_follow(shared, known.settlements) => None,
         true => has_all_before(shared, guard, known.epoch, &record.after),
@@ -340,9 +341,7 @@ async fn apply_record(
             Err(error) => return Err(error),
             Ok(ticket) => {
                 inbox.note_rows(ticket);
-                shared
-                    .note_protected(&relaxed, inbox.from, update.position)
-                    .await;
+                durability::note_protected(shared, &relaxed, inbox.from, update.position).await;
                 reached(shared, inbox, update.position);
                 return Ok(Some(ticket));
             }

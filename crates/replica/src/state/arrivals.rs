@@ -1,8 +1,8 @@
 //! What has arrived from one peer and is on its way into the local copy.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
+use crate::state::locks::{Inner, InnerGuard};
 use crate::state::relays::{Kept, Relay};
 use crate::state::shipping::Arrivals;
 use crate::state::wire::PieceHead;
@@ -87,13 +88,13 @@ pub(crate) struct Inbox {
     /// Bytes in line that others relayed.
     relayed: AtomicUsize,
     /// The peer's certificate in DER, once it is known; then what it signed can be relayed.
-    certificate: Mutex<Bytes>,
-    kept: Mutex<Keeping>,
-    waiting: Mutex<Waiting>,
+    certificate: Inner<Bytes>,
+    kept: Inner<Keeping>,
+    waiting: Inner<Waiting>,
     /// Since when the update that is next cannot be applied.
-    stuck: Mutex<Option<Instant>>,
+    stuck: Inner<Option<Instant>>,
     /// The last rows applied; what follows them counts as stable only when they are.
-    last_rows: Mutex<Option<Ticket>>,
+    last_rows: Inner<Option<Ticket>>,
     /// Held while a record is applied, so that a new session begins between two of them.
     pub(crate) applying: tokio::sync::Mutex<()>,
     /// Permits to put pieces in place.
@@ -111,24 +112,24 @@ impl Inbox {
             from,
             records,
             relayed: AtomicUsize::new(0),
-            certificate: Mutex::default(),
-            kept: Mutex::default(),
-            waiting: Mutex::new(Waiting {
+            certificate: Inner::default(),
+            kept: Inner::default(),
+            waiting: Inner::new(Waiting {
                 pieces: Arrivals::default(),
                 applied: Position(applied),
                 acknowledged: applied,
                 session: 0,
             }),
-            stuck: Mutex::new(None),
-            last_rows: Mutex::new(None),
+            stuck: Inner::new(None),
+            last_rows: Inner::new(None),
             applying: tokio::sync::Mutex::new(()),
             putting: Arc::new(Semaphore::new(PUTTING_AT_ONCE as usize)),
         };
         (inbox, queue)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> InnerGuard<'_, Waiting> {
+        self.waiting.lock()
     }
 
     /// Lines a message of the ordered stream up.
@@ -166,9 +167,8 @@ impl Inbox {
         self.known_certificate().clone()
     }
 
-    fn known_certificate(&self) -> MutexGuard<'_, Bytes> {
-        let certificate = self.certificate.lock();
-        certificate.unwrap_or_else(PoisonError::into_inner)
+    fn known_certificate(&self) -> InnerGuard<'_, Bytes> {
+        self.certificate.lock()
     }
 
     /// Nothing more of the stream counts: the task that applies it stops.
@@ -176,8 +176,8 @@ impl Inbox {
         let _ = self.records.send((self.session(), Parcel::End));
     }
 
-    fn kept(&self) -> MutexGuard<'_, Keeping> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> InnerGuard<'_, Keeping> {
+        self.kept.lock()
     }
 
     /// Keeps a message that is applied here, for those who may lack it. Before it the stream was applied up to
@@ -269,8 +269,8 @@ impl Inbox {
         self.stuck().map(|since| since.elapsed())
     }
 
-    fn stuck(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stuck(&self) -> InnerGuard<'_, Option<Instant>> {
+        self.stuck.lock()
     }
 
     /// Rows were applied with this ticket.
@@ -278,10 +278,8 @@ impl Inbox {
         *self.last_rows() = Some(ticket);
     }
 
-    fn last_rows(&self) -> MutexGuard<'_, Option<Ticket>> {
-        self.last_rows
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn last_rows(&self) -> InnerGuard<'_, Option<Ticket>> {
+        self.last_rows.lock()
     }
 
     /// The ticket of the last rows that were applied since the start.

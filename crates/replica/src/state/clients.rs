@@ -2,27 +2,28 @@
 //!
 //! What must never enter: what clients hold.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use vfs::AbsentClients;
+
+use crate::state::locks::Table;
 
 /// The name of a client, as locks and denials carry it.
 pub(crate) type Client = Arc<[u8]>;
 
 /// The servers in front of this replica that know which clients they have.
 #[derive(Default)]
-pub(crate) struct Servers(RwLock<Option<AbsentClients>>);
+pub(crate) struct Servers(Table<Option<AbsentClients>>);
 
 impl Servers {
     pub(crate) fn set(&self, absent: AbsentClients) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(absent);
+        *self.0.lock() = Some(absent);
     }
 
     /// As long as no server has said so, any client may be one of its own.
     pub(crate) fn absent(&self, names: &[Client], for_good: bool) -> Vec<Client> {
-        let asked = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        asked
-            .as_ref()
-            .map_or_else(Vec::new, |absent| absent(names, for_good))
+        // The servers take locks of their own.
+        let asked = self.0.lock().clone();
+        asked.map_or_else(Vec::new, |absent| absent(names, for_good))
     }
 }

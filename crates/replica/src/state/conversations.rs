@@ -3,7 +3,7 @@
 //! What must never enter: what is said (`membership::sessions`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -11,11 +11,12 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::copies::Held;
 use crate::state::lists::Lists;
+use crate::state::locks::Table;
 use crate::state::returns::{Remainder, Stage};
 
 /// What is going on with each peer that has a session.
 #[derive(Default)]
-pub(crate) struct Conversations(Mutex<BTreeMap<ReplicaSlot, Conversation>>);
+pub(crate) struct Conversations(Table<BTreeMap<ReplicaSlot, Conversation>>);
 
 #[derive(Default)]
 pub(crate) struct Conversation {
@@ -98,33 +99,33 @@ impl Conversations {
         peer: ReplicaSlot,
         work: impl FnOnce(&mut Conversation) -> T,
     ) -> Option<T> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.get_mut(&peer).map(work)
     }
 
     pub(crate) fn begin(&self, peer: ReplicaSlot) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.insert(peer, Conversation::default());
     }
 
     pub(crate) fn contains(&self, peer: ReplicaSlot) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         all.contains_key(&peer)
     }
 
     pub(crate) fn end_all(&self) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.clear();
     }
 
     pub(crate) fn end(&self, peer: ReplicaSlot) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.remove(&peer);
     }
 
     /// The peers that begin with a copy from here and have not got all of it.
     pub(crate) fn beginners(&self) -> Vec<ReplicaSlot> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         let beginners = all.iter().filter(|(_, with)| with.base.is_some());
         beginners.map(|(slot, _)| *slot).collect()
     }
@@ -179,7 +180,7 @@ impl Conversations {
 
     /// Of what is listed for all peers, so much waits.
     pub(crate) fn listed(&self) -> usize {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         all.values().map(|with| with.lists.len()).sum()
     }
 

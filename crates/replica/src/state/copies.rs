@@ -4,12 +4,14 @@
 //! What must never enter: who gets a copy, and connections.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use store::{BasePlace, BaseScan, RowChange, RowSubject, Store};
 use tokio::time::Instant;
 use vfs::{ReplicaSlot, Result};
+
+use crate::state::locks::{Table, TableGuard};
 
 /// The fact that says up to where updates were removed.
 pub(crate) const TRIMMED: &[u8] = b"trimmed";
@@ -41,7 +43,7 @@ impl Held {
 
 /// Copies by who gets them; one each.
 #[derive(Default)]
-pub(crate) struct Copies(Mutex<All>);
+pub(crate) struct Copies(Table<All>);
 
 #[derive(Default)]
 struct All {
@@ -83,8 +85,8 @@ pub(crate) enum Next {
 }
 
 impl Copies {
-    fn all(&self) -> MutexGuard<'_, All> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> TableGuard<'_, All> {
+        self.0.lock()
     }
 
     /// Begins a copy; an earlier one for the same replica is forgotten.

@@ -7,11 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use vfs::{ReplicaSlot, Space};
+
+use crate::state::locks::{Table, TableGuard};
 
 /// The most that is kept back when nothing is set.
 const AUTOMATIC_BYTES: u64 = 64 << 20;
@@ -28,13 +29,13 @@ pub(crate) const UNKNOWN: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct FreeSpace {
     /// Bytes left at each other replica that has told.
-    left: Mutex<BTreeMap<ReplicaSlot, u64>>,
+    left: Table<BTreeMap<ReplicaSlot, u64>>,
     /// Kept back of what each of them says.
     reserve: AtomicU64,
     is_set: bool,
     /// Bytes that users may still fill here.
     own: AtomicU64,
-    refusals: Mutex<Refusals>,
+    refusals: Table<Refusals>,
 }
 
 /// Changes that were refused because a disk elsewhere has no room.
@@ -49,11 +50,11 @@ impl FreeSpace {
     /// With the reserve that was set, in bytes, or else one that suits the disk.
     pub(crate) fn new(reserve: Option<u64>) -> FreeSpace {
         FreeSpace {
-            left: Mutex::default(),
+            left: Table::default(),
             reserve: AtomicU64::new(reserve.unwrap_or(AUTOMATIC_BYTES)),
             is_set: reserve.is_some(),
             own: AtomicU64::new(UNKNOWN),
-            refusals: Mutex::default(),
+            refusals: Table::default(),
         }
     }
 
@@ -112,8 +113,8 @@ impl FreeSpace {
         short.map(|(slot, _)| slot).collect()
     }
 
-    fn refusals(&self) -> MutexGuard<'_, Refusals> {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    fn refusals(&self) -> TableGuard<'_, Refusals> {
+        self.refusals.lock()
     }
 
     /// A replica has room for `available` bytes, and `on_its_way` of them are taken; `None` is more than
@@ -132,8 +133,8 @@ impl FreeSpace {
         self.left().values().min().copied()
     }
 
-    pub(crate) fn left(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, u64>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn left(&self) -> TableGuard<'_, BTreeMap<ReplicaSlot, u64>> {
+        self.left.lock()
     }
 }
 

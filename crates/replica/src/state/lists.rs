@@ -6,11 +6,11 @@
 //! What must never enter: what a list says, and when one is told.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use peer::Message;
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::state::locks::{Inner, InnerGuard};
 use crate::state::wire::{self, Kind, Wanted};
 
 /// At most this many files are named in one message.
@@ -35,11 +35,11 @@ struct Waiting {
 
 /// What waits for one peer.
 #[derive(Default)]
-pub(crate) struct Lists(Mutex<Waiting>);
+pub(crate) struct Lists(Inner<Waiting>);
 
 impl Lists {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> InnerGuard<'_, Waiting> {
+        self.0.lock()
     }
 
     /// Tells a list, in the place of an earlier one of its kind. Whether somebody has to begin to send.

@@ -10,6 +10,8 @@
 //!   `outcomes` of operations that it was handed, `nonsense` of what it sent that nobody sends, `copies` and `returns` of what brings it up to date, `removed` of files that it
 //!   has open, `shipping`, `shipments` and `pace` of contents that it lacks.
 //!
+//! - Of neither: `locks` have an order in which they are taken.
+//!
 //! What must never enter: the core of replication control, and anything that waits for another replica. Modules in here
 //! import from this folder only.
 
@@ -25,6 +27,7 @@ pub(crate) mod free_space;
 pub(crate) mod ledger;
 pub(crate) mod lineage;
 pub(crate) mod lists;
+pub(crate) mod locks;
 pub(crate) mod losses;
 pub(crate) mod majority;
 pub(crate) mod members;

@@ -1,9 +1,10 @@
 //! Which opens of clients here matter beyond this server: those that write, and those that deny.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vfs::{ObjectId, OpenOwner};
+
+use crate::state::locks::{Table, TableGuard};
 
 #[derive(Default)]
 struct Tables {
@@ -13,11 +14,11 @@ struct Tables {
 
 /// The opens to remember; bounded by the opens that the NFS service and the primaries allow.
 #[derive(Default)]
-pub(crate) struct Opens(Mutex<Tables>);
+pub(crate) struct Opens(Table<Tables>);
 
 impl Opens {
-    fn tables(&self) -> MutexGuard<'_, Tables> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tables(&self) -> TableGuard<'_, Tables> {
+        self.0.lock()
     }
 
     /// Notes an open for writing; says whether it is new.

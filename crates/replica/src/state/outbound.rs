@@ -7,13 +7,14 @@
 //! what is said again be too much itself, it does not take all of the line for ever.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use peer::{Lane, Message, Session};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 use vfs::ReplicaSlot;
 
+use crate::state::locks::{Inner, InnerGuard, Table, TableGuard};
 use crate::state::wire::Kind;
 
 /// At most this many bytes wait on one lane for a peer with a connection, which is sent them as
@@ -172,8 +173,8 @@ fn size(message: &Message) -> usize {
 /// Messages to one incarnation of a peer.
 pub(crate) struct Outbox {
     session: Session,
-    control: Mutex<Queue>,
-    metadata: Mutex<Queue>,
+    control: Inner<Queue>,
+    metadata: Inner<Queue>,
     rung: Notify,
 }
 
@@ -187,12 +188,12 @@ pub(crate) enum Delivered {
 }
 
 impl Outbox {
-    fn queue(&self, lane: Lane) -> MutexGuard<'_, Queue> {
+    fn queue(&self, lane: Lane) -> InnerGuard<'_, Queue> {
         let queue = match lane {
             Lane::Metadata => &self.metadata,
             Lane::Control | Lane::Data => &self.control,
         };
-        queue.lock().unwrap_or_else(PoisonError::into_inner)
+        queue.lock()
     }
 
     fn push(&self, lane: Lane, message: Message) {
@@ -233,11 +234,11 @@ impl Outbox {
 
 /// What waits for all peers that have a session.
 #[derive(Default)]
-pub(crate) struct Outbound(Mutex<BTreeMap<ReplicaSlot, Arc<Outbox>>>);
+pub(crate) struct Outbound(Table<BTreeMap<ReplicaSlot, Arc<Outbox>>>);
 
 impl Outbound {
-    fn outboxes(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Arc<Outbox>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn outboxes(&self) -> TableGuard<'_, BTreeMap<ReplicaSlot, Arc<Outbox>>> {
+        self.0.lock()
     }
 
     /// A session has begun. What was to be said in the one before is forgotten.
@@ -245,8 +246,8 @@ impl Outbound {
         let slot = session.peer().slot;
         let outbox = Arc::new(Outbox {
             session,
-            control: Mutex::default(),
-            metadata: Mutex::default(),
+            control: Inner::default(),
+            metadata: Inner::default(),
             rung: Notify::new(),
         });
         self.outboxes().insert(slot, outbox.clone());

@@ -8,7 +8,7 @@
 //! What must never enter: how operations travel, and who is primary.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use control::Epoch;
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use vfs::{ReplicaSlot, RequestId};
 
 use crate::state::forward::Operation;
+use crate::state::locks::{Table, TableGuard};
 use crate::state::wire::Origin;
 
 /// At most this many operations of clients that were told to come again are remembered.
@@ -39,7 +40,7 @@ struct Known {
 
 /// Own forwards, as long as it matters what became of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outcomes(Arc<Mutex<Known>>);
+pub(crate) struct Outcomes(Arc<Table<Known>>);
 
 /// A forward whose update is looked out for as long as this value lives.
 #[derive(Debug)]
@@ -68,8 +69,8 @@ pub(crate) enum Outcome {
 }
 
 impl Outcomes {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> TableGuard<'_, Known> {
+        self.0.lock()
     }
 
     /// Looks out for the update of the own forward with this number.

@@ -2,17 +2,18 @@
 //!
 //! What must never enter: what is sent, and who is on the way back.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::state::locks::Inner;
 
 /// A limit on bytes a second over everything that is sent under it.
 #[derive(Debug)]
 pub(crate) struct Pace {
     bytes_a_second: Option<u64>,
     /// When everything that was sent so far is paid for.
-    paid: Mutex<Option<Instant>>,
+    paid: Inner<Option<Instant>>,
 }
 
 impl Pace {
@@ -20,7 +21,7 @@ impl Pace {
     pub(crate) fn new(bytes_a_second: Option<u64>) -> Pace {
         Pace {
             bytes_a_second,
-            paid: Mutex::new(None),
+            paid: Inner::new(None),
         }
     }
 
@@ -36,7 +37,7 @@ impl Pace {
         let rate = self.bytes_a_second?.max(1);
         #[expect(clippy::cast_precision_loss, reason = "a time, not an account")]
         let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
-        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paid = self.paid.lock();
         // What was not used is not saved up.
         let next = paid.map_or(now, |paid| paid.max(now)) + cost;
         *paid = Some(next);

@@ -6,10 +6,10 @@
 //! What must never enter: what follows from it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::state::locks::{Table, TableGuard};
 use crate::state::nonsense::Nonsense;
 use crate::state::returns::{ReturnView, Returns};
 use crate::state::shipments::Shipments;
@@ -31,11 +31,11 @@ pub(crate) struct Peer {
 
 /// What is known of all members.
 #[derive(Debug, Default)]
-pub(crate) struct Peers(Mutex<BTreeMap<ReplicaSlot, Peer>>);
+pub(crate) struct Peers(Table<BTreeMap<ReplicaSlot, Peer>>);
 
 impl Peers {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Peer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> TableGuard<'_, BTreeMap<ReplicaSlot, Peer>> {
+        self.0.lock()
     }
 
     /// Notes something of a member, or looks at it.

@@ -3,12 +3,12 @@
 //! What must never enter: until when a file is kept (`replication::removed`).
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::state::locks::{Table, TableGuard};
 use crate::state::wire::HeldOpen;
 
 /// What is known of one peer's opens.
@@ -25,7 +25,7 @@ struct Peer {
 
 /// What is known of all others, and which homes have failed us.
 #[derive(Default)]
-pub(crate) struct Removed(Mutex<State>);
+pub(crate) struct Removed(Table<State>);
 
 #[derive(Default)]
 struct State {
@@ -44,8 +44,8 @@ pub(crate) enum Place {
 }
 
 impl Removed {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> TableGuard<'_, State> {
+        self.0.lock()
     }
 
     /// A session with a peer begins, perhaps with another start of it: what it keeps is not known before it has told.

@@ -3,13 +3,13 @@
 mod pace;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use store::Store;
 use tokio::sync::watch;
 use vfs::ObjectId;
 
+use crate::state::locks::{Table, TableGuard};
 use crate::state::time::unix_seconds;
 use pace::Pacer;
 
@@ -24,11 +24,11 @@ pub(crate) struct Scrub {
     pub(crate) asked: watch::Sender<u64>,
     /// Rung when a file was found damaged.
     pub(crate) damage: watch::Sender<u64>,
-    state: Mutex<State>,
+    state: Table<State>,
     /// Rung when a read of a file has failed.
     pub(crate) suspects: watch::Sender<u64>,
     /// Files that could not be read: whether they are being looked at already.
-    looks: Mutex<BTreeMap<ObjectId, bool>>,
+    looks: Table<BTreeMap<ObjectId, bool>>,
 }
 
 #[derive(Debug, Default)]
@@ -96,8 +96,8 @@ impl Scrub {
             asked: watch::Sender::new(0),
             damage: watch::Sender::new(0),
             suspects: watch::Sender::new(0),
-            state: Mutex::default(),
-            looks: Mutex::default(),
+            state: Table::default(),
+            looks: Table::default(),
         }
     }
 
@@ -106,8 +106,8 @@ impl Scrub {
         self.pacer.stop();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> TableGuard<'_, State> {
+        self.state.lock()
     }
 
     /// A read of this file has failed: it is looked at soon, unless it is already.
@@ -131,8 +131,8 @@ impl Scrub {
         self.looks().remove(&file);
     }
 
-    fn looks(&self) -> MutexGuard<'_, BTreeMap<ObjectId, bool>> {
-        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn looks(&self) -> TableGuard<'_, BTreeMap<ObjectId, bool>> {
+        self.looks.lock()
     }
 
     pub(crate) fn begin_run(&self) {

@@ -6,9 +6,11 @@
 //! own.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use peer::Message;
+
+use crate::state::locks::{Table, TableGuard};
 
 /// At most this many messages are kept: peers that keep pace want the same few.
 const KEPT: usize = 8;
@@ -37,7 +39,7 @@ pub(crate) struct Segment {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Segments(Mutex<VecDeque<Arc<Segment>>>);
+pub(crate) struct Segments(Table<VecDeque<Arc<Segment>>>);
 
 impl Segments {
     /// The newest message that goes on behind a position.
@@ -58,8 +60,8 @@ impl Segments {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Arc<Segment>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> TableGuard<'_, VecDeque<Arc<Segment>>> {
+        self.0.lock()
     }
 }
 

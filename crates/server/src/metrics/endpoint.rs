@@ -26,7 +26,7 @@ pub struct EndpointError {
     source: io::Error,
 }
 
-/// Makes the page of figures at each question.
+/// Makes the page of metrics at each question.
 pub(crate) type Page = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync>;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -41,7 +41,7 @@ pub(crate) async fn serve(
     health: health::Asked,
     stop: watch::Receiver<bool>,
 ) -> Result<SocketAddr, EndpointError> {
-    let figures = move || {
+    let metrics = move || {
         let page = page.clone();
         // One request a connection, so that idle ones keep no places.
         let headers = [
@@ -51,7 +51,7 @@ pub(crate) async fn serve(
         async move { (headers, page().await) }
     };
     let routes = Router::new()
-        .route("/metrics", get(figures))
+        .route("/metrics", get(metrics))
         .route(health::PATH, health::route(health));
     let bound = short_connections::answer(address, routes, stop, "metrics").await;
     bound.map_err(|source| EndpointError { address, source })

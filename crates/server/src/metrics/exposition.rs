@@ -1,4 +1,4 @@
-//! The figures in the text format of OpenMetrics, which Prometheus reads.
+//! The metrics in the text format of OpenMetrics, which Prometheus reads.
 //!
 //! What must never enter: counting. Everything is taken from elsewhere at the moment of the question.
 
@@ -15,22 +15,22 @@ use prometheus_client::registry::Registry;
 use super::{OperationCounters, pool, replication};
 use crate::status::Status;
 
-/// All figures as text.
+/// All metrics as text.
 pub(crate) fn exposition(operations: Arc<OperationCounters>, status: Status) -> String {
     let mut registry = Registry::with_prefix("meridian");
-    registry.register_collector(Box::new(Figures { operations, status }));
+    registry.register_collector(Box::new(Exposition { operations, status }));
     let mut page = String::new();
     text::encode(&mut page, &registry).expect("a string takes all that is written to it");
     page
 }
 
 #[derive(Debug)]
-struct Figures {
+struct Exposition {
     operations: Arc<OperationCounters>,
     status: Status,
 }
 
-impl Collector for Figures {
+impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_build(&mut encoder)?;
         self.encode_operations(&mut encoder)?;
@@ -44,7 +44,7 @@ impl Collector for Figures {
     }
 }
 
-impl Figures {
+impl Exposition {
     fn encode_build(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Always 1; the labels say which program this is";
         let mut family = encoder.encode_descriptor("build_info", help, None, MetricType::Gauge)?;
@@ -82,7 +82,7 @@ impl Figures {
         )?;
         for counter in self.operations.seen() {
             let labels = [("operation", label(&counter.operation))];
-            let (sum, count, buckets) = counter.latency.figures();
+            let (sum, count, buckets) = counter.latency.totals();
             let mut one = family.encode_family(&labels)?;
             one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }
@@ -184,7 +184,7 @@ impl Figures {
     }
 
     fn encode_exports(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        for (name, help, kind, value) in EXPORT_FIGURES {
+        for (name, help, kind, value) in EXPORT_METRICS {
             let mut family = encoder.encode_descriptor(name, help, None, kind)?;
             for export in &self.status.exports {
                 let labels = [
@@ -202,14 +202,14 @@ impl Figures {
     }
 }
 
-type ExportFigure = (
+type ExportMetric = (
     &'static str,
     &'static str,
     MetricType,
     fn(&crate::status::ExportStatus) -> u64,
 );
 
-const EXPORT_FIGURES: [ExportFigure; 12] = [
+const EXPORT_METRICS: [ExportMetric; 12] = [
     (
         "store_total_bytes",
         "Size of the file system below",

@@ -33,7 +33,7 @@ impl Latency {
     }
 
     /// Sum in seconds, number, and the number in each bucket with its bound in seconds.
-    pub(super) fn figures(&self) -> (f64, u64, Vec<(f64, u64)>) {
+    pub(super) fn totals(&self) -> (f64, u64, Vec<(f64, u64)>) {
         let bounds = BOUNDS_US
             .iter()
             .map(|bound| Duration::from_micros(*bound).as_secs_f64());
@@ -58,7 +58,7 @@ mod tests {
         for microseconds in [0, 10, 11, 1_000, 99_000_000] {
             latency.observe(Duration::from_micros(microseconds));
         }
-        let (sum, count, buckets) = latency.figures();
+        let (sum, count, buckets) = latency.totals();
         assert_eq!(count, 5);
         assert!((sum - 99.001_021).abs() < 1e-9, "{sum}");
         let filled: Vec<_> = buckets

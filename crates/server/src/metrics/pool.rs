@@ -1,4 +1,4 @@
-//! The figures of a pool, as its metadata server knows its data servers.
+//! The metrics of a pool, as its metadata server knows its data servers.
 //!
 //! What must never enter: counting. Everything is taken from the status.
 
@@ -11,10 +11,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use crate::status::{CopiesStatus, HoldingStatus, MovingStatus, PoolServerStatus, Status};
 
 /// A name, what it means, and where it is taken from.
-type Figure = (&'static str, &'static str, fn(&HoldingStatus) -> u64);
+type Metric = (&'static str, &'static str, fn(&HoldingStatus) -> u64);
 
 /// Of a data server that is connected; a gauge each, since it begins anew when the data server does.
-const OF_HOLDINGS: [Figure; 5] = [
+const OF_HOLDINGS: [Metric; 5] = [
     (
         "pool_server_total_bytes",
         "The size of a data server's disk",
@@ -118,18 +118,18 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fm
         waits,
         encoder,
     )?;
-    for (name, help, figure) in OF_HOLDINGS {
-        let of = |server: &PoolServerStatus| server.holding.as_ref().map(figure);
+    for (name, help, metric) in OF_HOLDINGS {
+        let of = |server: &PoolServerStatus| server.holding.as_ref().map(metric);
         gauges(&pool.servers, (name, help), of, encoder)?;
     }
-    for (name, help, figure) in OF_MOVES {
-        if let Some(value) = pool.moving.as_ref().and_then(figure) {
+    for (name, help, metric) in OF_MOVES {
+        if let Some(value) = pool.moving.as_ref().and_then(metric) {
             gauge((name, help), value, encoder)?;
         }
     }
-    for (name, help, figure) in OF_COPIES {
+    for (name, help, metric) in OF_COPIES {
         if let Some(copies) = &pool.copies {
-            gauge((name, help), figure(copies), encoder)?;
+            gauge((name, help), metric(copies), encoder)?;
         }
     }
     Ok(())
@@ -148,12 +148,12 @@ fn gauge(
 fn gauges(
     servers: &[PoolServerStatus],
     (name, help): (&str, &str),
-    figure: impl Fn(&PoolServerStatus) -> Option<u64>,
+    metric: impl Fn(&PoolServerStatus) -> Option<u64>,
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for server in servers {
-        if let Some(value) = figure(server) {
+        if let Some(value) = metric(server) {
             let labels = [("server", server.number.to_string())];
             let one = family.encode_family(&labels)?;
             // Exact below 2^53.

@@ -1,4 +1,4 @@
-//! The figures of replicated trees: of each replica, and of each of its peers.
+//! The metrics of replicated trees: of each replica, and of each of its peers.
 //!
 //! What must never enter: counting. Everything is taken from the status.
 
@@ -15,9 +15,9 @@ use crate::status::{
 };
 
 /// A name, what it means, of which kind it is, and where it is taken from.
-type Figure<S> = (&'static str, &'static str, MetricType, fn(&S) -> f64);
+type Metric<S> = (&'static str, &'static str, MetricType, fn(&S) -> f64);
 
-const OF_REPLICAS: [Figure<ReplicationStatus>; 17] = [
+const OF_REPLICAS: [Metric<ReplicationStatus>; 17] = [
     (
         "replica_ready",
         "1 when the whole tree is here",
@@ -122,7 +122,7 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 17] = [
     ),
 ];
 
-const OF_PEERS: [Figure<ReplicaPeerStatus>; 17] = [
+const OF_PEERS: [Metric<ReplicaPeerStatus>; 17] = [
     (
         "replica_peer_connected",
         "1 while there is a connection",
@@ -230,7 +230,7 @@ const OF_PEERS: [Figure<ReplicaPeerStatus>; 17] = [
     ),
 ];
 
-const OF_VIEWS: [Figure<ViewStatus>; 6] = [
+const OF_VIEWS: [Metric<ViewStatus>; 6] = [
     (
         "view_epoch",
         "The number of the view",
@@ -269,7 +269,7 @@ const OF_VIEWS: [Figure<ViewStatus>; 6] = [
     ),
 ];
 
-const OF_SCRUBS: [Figure<ScrubView>; 8] = [
+const OF_SCRUBS: [Metric<ScrubView>; 8] = [
     (
         "scrub_running",
         "1 while this copy is being compared with the others",
@@ -335,7 +335,7 @@ fn seconds_left(returning: Option<&ReturnStatus>) -> f64 {
     returning.map_or(0.0, left)
 }
 
-/// Writes the figures of every replicated tree; nothing when there is none.
+/// Writes the metrics of every replicated tree; nothing when there is none.
 pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let trees = status.exports.iter().filter_map(|export| {
         let replication = export.replication.as_ref()?;

@@ -27,12 +27,10 @@ pub(crate) use book::Book;
 pub use place::PoolPlaceError;
 pub(crate) use place::{PoolPlace, PoolRole};
 
-/// What [`crate::decode_as_anything`] says, of what a server of a pool is told, of the book of device groups, and
-/// of questions among metadata servers.
+/// What [`crate::decode_as_anything`] says, of what a server of a pool is told, and of the book of device groups.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = words::decode(bytes);
     let _ = std::str::from_utf8(bytes).map(Book::parse);
-    metadata_server::decode_as_anything(bytes);
 }
 
 /// Why something with a pool was not done. Each message says what to do next.

@@ -4,6 +4,7 @@
 
 mod answers;
 mod drain;
+mod full_disk;
 mod junctions;
 mod names;
 mod offers;
@@ -13,7 +14,6 @@ mod pool;
 mod process;
 mod reload;
 mod replication;
-mod room;
 mod signals;
 mod trees;
 
@@ -41,6 +41,7 @@ use crate::transport::{self, ListenError, Listener, Transport};
 
 use names::Names;
 use overview::Overview;
+pub(crate) use pool::decode_as_anything;
 use replication::{Replication, refusal_to_listen};
 pub use signals::Signals;
 use trees::Tree;
@@ -339,7 +340,7 @@ impl Server {
             identity.map_err(DataDirectoryError::Random)?,
             &configuration,
             operations.clone(),
-            room::beside_stores(&data, &trees),
+            full_disk::beside_stores(&data, &trees),
         )?;
         let service = match &pool {
             Some(pool::Role::Data(server)) => Service::of_data_server(server.as_served(), options),
@@ -477,7 +478,7 @@ impl Server {
             // What vanished clients held may be another site's to let go, so neither leases nor anything else waits for it.
             chores.spawn(self.overview.service.housekeep());
             if let Some(tree) = self.overview.failed_tree() {
-                return room::end_of(tree);
+                return full_disk::end_of(tree);
             }
             if let Some(pool::Role::Data(server)) = &self.overview.pool
                 && server.has_failed()

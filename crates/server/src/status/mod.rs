@@ -1,6 +1,6 @@
 //! What a running server says about itself.
 //!
-//! What must never enter: figures about single clients' files, and anything that waits for clients.
+//! What must never enter: metrics of single clients' files, and anything that waits for clients.
 
 mod alarms;
 mod asking;
@@ -197,7 +197,7 @@ impl SpaceStatus {
     }
 }
 
-/// Figures of a store, since it was opened unless they are about now.
+/// Metrics of a store, since it was opened unless they are about now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreStatus {
     /// Objects in the tree now.

@@ -1,6 +1,6 @@
 //! What a running server says about the tree that it keeps with the other replicas of its set.
 //!
-//! What must never enter: the making of these figures; the replica counts, and here they only get a form that
+//! What must never enter: the counting; the replica counts, and here they only get a form that
 //! travels.
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! What a running server says about the comparison of its copy with the others'.
 //!
-//! What must never enter: the comparison; the replica makes it, and here its figures only get a form that travels.
+//! What must never enter: the comparison; the replica makes it, and here its metrics only get a form that travels.
 
 use std::fmt;
 

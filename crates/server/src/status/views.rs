@@ -1,6 +1,6 @@
 //! What a running server says about who takes part in its set, and about what those left behind who do not.
 //!
-//! What must never enter: the making of these figures; the replica knows them, and here they only get a form
+//! What must never enter: the counting; the replica knows them, and here they only get a form
 //! that travels.
 
 use std::fmt;

@@ -59,103 +59,71 @@ fn the_superuser_is_believed_on_this_machine_only() {
     }
 }
 
+/// A file with every key outside of `[replication]`.
+const EVERY_KEY: &str = r#"
+data = "/srv/meridian"
+listen = ["192.0.2.1:2049", "[2001:db8::1]:2050"]
+commit = "async"
+
+[[export]]
+path = "/projects/src"
+tree = "source"
+
+[[export.allow]]
+clients = ["192.0.2.0/24", "2001:db8::/32"]
+mode = "ro"
+squash = "all"
+anonymous_user = 1000
+anonymous_group = 0x64
+secure = false
+
+[[export.allow]]
+clients = "*"
+
+[[export]]
+path = "/home"
+
+[time]
+lease_seconds = 30
+grace_seconds = 45
+
+[limits]
+connections = 10
+requests_per_connection = 20
+clients = 30
+sessions_per_client = 40
+states_per_client = 50
+memory = "128 MiB"
+slots_per_session = 60
+operations_per_compound = 70
+transfer_size = "256 KiB"
+
+[store]
+cache_size = "1 GiB"
+open_files = 99
+checksums = false
+reserve = 100000000
+
+[metrics]
+listen = "127.0.0.1:1"
+
+[page]
+listen = "192.0.2.1:2"
+allow_remote = true
+names = ["Alpha.example", "beta.example"]
+
+[log]
+level = "warn,store=debug"
+format = "json"
+"#;
+
 #[test]
 fn every_key_is_understood() {
-    let all = parse(
-        r#"
-        data = "/srv/meridian"
-        listen = ["192.0.2.1:2049", "[2001:db8::1]:2050"]
-        commit = "async"
-
-        [[export]]
-        path = "/projects/src"
-        tree = "source"
-
-        [[export.allow]]
-        clients = ["192.0.2.0/24", "2001:db8::/32"]
-        mode = "ro"
-        squash = "all"
-        anonymous_user = 1000
-        anonymous_group = 0x64
-        secure = false
-
-        [[export.allow]]
-        clients = "*"
-
-        [[export]]
-        path = "/home"
-
-        [time]
-        lease_seconds = 30
-        grace_seconds = 45
-
-        [limits]
-        connections = 10
-        requests_per_connection = 20
-        clients = 30
-        sessions_per_client = 40
-        states_per_client = 50
-        memory = "128 MiB"
-        slots_per_session = 60
-        operations_per_compound = 70
-        transfer_size = "256 KiB"
-
-        [store]
-        cache_size = "1 GiB"
-        open_files = 99
-        checksums = false
-        reserve = 100000000
-
-        [metrics]
-        listen = "127.0.0.1:1"
-
-        [page]
-        listen = "192.0.2.1:2"
-        allow_remote = true
-        names = ["Alpha.example", "beta.example"]
-
-        [log]
-        level = "warn,store=debug"
-        format = "json"
-        "#,
-    )
-    .unwrap();
+    let all = parse(EVERY_KEY).unwrap();
     assert_eq!(all.data, Path::new("/srv/meridian"));
     let listen: Vec<_> = all.listen.iter().map(ToString::to_string).collect();
     assert_eq!(listen, ["192.0.2.1:2049", "[2001:db8::1]:2050"]);
     assert_eq!(all.commit, Commit::Async);
-
-    let [source, home] = &all.exports[..] else {
-        panic!("{:?}", all.exports)
-    };
-    assert_eq!(
-        (source.path.to_string().as_str(), source.tree.as_str()),
-        ("/projects/src", "source")
-    );
-    assert_eq!(
-        (home.path.to_string().as_str(), home.tree.as_str()),
-        ("/home", "default")
-    );
-    let [first, second, third] = &source.rules[..] else {
-        panic!("{:?}", source.rules)
-    };
-    assert_eq!(first.clients.to_string(), "192.0.2.0/24");
-    assert_eq!(second.clients.to_string(), "2001:db8::/32");
-    assert_eq!(
-        (second.mode, second.squash),
-        (AccessMode::ReadOnly, Squash::All)
-    );
-    assert_eq!((second.anonymous_user, second.anonymous_group), (1000, 100));
-    assert!(!second.secure && third.secure);
-    assert_eq!(
-        (third.mode, third.squash),
-        (AccessMode::ReadWrite, Squash::Root)
-    );
-    assert_eq!(
-        (third.anonymous_user, third.anonymous_group),
-        (65534, 65534)
-    );
-
     let limits = &all.limits;
     assert_eq!(limits.memory_bytes, 128 << 20);
     assert_eq!(
@@ -193,6 +161,41 @@ fn every_key_is_understood() {
     assert_eq!(all.page, page);
     assert_eq!(all.log.filter.as_str(), "warn,store=debug");
     assert_eq!(all.log.format, LogFormat::Json);
+}
+
+#[test]
+fn every_key_of_an_export_is_understood() {
+    let all = parse(EVERY_KEY).unwrap();
+    let [source, home] = &all.exports[..] else {
+        panic!("{:?}", all.exports)
+    };
+    assert_eq!(
+        (source.path.to_string().as_str(), source.tree.as_str()),
+        ("/projects/src", "source")
+    );
+    assert_eq!(
+        (home.path.to_string().as_str(), home.tree.as_str()),
+        ("/home", "default")
+    );
+    let [first, second, third] = &source.rules[..] else {
+        panic!("{:?}", source.rules)
+    };
+    assert_eq!(first.clients.to_string(), "192.0.2.0/24");
+    assert_eq!(second.clients.to_string(), "2001:db8::/32");
+    assert_eq!(
+        (second.mode, second.squash),
+        (AccessMode::ReadOnly, Squash::All)
+    );
+    assert_eq!((second.anonymous_user, second.anonymous_group), (1000, 100));
+    assert!(!second.secure && third.secure);
+    assert_eq!(
+        (third.mode, third.squash),
+        (AccessMode::ReadWrite, Squash::Root)
+    );
+    assert_eq!(
+        (third.anonymous_user, third.anonymous_group),
+        (65534, 65534)
+    );
 }
 
 #[test]

@@ -50,10 +50,7 @@ impl World {
 
     pub(super) fn take_promise(&mut self, slot: ReplicaSlot, from: ReplicaSlot, asked: Question) {
         let now = self.local(slot);
-        self.replica(slot)
-            .site
-            .lease
-            .handle_promise(now, from, asked);
+        self.replica(slot).site.lease.handle_grant(now, from, asked);
     }
 }
 

@@ -23,7 +23,7 @@ impl World {
         let incarnation = self.replicas[&slot].site.incarnation;
         self.schedule(next, Event::Tick(slot, incarnation));
         self.look_at_clocks(slot);
-        let question = self.replica(slot).site.lease.ask(local);
+        let question = self.replica(slot).site.lease.request(local);
         for peer in self.everybody_else(slot) {
             self.send(slot, peer, Packet::LeaseRequest(question));
         }
@@ -77,7 +77,7 @@ impl World {
         let replica = self.replica(slot);
         let views = [replica.core.view(), &newest];
         let refused_before = views.iter().any(|view| !view.active.contains(&from));
-        if replica.site.lease.handle_ask(local, &views, from) && !refused_before {
+        if replica.site.lease.handle_request(local, &views, from) && !refused_before {
             self.send(slot, from, Packet::LeaseGrant(asked));
         }
     }

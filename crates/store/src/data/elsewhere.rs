@@ -255,7 +255,7 @@ impl PlacedRows {
         facts: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     ) -> Result<()> {
         let inner = self.inner()?;
-        let mut mutation = inner.begin_upkeep().await?;
+        let mut mutation = inner.begin_maintenance().await?;
         mutation.enter_facts(facts)?;
         for placed in placed {
             if !(1..=MAX_PLACEMENT_BYTES).contains(&placed.placement.len()) {

@@ -171,7 +171,7 @@ impl Inner {
     /// Notes that there is a data file, and keeps bytes that it may not have yet.
     async fn note_stored(&self, id: ObjectId, kept: Option<(u64, &Bytes)>) -> Result<Ticket> {
         // Admitted together with the data.
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         let mut row = mutation.object(id)?.clone();
         let file = row.file_mut()?;
         if !file.stored {

@@ -48,7 +48,7 @@ pub(super) struct Opened {
 
 impl DataFiles {
     pub(crate) fn new(layout: Arc<Layout>, capacity: usize) -> DataFiles {
-        let below = rustix::fs::statfs(&layout.data());
+        let below = rustix::fs::statfs(layout.data());
         let allocates_ahead = below.is_ok_and(|below| below.f_type.cast_unsigned() == XFS);
         DataFiles {
             layout,

@@ -97,7 +97,7 @@ impl Operation {
             )
             .await?;
         // Admitted together with the data.
-        let mutation = self.begin_upkeep().await;
+        let mutation = self.begin_maintenance().await;
         let recorded = mutation.and_then(|mut mutation| {
             let shape = Inner::enter_write(&mut mutation, &access.who, id, region.end, stored)?;
             keep(&mut mutation, id, region.offset, &data);
@@ -113,7 +113,7 @@ impl Inner {
     /// Removes kept writes whose data is stable where it belongs. Until the ticket is stable, a crash
     /// brings them back over whatever was written later.
     pub(super) async fn release_kept(&self, id: ObjectId, kept: &[Kept]) -> Result<Ticket> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         remove_rows(&mut mutation, id, kept);
         let ticket = mutation.commit_local()?;
         // Only now: who finds nothing kept relies on the tickets given out so far.

@@ -52,7 +52,7 @@ impl Inner {
 
     /// Notes that the data file of a marked file is there for good.
     async fn note_there(&self, id: ObjectId) -> Result<()> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         let has_file = mutation
             .object(id)
             .is_ok_and(|row| row.placement().is_none());

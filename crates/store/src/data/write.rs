@@ -155,7 +155,7 @@ impl Operation {
         stored: Stored,
     ) -> Result<Ticket> {
         // Admitted together with the data.
-        let mutation = self.begin_upkeep().await;
+        let mutation = self.begin_maintenance().await;
         mutation
             .and_then(|mut mutation| {
                 let shape = Inner::enter_write(&mut mutation, who, id, end, stored)?;
@@ -210,7 +210,7 @@ impl Inner {
     }
 
     async fn mark_dirty(&self, id: ObjectId, foreign: bool) -> Result<super::dirty::Mark> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         mutation.object(id)?;
         // Somebody else may have been faster while this waited for the lock.
         if let Some(mark) = self.dirty.join(id, foreign) {

@@ -129,7 +129,7 @@ impl Inner {
     }
 
     /// The same for what has been admitted already, or is needed to get along on a full disk.
-    pub(crate) async fn begin_upkeep(&self) -> Result<Mutation<'_>> {
+    pub(crate) async fn begin_maintenance(&self) -> Result<Mutation<'_>> {
         self.health.check()?;
         let writer = self.writer.lock().await;
         Mutation::start(self, writer)

@@ -111,7 +111,7 @@ impl Inner {
     }
 
     pub(super) async fn reached(&self, from: ReplicaSlot, position: u64) -> Result<Ticket> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         if position > self.applied(from)? {
             let slot = from.0.to_be_bytes();
             mutation.put_local(Table::Applied, &slot, &key::number(position));

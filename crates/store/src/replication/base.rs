@@ -166,7 +166,7 @@ fn is_shared(view: &View<'_>, table: Table, found: &KeyedRow) -> Result<bool> {
 impl Inner {
     pub(super) async fn base(self: &Arc<Self>) -> Result<BaseScan> {
         // While nobody can change anything, rows, locks and positions belong together.
-        let mutation = self.begin_upkeep().await?;
+        let mutation = self.begin_maintenance().await?;
         let mut positions = vec![(self.slot, mutation.last(Sequence::Positions))];
         positions.extend(self.applied_all()?);
         Ok(BaseScan {
@@ -221,7 +221,7 @@ impl Inner {
     }
 
     pub(super) async fn begin_base(&self) -> Result<()> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         let empty = mutation.object(ObjectId::ROOT)?.directory()?.entries == 0
             && mutation.object_count() == 1;
         match self.base_state()? {
@@ -242,7 +242,7 @@ impl Inner {
     /// Removes what is to be replaced, from tables and from memory.
     pub(super) async fn clear_base(&self) -> Result<()> {
         // The marks go, and with them what says that blocks are open.
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         for id in self.open_sums.files() {
             self.void_sums(&mut mutation, id);
         }
@@ -251,7 +251,7 @@ impl Inner {
         for table in CLEARED {
             self.clear_table(table).await?;
         }
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         mutation.set_object_count(1);
         mutation.then(|inner, _| inner.forget_objects());
         let ticket = mutation.commit_local()?;
@@ -294,7 +294,7 @@ impl Inner {
                     .collect::<Result<_>>()?
             };
             let doomed = (keys.iter()).filter(|key| table != Table::Objects || key[..] != root);
-            let mut mutation = self.begin_upkeep().await?;
+            let mut mutation = self.begin_maintenance().await?;
             let mut count = 0;
             for key in doomed {
                 mutation.remove_local(table, key);
@@ -341,7 +341,7 @@ impl Inner {
             BaseState::Resynchronising => self.reconcile().await?,
             BaseState::Unfinished => {}
         }
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         for (slot, position) in positions {
             if slot == self.slot {
                 mutation.raise(Sequence::Positions, position);

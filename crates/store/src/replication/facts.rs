@@ -13,7 +13,7 @@ const MAX_KEY_BYTES: usize = 64;
 
 impl Inner {
     pub(super) async fn put_facts(&self, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<Ticket> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         mutation.enter_facts(rows)?;
         mutation.commit_local()
     }

@@ -24,7 +24,7 @@ impl Inner {
         if meaningless.is_empty() {
             return Ok(());
         }
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         for (table, key) in meaningless {
             mutation.remove_local(table, &key);
         }

@@ -323,7 +323,7 @@ impl Inner {
             return Ok(());
         }
         // The task that gets the lock first writes what all others have noted meanwhile.
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         for (of, position) in self.incomplete.take_arrived() {
             let Some(mark) = self.incomplete.mark(of) else {
                 continue;

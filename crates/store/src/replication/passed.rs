@@ -44,7 +44,7 @@ impl Inner {
         if news.is_empty() {
             return Ok(());
         }
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         let last = mutation.last(Sequence::Changes);
         for row in news {
             mutation.put_local(Table::System, &row, &key::number(last));

@@ -86,7 +86,7 @@ impl Inner {
         if self.base_state()? != BaseState::Resynchronising {
             self.clear_table(Table::Remembered).await?;
             self.remember_files().await?;
-            let mut mutation = self.begin_upkeep().await?;
+            let mut mutation = self.begin_maintenance().await?;
             mutation.put_local(Table::System, UNFINISHED_KEY, RESYNC);
             let ticket = mutation.commit_local()?;
             self.commits.wait(ticket, &self.health).await?;
@@ -103,7 +103,7 @@ impl Inner {
                 return Ok(());
             };
             from = key::number(last.as_u64().saturating_add(1)).to_vec();
-            let mut mutation = self.begin_upkeep().await?;
+            let mut mutation = self.begin_maintenance().await?;
             for (id, row) in page {
                 let remembered = self.remembered_of(id, &row)?;
                 if remembered.stored || remembered.size > 0 {
@@ -298,7 +298,7 @@ impl Inner {
         if files.is_empty() {
             return Ok(());
         }
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         for id in files {
             mutation.unmark(Table::Unfetched, id);
             mutation.then(move |inner, _| inner.unfetched.forget(id));

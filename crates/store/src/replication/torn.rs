@@ -105,7 +105,7 @@ impl Inner {
         if decision <= known {
             return Ok(());
         }
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         mutation.put_local(Table::System, &row, &key::number(decision));
         for (file, mark) in self.incomplete.of_primary(lost) {
             let change = match mutation.object(file) {
@@ -137,7 +137,7 @@ impl Inner {
 
 impl Operation {
     async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         self.unmark_abandoned(&mut mutation, file);
         let touched = match mutation.touched(file) {
             Err(Error::Stale) => return mutation.commit_local().map(|_| ()),

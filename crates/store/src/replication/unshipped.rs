@@ -67,7 +67,7 @@ impl Inner {
         ids: &[ObjectId],
         shipped: &mut (dyn FnMut(ObjectId) -> bool + Send),
     ) -> Result<()> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         for id in ids.iter().copied() {
             if self.unshipped.contains(id) && shipped(id) {
                 mutation.unmark(Table::Unshipped, id);

@@ -39,7 +39,7 @@ impl Inner {
             };
             let behind = key::number(through);
             let last = keys.last().is_none_or(|last| last[..] > behind[..]);
-            let mut mutation = self.begin_upkeep().await?;
+            let mut mutation = self.begin_maintenance().await?;
             for key in keys.iter().filter(|key| key[..] <= behind[..]) {
                 mutation.remove_local(Table::Updates, key);
             }

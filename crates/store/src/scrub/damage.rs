@@ -46,7 +46,7 @@ impl Inner {
         version: ChangeAttribute,
         note_is_right: bool,
     ) -> Result<bool> {
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         let row = mutation.object(file)?;
         row.file()?;
         // Nobody begins to write a file at rest while this goes on, since that is a change too.
@@ -70,7 +70,7 @@ impl Inner {
             return Ok(false);
         }
         self.cut_tail(&alone, file, 0).await?;
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         mutation.unmark(Table::Damaged, file);
         mutation.then(move |inner, _| inner.damaged.forget(file));
         mutation.commit_local().map(|_| true)

@@ -86,7 +86,7 @@ impl Inner {
         content: ContentDigest,
     ) -> Result<()> {
         let (inner, id) = (Arc::clone(&self), mended.id);
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         self.void_sums(&mut mutation, id);
         let ticket = mutation.commit_local()?;
         self.commits.wait(ticket, &self.health).await?;
@@ -96,7 +96,7 @@ impl Inner {
             Ok(mended)
         })
         .await?;
-        let mut mutation = self.begin_upkeep().await?;
+        let mut mutation = self.begin_maintenance().await?;
         let mut row = mutation.object(id)?.clone();
         let file = row.file_mut()?;
         if !file.stored {

@@ -95,10 +95,10 @@ impl Forwarder {
             survivors: Vec::new(),
             work,
         };
-        let bell = Arc::clone(&wake);
+        let woken = Arc::clone(&wake);
         let thread = std::thread::Builder::new()
             .name("wan".into())
-            .spawn(move || traffic.run(&devices, &bell))?;
+            .spawn(move || traffic.run(&devices, &woken))?;
         Ok(Self {
             inbox: Some(inbox),
             wake,
@@ -170,7 +170,7 @@ impl Loop {
                     watched[from] = PollFd::new(wake, PollFlags::IN);
                 }
             }
-            // Empties the bell; nothing is there when a frame was the reason to wake.
+            // Resets the event; nothing is there when a frame was the reason to wake.
             let _ = read(wake, &mut [0; 8]);
         }
     }

@@ -1,19 +1,17 @@
 //! Who is in the set, who was, and what each of them is to this replica, as it knows at present.
 
 use std::collections::BTreeSet;
-use std::sync::{PoisonError, RwLockReadGuard};
 
 use peer::set::MemberList;
 use vfs::ReplicaSlot;
 
 use super::ReplicaState;
+use crate::state::locks::TableGuard;
 use crate::state::members::{Hearer, Membership, Speaker};
 
 impl ReplicaState {
-    fn membership(&self) -> RwLockReadGuard<'_, Membership> {
-        self.membership
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn membership(&self) -> TableGuard<'_, Membership> {
+        self.membership.lock()
     }
 
     /// Whether a replica belongs to the set.
@@ -23,15 +21,17 @@ impl ReplicaState {
 
     /// What another replica is, as far as is known here.
     pub(crate) fn speaker(&self, slot: ReplicaSlot) -> Speaker {
-        let membership = self.membership();
-        if membership.removed.contains(&slot) {
-            return Speaker::Removed;
-        }
-        if !membership.current.contains(&slot) {
-            return Speaker::Stranger;
-        }
-        if membership.list.is_witness(slot.0) {
-            return Speaker::Witness;
+        {
+            let membership = self.membership();
+            if membership.removed.contains(&slot) {
+                return Speaker::Removed;
+            }
+            if !membership.current.contains(&slot) {
+                return Speaker::Stranger;
+            }
+            if membership.list.is_witness(slot.0) {
+                return Speaker::Witness;
+            }
         }
         match self.lease.has_in_view(slot) {
             true => Speaker::InView,
@@ -65,8 +65,7 @@ impl ReplicaState {
 
     /// Takes over a list of members, and who of it are members now.
     pub(crate) fn set_members(&self, current: BTreeSet<ReplicaSlot>, list: MemberList) {
-        let membership = self.membership.write();
-        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
+        let mut membership = self.membership();
         let revoked = list.members.iter().filter(|member| member.revoked);
         let revoked = revoked.map(|member| ReplicaSlot(member.slot));
         membership.removed.extend(revoked);
@@ -76,21 +75,17 @@ impl ReplicaState {
 
     /// A replica is a member no more. Says whether this one is alone now.
     pub(crate) fn drop_member(&self, slot: ReplicaSlot) -> bool {
-        let membership = self.membership.write();
-        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
+        let mut membership = self.membership();
         membership.current.remove(&slot);
         membership.current.len() <= 1
     }
 
     /// It was agreed that these are members no more, whatever the list says. Says whether that is new of anybody.
     pub(crate) fn note_removed(&self, slots: &BTreeSet<ReplicaSlot>) -> bool {
-        if slots.is_subset(&self.membership().removed) {
-            return false;
-        }
-        let membership = self.membership.write();
-        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
+        let mut membership = self.membership();
+        let is_news = !slots.is_subset(&membership.removed);
         membership.removed.extend(slots);
-        true
+        is_news
     }
 
     /// Who was a member and is none any more.
@@ -100,8 +95,7 @@ impl ReplicaState {
 
     /// A peer has shown its list of members, and what is new in it is known here.
     pub(crate) fn note_greeted(&self, peer: ReplicaSlot) {
-        let membership = self.membership.write();
-        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
+        let mut membership = self.membership();
         membership.greeted.insert(peer);
     }
 
@@ -112,8 +106,7 @@ impl ReplicaState {
 
     /// A peer has shown a list that the authority did not sign. Says whether for the first time.
     pub(crate) fn note_forger(&self, peer: ReplicaSlot) -> bool {
-        let membership = self.membership.write();
-        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
+        let mut membership = self.membership();
         membership.forgers.insert(peer)
     }
 

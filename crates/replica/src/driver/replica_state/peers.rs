@@ -1,18 +1,16 @@
 //! Other replicas that are followed, and forgotten when they are removed; whether they are in contact.
 
-use std::sync::PoisonError;
-
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::{ReplicaState, locked};
+use super::ReplicaState;
 use crate::state::views::alone_since;
 
 impl ReplicaState {
     /// Has a task end with the replica.
     pub(crate) fn keep_task(&self, task: JoinHandle<()>) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         // Looked at under the lock: `part` says so before it ends the tasks that are there.
         match *self.parting.borrow() {
             true => task.abort(),
@@ -30,7 +28,7 @@ impl ReplicaState {
         let alone = self.drop_member(slot);
         self.engine.set_alone(alone);
         self.forget(slot);
-        locked(&self.writers).retain(|_, writer| *writer != slot);
+        self.writers.lock().retain(|_, writer| *writer != slot);
         if let Some(inbox) = self.inboxes().remove(&slot) {
             inbox.end();
         }

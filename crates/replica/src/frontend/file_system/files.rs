@@ -17,6 +17,8 @@ use vfs::{
 use super::ReplicatedFileSystem;
 use super::pin::Effect;
 use crate::driver::tree::subject_of;
+use crate::frontend::durability;
+use crate::frontend::free_space;
 use crate::frontend::reclaim;
 use crate::state::forward::Operation as O;
 use crate::state::removed::Place;
@@ -29,7 +31,7 @@ impl FileSystem for ReplicatedFileSystem {
 
     async fn space(&self) -> Result<Space> {
         let own = self.shared.store.space().await?;
-        Ok(self.shared.common_space(own))
+        Ok(free_space::common_space(&self.shared, own))
     }
 
     async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
@@ -130,7 +132,7 @@ impl FileSystem for ReplicatedFileSystem {
         let shared = &self.shared;
         let attempt = |store: Store| async move {
             let renamed = store.rename(who, from, to);
-            shared.change_place((from.0, to.0), renamed).await
+            durability::change_place(shared, (from.0, to.0), renamed).await
         };
         let operation = || {
             let (source, target) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
@@ -276,7 +278,7 @@ impl FileSystem for ReplicatedFileSystem {
         let effect = Effect::Range(offset..end, data.len() as u64);
         let written = self.change_data(id, effect, attempt, operation).await?;
         if written.stability >= Stability::Data {
-            self.shared.hold_content_by_majority(id).await;
+            durability::hold_content_by_majority(&self.shared, id).await;
         }
         Ok(written)
     }
@@ -290,7 +292,7 @@ impl FileSystem for ReplicatedFileSystem {
             // The own copy follows its home as far as the disk goes, too.
             self.shared.store.commit(id, offset, count).await?;
         }
-        self.shared.hold_content_by_majority(id).await;
+        durability::hold_content_by_majority(&self.shared, id).await;
         Ok(committed)
     }
 
@@ -344,7 +346,7 @@ impl FileSystem for ReplicatedFileSystem {
             async move {
                 self.admit_new(who, value.len() as u64)?;
                 let set = store.set_xattr(who, id, name, value, mode);
-                self.shared.change_attribute((id, name), set).await
+                durability::change_attribute(&self.shared, (id, name), set).await
             }
         };
         let operation = || O::SetXattr(who.clone(), id, name.clone(), value.clone(), mode);
@@ -359,7 +361,7 @@ impl FileSystem for ReplicatedFileSystem {
     ) -> Result<DirectoryChange> {
         let attempt = |store: Store| async move {
             let removed = store.remove_xattr(who, id, name);
-            self.shared.change_attribute((id, name), removed).await
+            durability::change_attribute(&self.shared, (id, name), removed).await
         };
         let operation = || O::RemoveXattr(who.clone(), id, name.clone());
         self.change(id, &[], attempt, operation).await
@@ -440,7 +442,7 @@ impl ReplicatedFileSystem {
     fn admit_new(&self, who: &Credentials, bytes: u64) -> Result<()> {
         match who.request {
             Some(request) if request.repeat_only => Ok(()),
-            _ => self.shared.admit_bytes(bytes),
+            _ => free_space::admit_bytes(&self.shared, bytes),
         }
     }
 

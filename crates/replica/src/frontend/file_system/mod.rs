@@ -26,6 +26,8 @@ use crate::driver::control::Admitted;
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::subject_of;
+use crate::frontend::durability;
+use crate::frontend::outcomes;
 use crate::state::copies::Held;
 use crate::state::forward::{Expected, Handed, Operation, Value};
 use crate::state::ledger::{PendingVerdict, Verdict};
@@ -355,7 +357,7 @@ impl ReplicatedFileSystem {
         };
         let outcome = tokio::select! {
             biased;
-            outcome = tokio::time::timeout_at(deadline, shared.outcome(&unanswered)) => outcome,
+            outcome = tokio::time::timeout_at(deadline, outcomes::outcome(shared, &unanswered)) => outcome,
             () = in_vain => return Err(lost()),
         };
         let answer = async {
@@ -363,7 +365,7 @@ impl ReplicatedFileSystem {
                 return outcome.map(|_| None).map_err(|_| Error::Uncertain);
             };
             self.wait_for_lease(deadline).await?;
-            let value = shared.answer_for(operation, by, position).await?;
+            let value = outcomes::answer_for(shared, operation, by, position).await?;
             expected(value).map(Some)
         };
         // It was carried out, or nobody knows, so the client must not ask as if it were something new.
@@ -388,7 +390,7 @@ impl ReplicatedFileSystem {
     async fn answered<T>(&self, object: ObjectId, outcome: Result<T>) -> Result<T> {
         let held = async {
             self.shared.engine.demands_met().await;
-            self.shared.hold_by_majority(object).await;
+            durability::hold_by_majority(&self.shared, object).await;
             if !self.shared.engine.is_alone() {
                 self.shared.lease.answerable().await;
             }

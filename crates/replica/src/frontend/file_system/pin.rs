@@ -3,8 +3,8 @@
 //! meanwhile.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use control::{ControlName, Position, Update};
 use store::{Change, CommitHook, Touched, TouchedKind};
@@ -15,6 +15,8 @@ use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::touched_subject;
+use crate::frontend::free_space;
+use crate::state::locks::Table;
 
 /// What a change does to the content of a file.
 #[derive(Clone, Debug)]
@@ -32,7 +34,7 @@ pub(super) struct DataHook {
     file: ObjectId,
     effect: Effect,
     /// The controls that are held for the change.
-    under: Mutex<Option<Vec<ControlName>>>,
+    under: Table<Option<Vec<ControlName>>>,
     held: AtomicBool,
 }
 
@@ -43,7 +45,7 @@ impl DataHook {
             admission: files.hook(),
             file,
             effect,
-            under: Mutex::default(),
+            under: Table::default(),
             held: AtomicBool::new(false),
         }
     }
@@ -55,11 +57,7 @@ impl DataHook {
 
     /// Accounts for the change and lets its control go, once. Whatever became of it, others are told what the file holds now.
     pub(super) fn finish(&self, succeeded: bool) {
-        let under = self
-            .under
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let under = self.under.lock().take();
         if let Some(under) = under {
             let engine = &self.shared.engine;
             let changed = self.changed(succeeded);
@@ -94,7 +92,7 @@ impl DataHook {
             Ok::<_, Error>(admission.under)
         })?;
         self.held.store(true, Ordering::Release);
-        *self.under.lock().unwrap_or_else(PoisonError::into_inner) = Some(under);
+        *self.under.lock() = Some(under);
         Ok(())
     }
 
@@ -143,7 +141,7 @@ impl CommitHook for DataHook {
         }
         match self.effect {
             Effect::Range(_, bytes) if bytes > 0 => {
-                let admitted = self.shared.admit_bytes(bytes);
+                let admitted = free_space::admit_bytes(&self.shared, bytes);
                 admitted.inspect_err(|_| self.finish(false))
             }
             _ => Ok(()),

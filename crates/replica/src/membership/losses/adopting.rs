@@ -17,6 +17,7 @@ use vfs::{AccessCheck, Credentials, Error, FileSystem, ObjectId, Result, SetAttr
 use super::is_first;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::waiting::{CALM, changed};
+use crate::frontend::durability;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::replication::renewing;
 use crate::state::settings::Durability;
@@ -87,7 +88,7 @@ impl Adoption {
 
 async fn fate(shared: &ReplicaState, file: ObjectId, whole: Option<u64>) -> Fate {
     match whole {
-        _ if shared.durability_of(file).await.0 == Durability::Majority => Fate::AsItIs,
+        _ if durability::setting_of(shared, file).await.0 == Durability::Majority => Fate::AsItIs,
         Some(size) => Fate::Before(size),
         None => Fate::Torn,
     }

@@ -13,8 +13,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::applied_here;
+use super::applied::applied_here;
 use crate::driver::replica_state::ReplicaState;
+use crate::state::arrivals::Inbox;
 use crate::state::wire::LeaseRequest;
 
 /// An administrator waits so long for the survivors' words at most.
@@ -42,11 +43,11 @@ pub(super) fn close(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 
 /// Lost replicas whose stream is closed here, and of which nothing is applied that the others have not been told of.
 pub(crate) fn closed_here(shared: &ReplicaState) -> Vec<u16> {
+    let mut closed = shared.losses.closing.closed();
     let inboxes = shared.inboxes();
-    let closed = inboxes.iter().filter(|(slot, inbox)| {
-        shared.losses.closing.is_closed(**slot) && inbox.acknowledged() == inbox.applied()
-    });
-    closed.map(|(slot, _)| slot.0).collect()
+    let is_told = |inbox: &Inbox| inbox.acknowledged() == inbox.applied();
+    closed.retain(|slot| inboxes.get(slot).is_some_and(|inbox| is_told(inbox)));
+    closed.into_iter().map(|slot| slot.0).collect()
 }
 
 /// A member has said of which lost replicas it takes in nothing more: this one follows it.

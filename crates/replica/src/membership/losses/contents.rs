@@ -14,8 +14,10 @@ use peer::Lane;
 use tokio::time::{Duration, Instant};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use super::{applied_by_others, applied_here, late};
+use super::applied::{applied_by_others, applied_here};
+use super::late;
 use crate::driver::replica_state::ReplicaState;
+use crate::frontend::durability;
 use crate::replication::conversing;
 use crate::replication::withheld;
 use crate::state::lists::List;
@@ -41,6 +43,7 @@ pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     let Ok(own) = lacks(shared, lost).await else {
         return;
     };
+    let late = late(shared, lost);
     let due = {
         let mut all = shared.losses.equalling();
         let equalling = all.entry(lost).or_default();
@@ -48,7 +51,7 @@ pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
             *equalling = Equalling {
                 applied: here,
                 own: own.clone(),
-                late: late(shared, lost),
+                late,
                 reports: std::mem::take(&mut equalling.reports),
                 ..Equalling::default()
             };
@@ -80,7 +83,7 @@ async fn lacks(shared: &ReplicaState, lost: ReplicaSlot) -> Result<Lacks> {
             file,
             through,
             whole: shared.store.whole_before(file, lost),
-            majority: shared.durability_of(file).await.0 == Durability::Majority,
+            majority: durability::setting_of(shared, file).await.0 == Durability::Majority,
         };
         lacks.insert(file, lack);
     }

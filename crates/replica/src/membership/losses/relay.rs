@@ -15,9 +15,9 @@ use peer::{Lane, Unproven};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::{applied_by_others, applied_here};
+use super::applied::{applied_by_others, applied_here};
 use crate::driver::replica_state::ReplicaState;
-use crate::membership::authorisation::Reason;
+use crate::membership::authorisation::{self, Reason};
 use crate::membership::views;
 use crate::state::arrivals::{Inbox, Signed};
 use crate::state::wire::{self, Malformed, Records, Relayed};
@@ -124,7 +124,7 @@ pub(crate) fn relayed(shared: &ReplicaState, by: ReplicaSlot, relayed: Relayed) 
 fn take_relayed(shared: &ReplicaState, relayed: Relayed) -> Result<(), Unfit> {
     let of = ReplicaSlot(relayed.of);
     let inbox = shared.inbox(of).ok_or(Unfit::Unknown)?;
-    shared.admit_relayed(of).map_err(Unfit::NotNow)?;
+    authorisation::admit_relayed(shared, of).map_err(Unfit::NotNow)?;
     let maker = (of, &relayed.certificate[..]);
     shared
         .signatures

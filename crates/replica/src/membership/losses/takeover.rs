@@ -5,8 +5,10 @@ use std::sync::Arc;
 use vfs::{ObjectId, ReplicaSlot};
 use view::SettledBy;
 
-use super::{applied_here, closing, contents, is_first, settle, waits_for};
+use super::applied::applied_here;
+use super::{closing, contents, is_first, settle, waits_for};
 use crate::driver::replica_state::ReplicaState;
+use crate::frontend::durability;
 use crate::state::settings::Durability;
 
 /// Decides so, if it is up to this replica: the first of those who hold contents.
@@ -24,10 +26,10 @@ pub(super) async fn take_over(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
         return;
     }
     for (object, deep) in objects {
-        if shared.durability_of(object).await.0 == Durability::Relaxed {
+        if durability::setting_of(shared, object).await.0 == Durability::Relaxed {
             return;
         }
-        if deep && shared.relaxed_below(object).await {
+        if deep && durability::relaxed_below(shared, object).await {
             return;
         }
     }

@@ -6,7 +6,7 @@
 
 use vfs::ReplicaSlot;
 
-use super::applied_here;
+use super::applied::applied_here;
 use crate::driver::replica_state::ReplicaState;
 use crate::replication::base;
 

@@ -13,7 +13,7 @@ use tokio::time::Duration;
 use vfs::ReplicaSlot;
 use view::{Kind, ViewError, ViewState, Views};
 
-use super::seam::{Backing, Facts, Letters};
+use super::seam::{Facts, MemberWarrant, PeerTransport};
 use super::{configuring, join};
 use crate::driver::lease_state;
 use crate::driver::replica_state::ReplicaState;
@@ -27,14 +27,14 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// Takes up what is agreed, or founds the set.
 pub(crate) async fn begin(shared: &Arc<ReplicaState>) -> Result<Arc<Views>, ViewError> {
-    let letters = Arc::new(Letters(Arc::downgrade(shared)));
+    let transport = Arc::new(PeerTransport(Arc::downgrade(shared)));
     let facts = Arc::new(Facts {
         store: shared.store.clone(),
         lineage: Some(shared.lineage.clone()),
     });
     let settings = shared.settings.views.clone();
-    let backing = Arc::new(Backing(Arc::downgrade(shared)));
-    let views = Views::start(shared.slot(), settings, letters, facts, backing).await?;
+    let warrant = Arc::new(MemberWarrant(Arc::downgrade(shared)));
+    let views = Views::start(shared.slot(), settings, transport, facts, warrant).await?;
     // The replica that began the set, and nobody else: with other members there is a view already.
     let founds = shared.set.is_creator() && shared.member_list().members.len() == 1;
     if founds && views.state().borrow().epoch == 0 {

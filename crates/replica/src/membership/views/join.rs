@@ -163,16 +163,19 @@ async fn catch_up(shared: Arc<ReplicaState>, since: Epoch) {
 
 /// Whether everything is here that was made before this replica took part.
 fn has_everything(shared: &ReplicaState, guard: &mut Guard<'_>) -> bool {
-    let arrival = shared.arrival();
-    let mut others = guard.ledger.active.iter();
     shared.is_whole()
         && guard.is_settled()
         && losses::has_what_the_lost_left(shared, guard)
-        && others.all(|slot| {
-            *slot == shared.slot()
-                || arrival.caught_up.contains(slot)
-                || guard.ledger.witnesses.contains(slot)
-        })
+        && owing(shared, guard).is_none()
+}
+
+/// A member that has not said yet that everything it owed this replica is here.
+fn owing(shared: &ReplicaState, guard: &Guard<'_>) -> Option<ReplicaSlot> {
+    let (own, ledger) = (shared.slot(), &guard.ledger);
+    let arrival = shared.arrival();
+    let mut others = ledger.active.difference(&ledger.witnesses);
+    let owing = others.find(|slot| **slot != own && !arrival.caught_up.contains(slot));
+    owing.copied()
 }
 
 /// What this replica, which takes part anew, waits for, for people.
@@ -187,12 +190,7 @@ pub(super) fn waits_for(shared: &ReplicaState) -> Option<String> {
         if !losses::has_what_the_lost_left(shared, guard) {
             return Some("it lacks what a lost replica left".to_owned());
         }
-        let arrival = shared.arrival();
-        let own = shared.slot();
-        let mut others = guard.ledger.active.iter().filter(|slot| **slot != own);
-        let owing = others.find(|slot| {
-            !arrival.caught_up.contains(slot) && !guard.ledger.witnesses.contains(slot)
-        });
+        let owing = owing(shared, guard);
         owing.map(|slot| format!("it does not have everything of replica {} yet", slot.0))
     })
 }

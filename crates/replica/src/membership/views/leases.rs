@@ -18,6 +18,7 @@ use crate::driver::engine::Guard;
 use crate::driver::lease_state::now;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::waiting::{UNCHANGED, next_look};
+use crate::frontend::free_space;
 use crate::membership::links;
 use crate::membership::losses;
 use crate::state::settings::Durability;
@@ -96,7 +97,7 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
         if let Ok(space) = &space {
             shared.free_space.note_own(space);
         }
-        shared.forget_room();
+        free_space::forget_outsiders(&shared);
         let available = match shared.is_witness {
             // It stores no contents, so nobody has to spare its disk.
             true => u64::MAX,
@@ -121,7 +122,7 @@ async fn news(shared: &ReplicaState, told: &Tidings) {
 
 fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
     let others = shared.others();
-    let question = shared.lease.question();
+    let question = shared.lease.request();
     let links = links::links(shared);
     // Before the places that are told with it.
     let closed = losses::closed_here(shared);
@@ -132,27 +133,31 @@ fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
     let short_of = shared.free_space.short_of(Instant::now()).into_iter();
     let short_of: Vec<u16> = short_of.map(|slot| slot.0).collect();
     for slot in others {
-        let ask = shared.engine.with_core(|guard| LeaseRequest {
-            asked: question.asked.0,
-            epoch: guard.epoch().0,
-            position: guard.ledger.last_position,
-            applied: applied.clone(),
-            owed: owed(shared, guard, slot),
-            steady: is_steady(shared, guard),
-            up_to_date: shared.lease.is_up_to_date(),
-            available,
-            whole: whole.clone(),
+        let ask = shared.engine.with_core(|guard| {
+            let position = guard.ledger.last_position;
             // After the place: what has come under `majority` up to there is noted.
-            aware: shared.losses.awareness().known(),
-            majority_by_default: shared.settings.durability == Durability::Majority,
-            incarnation: question.incarnation.0,
-            mark: Some(shared.lineage.mark()),
-            settled: shared.takes_part() && guard.is_settled(),
-            misses: misses.clone(),
-            fit_without: rejoin::fit_without(shared, guard.epoch().0),
-            links: links.clone(),
-            short_of: short_of.clone(),
-            closed: closed.clone(),
+            let aware = shared.losses.awareness().known();
+            LeaseRequest {
+                asked: question.asked.0,
+                epoch: guard.epoch().0,
+                position,
+                applied: applied.clone(),
+                owed: owed(shared, guard, slot),
+                steady: is_steady(shared, guard),
+                up_to_date: shared.lease.is_up_to_date(),
+                available,
+                whole: whole.clone(),
+                aware,
+                majority_by_default: shared.settings.durability == Durability::Majority,
+                incarnation: question.incarnation.0,
+                mark: Some(shared.lineage.mark()),
+                settled: shared.takes_part() && guard.is_settled(),
+                misses: misses.clone(),
+                fit_without: rejoin::fit_without(shared, guard.epoch().0),
+                links: links.clone(),
+                short_of: short_of.clone(),
+                closed: closed.clone(),
+            }
         });
         let message = wire::body(wire::Kind::LeaseRequest, &ask);
         shared.outbound.send(slot, Lane::Control, message);
@@ -185,9 +190,9 @@ fn applied_here(shared: &ReplicaState) -> Vec<(u16, u64)> {
         .collect()
 }
 
-/// A peer asks for a promise.
-pub(crate) fn asked(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask: LeaseRequest) {
-    let given = shared.lease.ask(from);
+/// A peer requests a lease.
+pub(crate) fn lease_requested(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask: LeaseRequest) {
+    let given = shared.lease.grant(from);
     let promise = LeaseGrant {
         incarnation: ask.incarnation,
         asked: ask.asked,
@@ -205,14 +210,14 @@ pub(crate) fn asked(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask: LeaseReq
     let available = ask.available;
     losses::heard(shared, &ask);
     shared.note_said(from, ask);
-    shared.note_room(from, available);
+    free_space::note_available(shared, from, available);
     let message = wire::body(wire::Kind::LeaseGrant, &promise);
     shared.outbound.send(from, Lane::Control, message);
     shared.engine.notify();
 }
 
-/// A peer has answered.
-pub(crate) fn promised(shared: &ReplicaState, from: ReplicaSlot, promise: LeaseGrant) {
+/// A peer grants a lease, or refuses it.
+pub(crate) fn lease_granted(shared: &ReplicaState, from: ReplicaSlot, promise: LeaseGrant) {
     shared.note_heard(from);
     if let Some(difference) = clock_shown(shared, promise) {
         shared.note_clock(from, difference);
@@ -222,7 +227,7 @@ pub(crate) fn promised(shared: &ReplicaState, from: ReplicaSlot, promise: LeaseG
             incarnation: Incarnation(promise.incarnation),
             asked: Moment(promise.asked),
         };
-        shared.lease.promise(from, question);
+        shared.lease.granted(from, question);
     }
 }
 

@@ -322,12 +322,14 @@ async fn offer(shared: &Arc<ReplicaState>) -> vfs::Result<()> {
 
 /// The members without which this replica could be admitted to the view of this number, for its questions.
 pub(super) fn fit_without(shared: &ReplicaState, epoch: u64) -> Vec<u16> {
+    if shared.takes_part() {
+        return Vec::new();
+    }
     let fit = shared.fit();
     let fit = fit.as_ref().filter(|fit| fit.epoch == epoch);
-    match fit {
-        Some(fit) if !shared.takes_part() => fit.without.iter().map(|slot| slot.0).collect(),
-        _ => Vec::new(),
-    }
+    fit.map_or_else(Vec::new, |fit| {
+        fit.without.iter().map(|slot| slot.0).collect()
+    })
 }
 
 /// What keeps this replica outside; `None` when nothing does, or when it is inside.

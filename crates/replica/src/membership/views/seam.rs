@@ -24,10 +24,10 @@ use crate::state::wire::{self, Malformed};
 const FACTS: &[u8] = b"view/";
 
 /// Requests go over the connections between replicas.
-pub(super) struct Letters(pub(super) Weak<ReplicaState>);
+pub(super) struct PeerTransport(pub(super) Weak<ReplicaState>);
 
 #[async_trait]
-impl Transport for Letters {
+impl Transport for PeerTransport {
     async fn ask(
         &self,
         to: ReplicaSlot,
@@ -61,9 +61,9 @@ impl Transport for Letters {
 }
 
 /// The signed list of members says who may be configured.
-pub(super) struct Backing(pub(super) Weak<ReplicaState>);
+pub(super) struct MemberWarrant(pub(super) Weak<ReplicaState>);
 
-impl Warrant for Backing {
+impl Warrant for MemberWarrant {
     fn check(&self, decision: &Decision) -> Result<(), String> {
         let shared = self.0.upgrade().ok_or("the server stops")?;
         configuring::is_backed(&shared.member_list(), decision)

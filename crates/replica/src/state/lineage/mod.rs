@@ -15,7 +15,7 @@ mod meeting;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use vfs::{Error, ReplicaSlot, Result};
 
 use crate::state::copies::trimmed_before;
+use crate::state::locks::{Table, TableGuard};
 use crate::state::wire;
 pub(crate) use branch::{Branch, Met, Start};
 pub(crate) use faults::{Contradiction, Fault};
@@ -52,7 +53,7 @@ pub(crate) struct Lineage {
     last_update: u64,
     /// Until then nobody is taken for met enough who has not been met.
     patience: Instant,
-    state: Mutex<State>,
+    state: Table<State>,
     /// Held while a mark is written, so that marks are written in their order.
     writing: tokio::sync::Mutex<()>,
 }
@@ -164,7 +165,7 @@ impl Lineage {
             key,
             last_update,
             patience: Instant::now() + patience,
-            state: Mutex::new(State {
+            state: Table::new(State {
                 own,
                 agreed_mark: mark,
                 covered,
@@ -178,8 +179,8 @@ impl Lineage {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> TableGuard<'_, State> {
+        self.state.lock()
     }
 
     /// The mark behind everything that was stable when it was written last; others are told of it.

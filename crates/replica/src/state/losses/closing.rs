@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vfs::ReplicaSlot;
+
+use crate::state::locks::{Table, TableGuard};
 
 /// How far the closing of a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +20,11 @@ enum Stage {
 
 /// The streams that are closed.
 #[derive(Debug, Default)]
-pub(crate) struct Closing(Mutex<BTreeMap<ReplicaSlot, Stage>>);
+pub(crate) struct Closing(Table<BTreeMap<ReplicaSlot, Stage>>);
 
 impl Closing {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Stage>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> TableGuard<'_, BTreeMap<ReplicaSlot, Stage>> {
+        self.0.lock()
     }
 
     /// From now on no update of this one begins to be applied. Says whether that is new.
@@ -49,9 +50,11 @@ impl Closing {
         self.all().contains_key(&lost)
     }
 
-    /// Whether nothing more of this one can be applied at first hand.
-    pub(crate) fn is_closed(&self, lost: ReplicaSlot) -> bool {
-        self.all().get(&lost) == Some(&Stage::Closed)
+    /// Those of which nothing more can be applied at first hand.
+    pub(crate) fn closed(&self) -> Vec<ReplicaSlot> {
+        let all = self.all();
+        let closed = all.iter().filter(|(_, stage)| **stage == Stage::Closed);
+        closed.map(|(slot, _)| *slot).collect()
     }
 
     /// Another view is in force: all streams are taken in again.

@@ -9,11 +9,11 @@ mod closing;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::{Duration, Instant};
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::state::locks::{Table, TableGuard};
 use awareness::Awareness;
 pub(crate) use verdict::{Best, Lacks, Quality, Reports, best};
 
@@ -21,17 +21,16 @@ pub(crate) use verdict::{Best, Lacks, Quality, Reports, best};
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     /// Settlements that have taken effect here.
-    settled: Mutex<BTreeSet<u64>>,
-    equalling: Mutex<BTreeMap<ReplicaSlot, Equalling>>,
-    awareness: Mutex<Awareness>,
+    settled: Table<BTreeSet<u64>>,
+    equalling: Table<BTreeMap<ReplicaSlot, Equalling>>,
+    awareness: Table<Awareness>,
     pub(crate) closing: closing::Closing,
 }
 
 impl Losses {
     /// Notes that a settlement takes effect here; false when it has done so before.
     pub(crate) fn settles_now(&self, id: u64) -> bool {
-        let settled = self.settled.lock();
-        settled.unwrap_or_else(PoisonError::into_inner).insert(id)
+        self.settled.lock().insert(id)
     }
 
     /// Nothing more is to be known of a replica that is gone.
@@ -41,10 +40,8 @@ impl Losses {
     }
 
     /// Who answers as today's durability asks.
-    pub(crate) fn awareness(&self) -> MutexGuard<'_, Awareness> {
-        self.awareness
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn awareness(&self) -> TableGuard<'_, Awareness> {
+        self.awareness.lock()
     }
 
     /// A change begins that may bring something under `majority`. It is over when what this returns goes; whether it was one has
@@ -54,10 +51,8 @@ impl Losses {
         Undecided(self)
     }
 
-    pub(crate) fn equalling(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Equalling>> {
-        self.equalling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn equalling(&self) -> TableGuard<'_, BTreeMap<ReplicaSlot, Equalling>> {
+        self.equalling.lock()
     }
 }
 

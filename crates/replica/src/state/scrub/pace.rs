@@ -1,8 +1,10 @@
 //! The rate at which all looks at the disk together read, and their end with the replica.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::state::locks::Inner;
 
 /// A look that has to wait sees so often whether the replica stops.
 const STEP: Duration = Duration::from_millis(50);
@@ -11,7 +13,7 @@ const STEP: Duration = Duration::from_millis(50);
 struct Shared {
     rate: u64,
     /// Until then what was read so far is paid for.
-    paid_until: Mutex<Instant>,
+    paid_until: Inner<Instant>,
     stopping: AtomicBool,
     read: AtomicU64,
 }
@@ -25,7 +27,7 @@ impl Pacer {
     pub(crate) fn new(rate: u64) -> Pacer {
         Pacer(Arc::new(Shared {
             rate: rate.max(1),
-            paid_until: Mutex::new(Instant::now()),
+            paid_until: Inner::new(Instant::now()),
             stopping: AtomicBool::new(false),
             read: AtomicU64::new(0),
         }))
@@ -37,8 +39,7 @@ impl Pacer {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.0.rate);
         let cost = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         let until = {
-            let paid = self.0.paid_until.lock();
-            let mut paid = paid.unwrap_or_else(PoisonError::into_inner);
+            let mut paid = self.0.paid_until.lock();
             *paid = (*paid).max(Instant::now()) + cost;
             *paid
         };

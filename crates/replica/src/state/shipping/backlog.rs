@@ -272,7 +272,7 @@ impl Backlog {
             return Some(refused);
         }
         let (&(due, _), &file) = self.queue.first_key_value()?;
-        if self.is_full() || due > now && !self.was_hurried(due) {
+        if self.is_full() || due > now && !self.was_expedited(due) {
             return None;
         }
         let id = PieceId(self.counted());
@@ -359,7 +359,10 @@ impl Backlog {
             return Some(self.now);
         }
         let (&(due, _), _) = self.queue.first_key_value()?;
-        let due = if self.was_hurried(due) { self.now } else { due };
+        let due = match self.was_expedited(due) {
+            true => self.now,
+            false => due,
+        };
         (!self.is_full()).then_some(due)
     }
 
@@ -539,7 +542,7 @@ impl Backlog {
     }
 
     /// Whether what is due then was lacking already when somebody last waited for everything.
-    fn was_hurried(&self, due: Moment) -> bool {
+    fn was_expedited(&self, due: Moment) -> bool {
         let rested = self
             .expedited
             .map(|expedited| expedited.after(self.settings.delay));

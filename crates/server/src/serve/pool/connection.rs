@@ -5,6 +5,7 @@
 //!
 //! What must never enter: what the messages do.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,17 +19,54 @@ use crate::pools::{PoolPlace, PoolRole};
 /// The only version there is of what servers of a pool say to each other.
 const VERSION: u32 = 1;
 
-const TO_HOME: u32 = 1;
-const TO_DATA_SERVER: u32 = 2;
-const HOLDING: u32 = 3;
-/// A question of a metadata server, which is answered.
-const QUESTION: u32 = 4;
-/// The answer to it.
-const ANSWER: u32 = 5;
-/// What copies of the receiver do not count any more: a request of the first metadata server.
-const NEWS: u32 = 6;
-/// The answer to it: the copies are dropped.
-const HEARD: u32 = 7;
+/// What a message is. Numbers are never used again for another meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Kind {
+    /// [`ToHome`], of a data server. Control lane.
+    ToHome = 1,
+    /// [`ToDataServer`], of the first metadata server. Control lane.
+    ToDataServer = 2,
+    /// [`Holding`], of a data server. Control lane.
+    Holding = 3,
+    /// [`Asked`]: a request of a metadata server that has joined. Data lane.
+    Question = 4,
+    /// [`Reply`], the answer to it.
+    Answer = 5,
+    /// [`News`]: a request of the first metadata server. Control lane.
+    News = 6,
+    /// The answer to it, without a body: the copies are dropped.
+    Heard = 7,
+}
+
+impl Kind {
+    const ALL: [Kind; 7] = [
+        Kind::ToHome,
+        Kind::ToDataServer,
+        Kind::Holding,
+        Kind::Question,
+        Kind::Answer,
+        Kind::News,
+        Kind::Heard,
+    ];
+
+    fn message(self, body: impl Into<Bytes>) -> Message {
+        Message::new(self as u32, body.into())
+    }
+
+    fn is_of(self, message: &Message) -> bool {
+        Kind::try_from(message.kind) == Ok(self)
+    }
+}
+
+impl TryFrom<u32> for Kind {
+    type Error = Refusal;
+
+    fn try_from(number: u32) -> Result<Kind, Refusal> {
+        let known = Kind::ALL.into_iter().find(|kind| *kind as u32 == number);
+        known.ok_or_else(refusal)
+    }
+}
 
 /// How servers of a pool talk. Bytes of files go another way, but for those that clients of a metadata server that has joined read and
 /// write: as many as its questions under way can have.
@@ -47,7 +85,7 @@ pub(super) fn settings() -> Settings {
 }
 
 /// What a data server says to the metadata server.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) enum FromDataServer {
     /// What their cores agree on.
     ToHome(ToHome),
@@ -58,18 +96,20 @@ pub(super) enum FromDataServer {
 impl FromDataServer {
     pub(super) fn encode(&self) -> Message {
         match self {
-            FromDataServer::ToHome(message) => Message::new(TO_HOME, message.encode()),
-            FromDataServer::Holding(holding) => Message::new(HOLDING, holding.encode()),
+            FromDataServer::ToHome(message) => Kind::ToHome.message(message.encode()),
+            FromDataServer::Holding(holding) => Kind::Holding.message(holding.encode()),
         }
     }
 
     /// Reads a message that [`admit_at_metadata_server`] let through; nothing when it is none.
     pub(super) fn decode(message: &Message) -> Option<FromDataServer> {
         let body = &message.body;
-        let read = match message.kind {
-            TO_HOME => ToHome::decode(body).map(FromDataServer::ToHome),
-            HOLDING => Holding::decode(body).map(FromDataServer::Holding),
-            _ => return None,
+        let read = match Kind::try_from(message.kind).ok()? {
+            Kind::ToHome => ToHome::decode(body).map(FromDataServer::ToHome),
+            Kind::Holding => Holding::decode(body).map(FromDataServer::Holding),
+            Kind::ToDataServer | Kind::Question | Kind::Answer | Kind::News | Kind::Heard => {
+                return None;
+            }
         };
         read.ok().filter(|_| message.payload.is_empty())
     }
@@ -77,51 +117,55 @@ impl FromDataServer {
 
 /// What the metadata server says to a data server.
 pub(super) fn encode(message: &ToDataServer) -> Message {
-    Message::new(TO_DATA_SERVER, message.encode())
+    Kind::ToDataServer.message(message.encode())
 }
 
 /// Reads a message that [`admit_at_data_server`] let through; nothing when it is none.
 pub(super) fn decode(message: &Message) -> Option<ToDataServer> {
     let read = ToDataServer::decode(&message.body).ok();
-    read.filter(|_| message.kind == TO_DATA_SERVER && message.payload.is_empty())
+    read.filter(|_| Kind::ToDataServer.is_of(message) && message.payload.is_empty())
 }
 
 /// A question of a metadata server; it may be long.
 pub(super) fn encode_question(asked: &Asked) -> Message {
-    Message::new(QUESTION, Bytes::new()).with_payload(asked.encode())
+    Kind::Question
+        .message(Bytes::new())
+        .with_payload(asked.encode())
 }
 
 /// Reads a question that [`admit_at_metadata_server`] let through; nothing when it is none.
 pub(super) fn decode_question(message: &Message) -> Option<Asked> {
-    let is_one = message.kind == QUESTION && message.body.is_empty();
+    let is_one = Kind::Question.is_of(message) && message.body.is_empty();
     is_one.then(|| Asked::decode(&message.payload)).flatten()
 }
 
 /// The answer to a question; it may be long.
 pub(super) fn encode_reply(reply: &Reply) -> Message {
-    Message::new(ANSWER, Bytes::new()).with_payload(reply.encode())
+    Kind::Answer
+        .message(Bytes::new())
+        .with_payload(reply.encode())
 }
 
 /// Reads what answers a question; nothing when it is no answer.
 pub(super) fn decode_reply(message: &Message) -> Option<Reply> {
-    let is_one = message.kind == ANSWER && message.body.is_empty();
+    let is_one = Kind::Answer.is_of(message) && message.body.is_empty();
     is_one.then(|| Reply::decode(&message.payload)).flatten()
 }
 
 /// What copies of a metadata server that has joined do not count any more.
 pub(super) fn encode_news(news: &News) -> Message {
-    Message::new(NEWS, news.encode())
+    Kind::News.message(news.encode())
 }
 
 /// Reads news that [`admit_at_joined`] let through; nothing when they are none.
 pub(super) fn decode_news(message: &Message) -> Option<News> {
-    let is_some = message.kind == NEWS && message.payload.is_empty();
+    let is_some = Kind::News.is_of(message) && message.payload.is_empty();
     is_some.then(|| News::decode(&message.body)).flatten()
 }
 
 /// The answer to news.
 pub(super) fn heard() -> Message {
-    Message::new(HEARD, Bytes::new())
+    Kind::Heard.message(Bytes::new())
 }
 
 /// Whether news were taken.
@@ -158,10 +202,10 @@ pub(super) fn meet_at_joined(place: &PoolPlace, peer: Sender) -> Result<(), Turn
     }
 }
 
-pub(super) fn admit_at_metadata_server(from: Option<PoolRole>, kind: u32) -> Result<(), Refusal> {
-    match (kind, from) {
-        (TO_HOME | HOLDING, Some(PoolRole::DataServer))
-        | (QUESTION, Some(PoolRole::MetadataServer)) => Ok(()),
+pub(super) fn admit_at_metadata_server(from: Option<PoolRole>, number: u32) -> Result<(), Refusal> {
+    match (Kind::try_from(number)?, from) {
+        (Kind::ToHome | Kind::Holding, Some(PoolRole::DataServer))
+        | (Kind::Question, Some(PoolRole::MetadataServer)) => Ok(()),
         _ => Err(refusal()),
     }
 }
@@ -169,10 +213,10 @@ pub(super) fn admit_at_metadata_server(from: Option<PoolRole>, kind: u32) -> Res
 pub(super) fn admit_at_joined(
     place: &PoolPlace,
     from: ReplicaSlot,
-    kind: u32,
+    number: u32,
 ) -> Result<(), Refusal> {
-    match kind {
-        NEWS if from == place.keeper => Ok(()),
+    match Kind::try_from(number)? {
+        Kind::News if from == place.keeper => Ok(()),
         _ => Err(refusal()),
     }
 }
@@ -180,10 +224,10 @@ pub(super) fn admit_at_joined(
 pub(super) fn admit_at_data_server(
     place: &PoolPlace,
     from: ReplicaSlot,
-    kind: u32,
+    number: u32,
 ) -> Result<(), Refusal> {
-    match kind {
-        TO_DATA_SERVER if from == place.keeper => Ok(()),
+    match Kind::try_from(number)? {
+        Kind::ToDataServer if from == place.keeper => Ok(()),
         _ => Err(refusal()),
     }
 }
@@ -197,6 +241,32 @@ fn turned_away(reason: &str) -> TurnedAway {
         again: false,
         reason: reason.to_owned(),
         evidence: Bytes::new(),
+    }
+}
+
+/// Reads arbitrary bytes as a message of every kind. They must be refused or understood, and what is understood can be sent.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    let bytes = Bytes::copy_from_slice(bytes);
+    for kind in Kind::ALL {
+        let short = kind.message(bytes.clone());
+        let long = kind.message(Bytes::new()).with_payload(bytes.clone());
+        for message in [short, long] {
+            reads_as_sent(&message, FromDataServer::decode, FromDataServer::encode);
+            reads_as_sent(&message, decode, encode);
+            reads_as_sent(&message, decode_question, encode_question);
+            reads_as_sent(&message, decode_reply, encode_reply);
+            reads_as_sent(&message, decode_news, encode_news);
+        }
+    }
+}
+
+fn reads_as_sent<T: PartialEq + Debug>(
+    message: &Message,
+    decode: impl Fn(&Message) -> Option<T>,
+    encode: impl Fn(&T) -> Message,
+) {
+    if let Some(read) = decode(message) {
+        assert_eq!(decode(&encode(&read)), Some(read));
     }
 }
 

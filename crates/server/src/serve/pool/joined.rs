@@ -173,12 +173,12 @@ impl JoinedServer {
     }
 
     fn copies(&self) -> Option<CopiesStatus> {
-        let figures = self.home.shown.get()?.upgrade()?.figures();
+        let metrics = self.home.shown.get()?.upgrade()?.metrics();
         Some(CopiesStatus {
-            kept: figures.kept,
-            answered: figures.answered,
-            questions: figures.asked,
-            taken_back: figures.taken_back,
+            kept: metrics.kept,
+            answered: metrics.answered,
+            questions: metrics.asked,
+            taken_back: metrics.taken_back,
         })
     }
 }

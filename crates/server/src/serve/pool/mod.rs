@@ -10,6 +10,8 @@ mod layouts;
 mod metadata_server;
 mod placed;
 
+pub(crate) use connection::decode_as_anything;
+
 use std::sync::Arc;
 
 use ::metadata_server::Holders;

@@ -1,6 +1,6 @@
-//! Carrying file contents: reading and sending what a peer lacks, and putting in place what arrives.
+//! Contents that a peer lacks: reading and sending them, and what the peer says of them.
 //!
-//! What is sent when, and when what arrives may be put in place, is decided in `shipping`.
+//! What must never enter: what is sent when (`shipping` of `state`), and contents that arrive.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,31 +8,26 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use control::{Position, Subject};
-use peer::{Incoming, Lane, Message, Session};
+use control::Position;
+use peer::{Lane, Message, Session};
 use store::ContentPiece;
 use tokio::time::Instant;
 use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
+use super::{end_of, version_here};
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::subject_of;
 use crate::replication::conversing;
-use crate::replication::degraded;
 use crate::replication::holes;
 use crate::replication::offers;
 use crate::replication::withheld;
-use crate::state::arrivals::{Inbox, Piece as Arrived};
 use crate::state::shipping::{Manner, Piece, PieceId};
 use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
 
 /// What is told of once, with sums later.
 const READING: &str = "contents cannot be read";
-const STORING: &str = "contents cannot be stored";
 const HOLDING_BACK: &str = "contents are held back";
-
-/// Why a peer is listened to no longer that sends contents faster than it could take them itself.
-const TAKES_NO_ANSWERS: &str = "it sends contents and takes no answers to them";
 
 /// How long a peer that could not put a piece in place is left alone.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
@@ -248,12 +243,6 @@ async fn read(
     ))
 }
 
-/// The version of a file in the local copy; zero when it is not there.
-async fn version_here(shared: &ReplicaState, file: ObjectId) -> u64 {
-    let attributes = shared.store.attributes(file).await;
-    attributes.map_or(0, |attributes| attributes.change.0)
-}
-
 /// Whether nobody but this replica changes a file at present.
 async fn changes_only_here(shared: &ReplicaState, file: ObjectId) -> bool {
     let Ok(attributes) = shared.store.attributes(file).await else {
@@ -290,13 +279,6 @@ fn completes(shared: &ReplicaState, to: ReplicaSlot, piece: &Piece) -> Option<u6
         };
         completes.then_some(guard.ledger.last_position)
     })
-}
-
-pub(crate) fn end_of(part: &ContentPiece) -> u64 {
-    match part {
-        ContentPiece::Data { offset, bytes } => offset + bytes.len() as u64,
-        ContentPiece::Hole(extent) => extent.offset + extent.length,
-    }
 }
 
 /// One stretch after another.
@@ -402,199 +384,4 @@ pub(crate) fn noted(shared: &ReplicaState, by: ReplicaSlot, noted: Completed) {
         }
         guard.notifies = true;
     });
-}
-
-/// A piece has arrived.
-pub(crate) fn arrived(
-    shared: &Arc<ReplicaState>,
-    inbox: &Arc<Inbox>,
-    head: PieceHead,
-    incoming: Incoming,
-) {
-    if shared.is_given_up(inbox.from) {
-        // It was decided to go on without this; the sender learns so.
-        return;
-    }
-    if shared.outbound.owes_too_much(inbox.from) {
-        return shared.refuse_nonsense(incoming.from, TAKES_NO_ANSWERS);
-    }
-    if let Some(piece) = inbox.sort(Arrived { head, incoming }) {
-        put_in_place(shared, inbox, piece);
-    }
-}
-
-/// Puts a piece in place in the background, and acknowledges it once it is stable.
-pub(crate) fn put_in_place(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, piece: Arrived) {
-    let (shared, inbox) = (shared.clone(), inbox.clone());
-    let session = inbox.session();
-    tokio::spawn(async move {
-        // The semaphore is never closed.
-        let Ok(_permit) = inbox.putting.acquire().await else {
-            return;
-        };
-        if inbox.session() != session {
-            return;
-        }
-        let mut outcome = match is_superseded(&shared, inbox.from, &piece.head) {
-            true => Ok(0),
-            false if is_previous(&shared, inbox.from, &piece.head).await => Ok(0),
-            false if is_unexpected(&shared, inbox.from, &piece.head) => Err(Error::Delay),
-            false if is_outdated(&shared, inbox.from, &piece.head).await => {
-                ask_last_writer(&shared, piece.head.file).map(|()| 0)
-            }
-            false => put(&shared, &inbox, &piece).await,
-        };
-        if let (Ok(0), Some(position)) = (&outcome, piece.head.completes) {
-            withheld::settle_flagged(&shared, inbox.from, piece.head.file, position).await;
-        }
-        if let Err(error) = &outcome
-            && !is_of_this_copy(error)
-        {
-            // The object is none that has contents, whichever replica says so.
-            shared.refuse_nonsense(piece.incoming.from, &error.to_string());
-            outcome = Err(Error::Delay);
-        }
-        if let Err(error) = &outcome
-            && *error != Error::Delay
-        {
-            if let Some(sum) = shared.is_to_tell(STORING, inbox.from) {
-                tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, %sum, "contents cannot be stored");
-            }
-            if shared.lease.is_up_to_date() {
-                degraded::degraded(&shared, error).await;
-            }
-        }
-        let Arrived { head, incoming } = piece;
-        drop(incoming);
-        say_done(&shared, inbox.from, &head, &outcome);
-    });
-}
-
-/// Whether contents could not be stored because of what this copy's disk is, and not of what they are.
-fn is_of_this_copy(error: &Error) -> bool {
-    matches!(error, Error::Io(_) | Error::NoSpace | Error::Delay)
-}
-
-/// Tells the sender of a piece that it is in place, that bytes of some stretches are wanted, or that it could not be put there.
-fn say_done(shared: &ReplicaState, to: ReplicaSlot, head: &PieceHead, outcome: &Result<u64>) {
-    let done = PieceDone {
-        id: head.id,
-        file: head.file,
-        failed: outcome.is_err(),
-        no_room: *outcome == Err(Error::NoSpace),
-        lacking: *outcome.as_ref().unwrap_or(&0),
-    };
-    let message = wire::body(wire::Kind::PieceDone, &done);
-    shared.outbound.send(to, Lane::Control, message);
-}
-
-/// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
-/// had shipped this before, and the primary's own content is newer.
-fn is_superseded(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
-    shared.engine.with_core(|guard| {
-        if guard.controls(Subject::File(head.file)) {
-            return true;
-        }
-        let foreign = guard.foreign_control(head.file);
-        // What a lost replica controls is supplied by the replica that has the most of it.
-        let active = &guard.ledger.active;
-        let foreign = foreign.filter(|name| name.holder != from && active.contains(&name.holder));
-        let Some(foreign) = foreign else {
-            return false;
-        };
-        // Deep control elsewhere does not mean that the file was changed there lately, and the
-        // first copy of it comes from the replica that supplies the tree.
-        let mut grants = guard.acknowledged();
-        !head.initial
-            || grants.any(|grant| {
-                let mut claims = grant.claims.iter();
-                grant.name == foreign && claims.any(|claim| claim.object == head.file)
-            })
-    })
-}
-
-/// Whether the contents of a file of which a lost replica's data is missing come from somebody who has not the best of it. They
-/// would be mixed with what comes from the right one; the sender reads again a little later.
-fn is_unexpected(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
-    let (store, file) = (&shared.store, head.file);
-    let frozen = || {
-        let lacks_other = !store.lacks_data_of(file).contains(&from) && !store.is_to_fetch(file);
-        let frozen = |guard: &mut Guard<'_>| withheld::lacks_frozen(shared, guard, file);
-        lacks_other && shared.takes_part() && shared.engine.with_core(frozen)
-    };
-    let awaited = || store.is_incomplete(file) && withheld::is_supplied_by(shared, from, file);
-    head.partial && withheld::is_back(shared, file) || (head.partial || frozen()) && !awaited()
-}
-
-/// Whether a file was changed by somebody else since the sender had all of it here: a previous incarnation of the sender
-/// may not have known that everybody had it.
-async fn is_previous(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
-    let (store, file) = (&shared.store, head.file);
-    if !shared.lease.is_up_to_date()
-        || store.is_to_fetch(file)
-        || store.lacks_data_of(file).contains(&from)
-    {
-        return false;
-    }
-    is_older(shared, head).await
-}
-
-/// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without
-/// regard to controls sees that; the sender reads again a little later. A change of the sender's own that came before this
-/// piece is no reason: its data follows.
-async fn is_outdated(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
-    !shared.lease.is_up_to_date()
-        && is_older(shared, head).await
-        && shared.last_writer(head.file) != Some(from)
-}
-
-/// Whether what was sent is of an earlier version than is here.
-async fn is_older(shared: &ReplicaState, head: &PieceHead) -> bool {
-    head.version < version_here(shared, head.file).await
-}
-
-/// Of a file that somebody else has changed since, the contents are asked for there, since that replica has
-/// the newest; when nobody knows who, the sender has to read again.
-fn ask_last_writer(shared: &ReplicaState, file: ObjectId) -> Result<()> {
-    let writer = shared.last_writer(file).ok_or(Error::Delay)?;
-    conversing::want(shared, writer, &[file]);
-    Ok(())
-}
-
-/// Puts a piece in place. Returns which stretches of one that came as sums are wanted, as bits.
-async fn put(shared: &ReplicaState, inbox: &Inbox, piece: &Arrived) -> Result<u64> {
-    // Else a truncation that is applied again after a crash would erase what was acknowledged.
-    let rows = inbox.rows();
-    let mut rest: Bytes = piece.incoming.message.payload.clone();
-    let sums = !piece.head.sums.is_empty();
-    let stretches = piece.head.stretches.iter();
-    for stretch in stretches.filter(|stretch| stretch.hole || !sums) {
-        let part = match stretch.hole {
-            true => ContentPiece::Hole(Extent {
-                offset: stretch.offset,
-                length: stretch.length,
-            }),
-            false => {
-                // Looked at when it came: the payload has as much.
-                let length = usize::try_from(stretch.length).unwrap_or(usize::MAX);
-                ContentPiece::Data {
-                    offset: stretch.offset,
-                    bytes: rest.split_to(length.min(rest.len())),
-                }
-            }
-        };
-        match shared.store.put_content(piece.head.file, part).await {
-            // Removed meanwhile: nobody needs it any more.
-            Ok(()) | Err(Error::Stale) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let lacking = match sums {
-        true => offers::look(shared, &piece.head).await?,
-        false => 0,
-    };
-    if let Some(ticket) = rows {
-        shared.store.wait_stable(ticket).await?;
-    }
-    Ok(lacking)
 }

@@ -1,4 +1,4 @@
-//! How much room there is for striped files, as clients are told (rule 10).
+//! Free space for striped files, as clients are told (rule 10).
 //!
 //! What must never enter: who is given a stripe.
 
@@ -8,8 +8,8 @@ use vfs::Space;
 use crate::striped::Inner;
 
 impl Inner {
-    /// The room of the tree whose files are striped, where that of the store which has their rows is `own`.
-    pub(crate) fn room(&self, own: Space) -> Space {
+    /// The free space of the tree whose files are striped, where that of the store which has their rows is `own`.
+    pub(crate) fn free_space(&self, own: Space) -> Space {
         let view = self.view();
         let group = view.new_files.and_then(|new| view.groups.get(&new.group));
         let (Some(group), Ok(driver)) = (group, self.driver()) else {

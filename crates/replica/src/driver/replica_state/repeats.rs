@@ -6,7 +6,7 @@ use throttle::Sum;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use crate::driver::replica_state::ReplicaState;
+use super::ReplicaState;
 
 impl ReplicaState {
     /// Something has failed that is about a peer. Returns how often, if that is to be told now.

@@ -1,0 +1,34 @@
+//! How far the stream of a lost replica is applied, here and by the other survivors.
+//!
+//! What must never enter: what follows from it.
+
+use std::collections::BTreeMap;
+
+use vfs::ReplicaSlot;
+
+use super::others;
+use crate::driver::replica_state::ReplicaState;
+
+/// How far it is applied here, stably.
+pub(crate) fn applied_here(shared: &ReplicaState, lost: ReplicaSlot) -> u64 {
+    shared.inbox(lost).map_or(0, |inbox| inbox.acknowledged())
+}
+
+/// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
+/// view.
+pub(super) fn applied_by_others(
+    shared: &ReplicaState,
+    lost: ReplicaSlot,
+) -> Option<BTreeMap<ReplicaSlot, u64>> {
+    let epoch = shared.lease.view().epoch.0;
+    let news = shared.news();
+    let others = others(shared).into_iter();
+    others
+        .map(|slot| {
+            let (ask, _) = news.get(&slot)?.said.as_ref()?;
+            let mut applied = ask.applied.iter();
+            let applied = applied.find(|(of, _)| *of == lost.0)?.1;
+            (ask.epoch == epoch).then_some((slot, applied))
+        })
+        .collect()
+}
