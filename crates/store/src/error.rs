@@ -64,8 +64,8 @@ pub enum StoreError {
     },
     /// Data of files lies elsewhere, and nobody said where.
     #[error(
-        "files of {0} lie at the data servers of a pool, and this server was not told of one; start it as the metadata \
-         server of that pool again"
+        "files of {0} lie at the data servers of a pool, and this server was not told of one: the files that make it the metadata \
+         server of its pool (`pool` in the data directory) are missing. Put back the whole data directory from one backup"
     )]
     Elsewhere(PathBuf),
     /// What is on disk contradicts itself.

@@ -426,14 +426,16 @@ impl Inner {
     /// Asks a data server for something, in the name of the home, until it serves, as long as patience lasts. A write that may have
     /// been done without an answer is not done again: it could come twice, with another one between.
     async fn ask(&self, file: &Whereabouts, server: DataServerNumber, ask: Io) -> Result<Answer> {
+        let driver = self.driver()?;
+        let called = || driver.rows().called(file.row.contents.object);
         if !file.row.members.contains(&server) {
             return Err(Error::Io(format!(
-                "this part of the file lay on data server {}, which was given up with all it had",
+                "a part of {} lay on data server {}, which was given up with all it had",
+                called(),
                 server.0
             )));
         }
         let repeats = !matches!(ask, Io::Write { .. });
-        let driver = self.driver()?;
         let begun = Instant::now();
         let mut row = file.row.clone();
         let mut reason = Unserved::Away;
@@ -455,7 +457,7 @@ impl Inner {
                 };
             }
             if let Unserved::Status(status) = reason
-                && let Some(error) = error_of(status, server)
+                && let Some(error) = error_of(status, server, called)
             {
                 return Err(error);
             }
@@ -509,15 +511,20 @@ pub(crate) async fn outcome_of(begun: oneshot::Receiver<Outcome>) -> Result<Outc
 }
 
 /// What a home tells its client when a data server has answered so; `None` for what passes.
-fn error_of(status: NfsStat4, server: DataServerNumber) -> Option<Error> {
+fn error_of(
+    status: NfsStat4,
+    server: DataServerNumber,
+    called: impl Fn() -> String,
+) -> Option<Error> {
     match status {
         // No lease at this moment, or another generation: the handle is made anew.
         NfsStat4::Stale | NfsStat4::Delay | NfsStat4::Grace => None,
         NfsStat4::NoSpc => Some(Error::NoSpace),
         NfsStat4::FBig => Some(Error::TooLarge),
         other => Some(Error::Io(format!(
-            "data server {} has answered {other:?}",
-            server.0
+            "data server {} has answered {other:?} about its part of {}; its log says why",
+            server.0,
+            called()
         ))),
     }
 }

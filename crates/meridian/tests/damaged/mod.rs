@@ -422,6 +422,7 @@ fn is_named(said: &str, name: &Path) -> bool {
     said.contains(&known_by)
         || is_in("meta") && said.contains("/meta")
         || is_in("data") && names_content()
+        || name.starts_with("pool") && said.contains("(`pool`")
 }
 
 /// What is served otherwise than it was answered, and not refused.

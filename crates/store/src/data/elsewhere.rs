@@ -224,6 +224,15 @@ impl PlacedRows {
         Ok(left.map(|row| row.to_vec()).filter(|row| !row.is_empty()))
     }
 
+    /// What a file is called in messages: by its number, and where it is if that is known.
+    #[must_use]
+    pub fn called(&self, id: ObjectId) -> String {
+        match self.inner() {
+            Ok(inner) => inner.called(id),
+            Err(_) => format!("object {id}"),
+        }
+    }
+
     /// How long a file is, as its row says; `None` of what is gone.
     ///
     /// # Errors
