@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::site::block_on;
 use crate::fixture::{Place, Running, http_get};
-use nfs4::{NfsLockType4, NfsStat4};
+use nfs4::{NfsLockType4, NfsStat4, SetxattrOption4};
 use nfs4_client::{Client, How, LockAnswer, OpenFile, Options, StableHow4};
 use rustix::process::{Resource, Rlimit, prlimit};
 use socket2::{Domain, Socket, Type};
@@ -123,6 +124,46 @@ fn a_server_without_descriptors_goes_on() {
     });
     assert!(!place.status().exports[0].store.failed);
     assert!(place.read_log().contains("raise the limit of open files"));
+    server.stop();
+}
+
+/// Tables of metadata below a directory.
+fn tables(directory: &Path) -> usize {
+    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let below = entries.map(|entry| match entry.file_type().unwrap().is_dir() {
+        true => tables(&entry.path()),
+        false => usize::from(directory.ends_with("tables")),
+    });
+    below.sum()
+}
+
+/// The store of metadata ended with the first table that it could not open, and the server with it.
+#[test]
+fn metadata_is_written_out_while_descriptors_are_lacking() {
+    let place = Place::new("");
+    let server = place.start();
+    let meta = place.data().join("trees/default/meta");
+    block_on(async {
+        let (client, file) = with_a_lock(&server).await;
+        let other = Client::connect(Options::at(server.address)).await.unwrap();
+        let before = tables(&meta);
+        let limit = Rlimit {
+            current: Some(300),
+            maximum: Some(300),
+        };
+        prlimit(Some(server.pid()), Resource::Nofile, limit).unwrap();
+        let _silent = crowd(server.address);
+        for number in 0..600 {
+            let name = format!("note {number}");
+            let value = bytes::Bytes::from(vec![7; 60_000]);
+            let set = other.setxattr(&file.handle, &*name, value, SetxattrOption4::Either);
+            set.await.unwrap();
+            other.removexattr(&file.handle, &*name).await.unwrap();
+        }
+        assert!(tables(&meta) > before, "nothing is written out");
+        comes_back_with_its_lock(&client, &file, &other).await;
+    });
+    assert!(!place.status().exports[0].store.failed);
     server.stop();
 }
 

@@ -12,9 +12,16 @@ use nfs4_client::{Client, How, Options, STAT, StableHow4};
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A set of two, both running, in contact, and with the whole tree.
-fn two() -> [(Site, Running); 2] {
-    let (first, first_server) = Site::founding();
-    let second = Site::new();
+pub(crate) fn two() -> [(Site, Running); 2] {
+    two_configured("")
+}
+
+/// The same with this in their configurations.
+pub(crate) fn two_configured(text: &str) -> [(Site, Running); 2] {
+    let first = Site::configured(text);
+    succeed(&first.set(&["create"]));
+    let first_server = first.place.start();
+    let second = Site::configured(text);
     second.join(&first);
     let second_server = second.place.start();
     for site in [&first, &second] {

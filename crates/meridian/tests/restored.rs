@@ -24,7 +24,7 @@ fn two_members() -> (Site, Site) {
 }
 
 /// `count` members, which run and take part.
-fn members(count: usize) -> Vec<(Site, Running)> {
+pub(crate) fn members(count: usize) -> Vec<(Site, Running)> {
     let first = Site::configured(HASTY);
     succeed(&first.set(&["create"]));
     let server = first.place.start();
@@ -47,7 +47,7 @@ fn members(count: usize) -> Vec<(Site, Running)> {
     members
 }
 
-fn eventually(what: &str, fact: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, fact: impl Fn() -> bool) {
     let begun = Instant::now();
     while !fact() {
         assert!(

@@ -15,6 +15,7 @@ mod conformance_opens;
 mod conformance_reclaim;
 mod conformance_restart;
 mod conformance_sessions;
+mod conformance_too_many;
 mod distant_file_system;
 mod ops_access;
 mod ops_attributes;

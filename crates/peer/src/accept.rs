@@ -1,10 +1,12 @@
 //! The listening side: TLS, the hello, and then the lane's connection; or a server that wants to join.
 
+use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use plain_file::descriptors;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
@@ -49,6 +51,7 @@ pub(crate) async fn listen(shared: Arc<EndpointState>, listener: TcpListener) {
             }
             () = shared.closed() => return,
         };
+        let socket = socket.and_then(|(socket, from)| Ok((above_low_numbers(socket)?, from)));
         let (socket, from) = match socket {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -90,6 +93,11 @@ pub(crate) async fn listen(shared: Arc<EndpointState>, listener: TcpListener) {
             }
         });
     }
+}
+
+/// A connection leaves the low numbers of descriptors to those who must not lack one.
+fn above_low_numbers(socket: TcpStream) -> io::Result<TcpStream> {
+    TcpStream::from_std(descriptors::above(socket.into_std()?)?)
 }
 
 /// When it was told last that nothing can be accepted.

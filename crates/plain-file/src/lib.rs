@@ -2,11 +2,13 @@
 //!
 //! What stands where a file of ours should be may be anything: a FIFO, at which a reader waits until somebody writes, or a
 //! device that never ends. And an error of reading may say something of what is stored, or only of the process that
-//! reads; nobody may take the one for the other.
+//! reads; nobody may take the one for the other. Which numbers of descriptors are for whom stands in [`descriptors`].
 //!
 //! What must never enter: what a file means.
 
 #![forbid(unsafe_code)]
+
+pub mod descriptors;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

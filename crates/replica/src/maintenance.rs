@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use vfs::ObjectId;
 
 use crate::driver::replica_state::ReplicaState;
+use crate::driver::waiting::UNCHANGED;
 use crate::membership::accounts;
 use crate::membership::links;
 use crate::membership::members;
@@ -16,7 +17,7 @@ use crate::membership::views;
 use crate::replication::conversing;
 use crate::replication::progress;
 
-const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = UNCHANGED;
 
 /// At most this many records are looked at at a time.
 const RECORDS_AT_ONCE: usize = 256;
@@ -30,6 +31,17 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
     tokio::select! {
         () = tidy(&shared) => {}
         () = configure(&shared) => {}
+        () = notify_of_time(&shared) => {}
+    }
+}
+
+/// Has the tasks that watch over the set look now and then, all at once.
+async fn notify_of_time(shared: &ReplicaState) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        shared.engine.notify();
     }
 }
 

@@ -103,7 +103,7 @@ impl Inner {
             return Ok(());
         }
         // On a full disk the time of a read is worth less than a removal.
-        let Ok(_admission) = self.headroom.admit(Demand::Change) else {
+        let Ok(_admission) = self.admit(Demand::Change) else {
             return Ok(());
         };
         let Some(mut mutation) = self.begin_if_idle()? else {

@@ -101,7 +101,7 @@ impl Operation {
         match mutation.touched(id) {
             Ok(touched) => {
                 let denials = tried.denials(id);
-                let row = encode_denials(&denials).ok_or(Error::Delay)?;
+                let row = encode_denials(&denials).ok_or(Error::NoSpace)?;
                 let row = (!denials.is_empty()).then_some(&row[..]);
                 mutation.tell_of(id, Table::Denials, row)?;
                 mutation.commit(&Change::Object(touched))?;

@@ -34,7 +34,7 @@ impl Shares {
     }
 
     /// Adds to what the owner has; [`Error::ShareDenied`] if another open stands against it, and
-    /// [`Error::Delay`] when too many have the file open.
+    /// [`Error::NoSpace`] when as many have the file open as may.
     pub(crate) fn open(&mut self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {
         let opens = self.files.entry(id).or_default();
         let in_the_way = (opens.all()).any(|(other, held)| other != owner && held.conflicts(share));
@@ -44,7 +44,7 @@ impl Shares {
         let full = opens.here.len() >= MAX_OWNERS;
         match opens.here.get_mut(owner) {
             Some(held) => *held = held.union(share),
-            None if full => return Err(Error::Delay),
+            None if full => return Err(Error::NoSpace),
             None => {
                 opens.here.insert(owner.clone(), share);
             }

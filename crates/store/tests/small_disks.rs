@@ -120,7 +120,11 @@ async fn fill_and_empty(disk: &SmallDisk, writers: u32, is_member: bool) {
 async fn what_clients_fill_they_can_empty() {
     // What a member goes through includes what a server on its own does.
     let (makers, writers, members) = match tries_all() {
-        true => (&DISKS[..], &[1, 8, 64][..], &[false, true][..]),
+        true => (
+            &DISKS[..],
+            &[1, 2, 4, 8, 16, 32, 64][..],
+            &[false, true][..],
+        ),
         false => (&DISKS[1..2], &[64][..], &[true][..]),
     };
     for (mebibytes, maker) in makers {

@@ -24,7 +24,7 @@ use server::{PoolServerStatus, PoolStatus};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until something is so.
-fn until(what: &str, so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !so() {
         assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
@@ -36,7 +36,7 @@ fn pool(site: &Site, arguments: &[&str]) -> Output {
     site.meridian(&[&["pool"], arguments].concat())
 }
 
-fn address(site: &Site) -> String {
+pub(crate) fn address(site: &Site) -> String {
     format!("127.0.0.1:{}", site.port)
 }
 
@@ -49,7 +49,7 @@ fn founding() -> (Site, Running) {
 }
 
 /// A new pool with `COUNT` running data servers. New files are striped over all of them, in units of [`UNIT`].
-fn striping_over<const COUNT: usize>(
+pub(crate) fn striping_over<const COUNT: usize>(
     numbers: [u16; COUNT],
 ) -> (Site, Running, [Site; COUNT], Vec<Running>) {
     let metadata = Site::new();
@@ -85,7 +85,7 @@ fn joined(metadata: &Site) -> Site {
     site
 }
 
-fn start(data_server: &Site) -> Running {
+pub(crate) fn start(data_server: &Site) -> Running {
     let at = address(data_server);
     data_server.place.start_with(&["--listen", &at])
 }

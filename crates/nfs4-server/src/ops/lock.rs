@@ -1,25 +1,20 @@
 //! LOCK (RFC 8881, section 18.10).
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use nfs4::{
     Lock4Denied, LockArgs, LockRes, LockResOk, Locker4, NfsLockType4, NfsStat4, StateOwner4,
 };
-use throttle::Throttle;
 use vfs::{ByteRange, LockConflict, LockKind};
 use xdr::Bytes;
 
+use super::limits::{too_many_opens, too_many_ranges};
 use crate::callback::LockWaiter;
 use crate::compound::Compound;
 use crate::handle::ObjectHandle;
 use crate::service::Service;
 use crate::state::{LockGrant, Reclaim};
 use crate::status::{OrStatus, status_of};
-
-/// What is told of clients that get no more locks, once and then in sums.
-static TOO_MANY: Throttle = Throttle::new();
-const RANGES: throttle::Subject = ("too many locked ranges", 0);
 
 pub(crate) async fn lock(compound: &mut Compound<'_>, args: LockArgs) -> LockRes {
     match attempt(compound, &args).await {
@@ -119,7 +114,11 @@ fn find(
     match locker {
         Locker4::OpenOwner(new) => {
             let stateid = compound.substitute(new.open_stateid)?;
-            state.first_lock(client, &stateid, &new.lock_owner.owner, object.key())
+            let first = state.first_lock(client, &stateid, &new.lock_owner.owner, object.key());
+            first.map_err(|status| match status {
+                NfsStat4::ServerFault => too_many_opens(compound.connection.peer()),
+                status => status,
+            })
         }
         Locker4::LockOwner(known) => {
             let stateid = compound.substitute(known.lock_stateid)?;
@@ -165,19 +164,12 @@ async fn try_lock(
     }
 }
 
-/// The status of LOCK or LOCKU that a file system refuses. Neither can say that there is room for no more locks (RFC 8881,
-/// section 15.2), and who was told to wait would wait for what it holds itself.
+/// The status of LOCK or LOCKU that a file system refuses.
 pub(super) fn refusal(error: &vfs::Error, peer: SocketAddr) -> NfsStat4 {
-    if *error != vfs::Error::NoSpace {
-        return status_of(error);
+    match error {
+        vfs::Error::NoSpace => too_many_ranges(peer),
+        error => status_of(error),
     }
-    if let Some(sum) = TOO_MANY.failed(RANGES, Instant::now()) {
-        tracing::warn!(
-            %peer, %sum,
-            "too many locked ranges, of the client or of the file: it gets no more, and an error"
-        );
-    }
-    NfsStat4::ServerFault
 }
 
 /// The byte range of a LOCK, LOCKT or LOCKU.

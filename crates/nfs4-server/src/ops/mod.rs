@@ -28,6 +28,7 @@ mod io_advise;
 mod layoutcommit;
 mod layoutget;
 mod layoutreturn;
+mod limits;
 mod link;
 mod listxattrs;
 mod lock;

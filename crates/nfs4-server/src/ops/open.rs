@@ -10,6 +10,7 @@ use vfs::{
 };
 
 use super::directory::change_info;
+use super::limits::too_many_opens;
 use crate::attributes::to_set;
 use crate::compound::Compound;
 use crate::handle::{Handle, ObjectHandle};
@@ -283,6 +284,7 @@ async fn register(
 ) -> Result<(Stateid4, Attributes), NfsStat4> {
     let service = compound.service;
     let client = compound.session()?.client;
+    let peer = compound.connection.peer();
     let object = &found.object;
     let file = object.key();
     let file_system = &object.export.file_system;
@@ -310,12 +312,18 @@ async fn register(
     };
     let opened = opened.map_err(|error| match (error, reclaim) {
         (Error::ShareDenied, Reclaim::Yes) => NfsStat4::ReclaimConflict,
+        // An open that denies nothing takes no room on a disk.
+        (Error::NoSpace, _) if !(share.deny_read || share.deny_write) => too_many_opens(peer),
         (error, _) => status_of(&error),
     })?;
     let outcome = match empty_if_asked(found, share, &object.who).await {
         Ok(emptied) => {
             let grant = service.state().record_open(client, owner_name, file, share);
-            grant.map(|grant| (grant.stateid, emptied.unwrap_or(opened)))
+            let granted = grant.map(|grant| (grant.stateid, emptied.unwrap_or(opened)));
+            granted.map_err(|status| match status {
+                NfsStat4::ServerFault => too_many_opens(peer),
+                status => status,
+            })
         }
         Err(status) => Err(status),
     };

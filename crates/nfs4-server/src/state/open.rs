@@ -94,8 +94,8 @@ impl State {
     /// Enters an open that the file system granted, or adds to one the owner has.
     ///
     /// # Errors
-    /// `STALE_CLIENTID` when the client is gone meanwhile, `DELAY` when it has too many opens. The
-    /// caller then closes the file again.
+    /// `STALE_CLIENTID` when the client is gone meanwhile, `SERVERFAULT` when it has too many opens, `DELAY` when all clients
+    /// together have. The caller then closes the file again.
     pub fn record_open(
         &mut self,
         client: ClientId,
@@ -118,7 +118,7 @@ impl State {
             });
         }
         if record.opens.len() >= self.limits.states_per_client {
-            return Err(NfsStat4::Delay);
+            return Err(NfsStat4::ServerFault);
         }
         self.memory.add_state(owner, &self.limits)?;
         let key = self.numbers.next_state();
@@ -226,7 +226,7 @@ impl State {
     /// Finds the lock state of an owner that locks for the first time on an open.
     ///
     /// # Errors
-    /// Those of [`State::open_file`], and `DELAY` when the client has too many locks.
+    /// Those of [`State::open_file`], and `SERVERFAULT` when the client has too many lock states.
     pub fn first_lock(
         &self,
         client: ClientId,
@@ -236,7 +236,7 @@ impl State {
     ) -> Result<LockGrant, NfsStat4> {
         let open = self.open_file(client, open_stateid, file)?;
         if self.confirmed(client)?.locks.len() >= self.limits.states_per_client {
-            return Err(NfsStat4::Delay);
+            return Err(NfsStat4::ServerFault);
         }
         Ok(LockGrant {
             open: open.key,

@@ -269,9 +269,9 @@ impl ReplicaState {
         self.peers.news()
     }
 
-    fn note_news(&self, slot: ReplicaSlot, note: impl FnOnce(&mut News)) {
+    fn note_news<T>(&self, slot: ReplicaSlot, note: impl FnOnce(&mut News) -> T) -> T {
         self.peers
-            .with(slot, |peer| note(peer.news.get_or_insert_with(News::new)));
+            .with(slot, |peer| note(peer.news.get_or_insert_with(News::new)))
     }
 
     /// A peer has answered a question just now.
@@ -284,8 +284,14 @@ impl ReplicaState {
         self.note_news(slot, |news| news.clock.note(difference));
     }
 
-    pub(crate) fn note_said(&self, slot: ReplicaSlot, ask: LeaseRequest) {
-        self.note_news(slot, |news| news.said = Some((ask, Instant::now())));
+    /// Notes what a peer says of itself. Returns whether that is something else than before.
+    pub(crate) fn note_said(&self, slot: ReplicaSlot, ask: LeaseRequest) -> bool {
+        self.note_news(slot, |news| {
+            let before = news.said.as_ref();
+            let differs = before.is_none_or(|(before, _)| before.differs(&ask));
+            news.said = Some((ask, Instant::now()));
+            differs
+        })
     }
 
     /// Bytes that users may still fill at a peer, as it said last.

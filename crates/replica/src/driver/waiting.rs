@@ -24,17 +24,22 @@ pub(crate) async fn changed(changes: &mut watch::Receiver<u64>, calm: Duration, 
     let _ = tokio::time::timeout_at(latest, changes.changed()).await;
 }
 
-/// How long at most a task that watches over the set looks away while nothing changes and all is well.
+/// How long at most a task that watches over the set looks away while nothing changes and all is well. The maintenance notifies all
+/// of them together that this time has passed: with a timer each they would wake an idle process many times a second.
 pub(crate) const UNCHANGED: Duration = Duration::from_secs(1);
 
 /// Returns when a task that watches over the set is to look again: after `pause`; where all members take part and have everything,
-/// not before something has changed since, but after `latest` in any case. An idle set uses the processor for little else.
+/// not before something has changed since, but after `latest`, or [`UNCHANGED`], in any case.
 pub(crate) async fn next_look(shared: &ReplicaState, pause: Duration, latest: Duration) {
+    let earliest = Instant::now() + pause;
     let mut changes = shared.engine.notifications();
-    tokio::time::sleep(pause).await;
     if shared.all_take_part() {
-        let rest = latest.saturating_sub(pause);
         // Whether something happened or time passed makes no difference.
-        let _ = tokio::time::timeout(rest, changes.changed()).await;
+        if latest < UNCHANGED {
+            let _ = tokio::time::timeout(latest, changes.changed()).await;
+        } else {
+            let _ = changes.changed().await;
+        }
     }
+    tokio::time::sleep_until(earliest).await;
 }

@@ -13,6 +13,8 @@ use crate::driver::replica_state::ReplicaState;
 /// Between attempts to store something, doubled each time up to the longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// While the others wait for this replica, it goes on trying until a pause would be as long as this.
+const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// Leaves the view. What follows is as after a crash: it starts anew outside, and catches up.
 pub(crate) async fn degraded(shared: &Arc<ReplicaState>, error: &Error) {
@@ -37,10 +39,18 @@ impl Attempts {
         Attempts { pause: FIRST_PAUSE }
     }
 
-    /// Whether it is to be tried again after this error: outside the view, when there was no room, some time
-    /// later. Inside, the replica leaves.
+    /// Whether it is to be tried again after this error: outside the view, when there was no room, or something else was
+    /// lacking that passes, some time later. Inside, the replica leaves, soon or at once.
     pub(crate) async fn again(&mut self, shared: &Arc<ReplicaState>, error: &Error) -> bool {
-        if shared.lease.is_up_to_date() || *error != Error::NoSpace {
+        let passes = *error == Error::Delay;
+        if shared.lease.is_up_to_date() {
+            let is_soon = passes && self.pause < PATIENCE;
+            if is_soon {
+                self.wait().await;
+            }
+            return is_soon;
+        }
+        if !passes && *error != Error::NoSpace {
             return false;
         }
         shared.set_trouble(Some(reason(error)));
@@ -48,8 +58,12 @@ impl Attempts {
             // The others wait for it, though it answers nobody.
             shared.exclude(shared.slot(), &reason(error)).await;
         }
+        self.wait().await;
+        true
+    }
+
+    async fn wait(&mut self) {
         tokio::time::sleep(self.pause).await;
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
-        true
     }
 }

@@ -25,8 +25,6 @@ use crate::state::wire::{self, HeldOpen, Kind};
 
 /// So long opens and acknowledgements are gathered before they are told of or looked at.
 const GATHERING: Duration = Duration::from_millis(10);
-/// And so often it is looked whose time is over.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Tells one peer what clients here have open of what was removed. A witness keeps nothing that could go.
 pub(crate) fn tell(shared: &ReplicaState, peer: ReplicaSlot) {
@@ -63,10 +61,9 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
         }
         tokio::time::sleep(GATHERING).await;
         tokio::select! {
-            // The senders live in the store and the engine.
+            // The senders live in the store and the engine. The latter notifies now and then, so that it is seen whose time is over.
             _ = changes.changed() => {}
             _ = notifications.changed() => {}
-            () = tokio::time::sleep(LOOK) => {}
         }
     }
 }

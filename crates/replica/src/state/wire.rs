@@ -204,6 +204,19 @@ pub(crate) struct LeaseRequest {
     pub(crate) closed: Vec<u16>,
 }
 
+impl LeaseRequest {
+    /// Whether another request of the same sender says something that others decide by and this one does not.
+    pub(crate) fn differs(&self, other: &LeaseRequest) -> bool {
+        let decisive = |one: &LeaseRequest| LeaseRequest {
+            asked: 0,
+            available: 0,
+            links: Vec::new(),
+            ..one.clone()
+        };
+        decisive(self) != decisive(other)
+    }
+}
+
 /// What a replica says of its link to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Link {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use plain_file::descriptors;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use throttle::Throttle;
 use tokio::net::{TcpListener, TcpStream};
@@ -138,6 +139,7 @@ pub(crate) async fn accept(
             _ = stop.wait_for(|stop| *stop) => return,
             accepted = listener.socket.accept() => accepted,
         };
+        let accepted = accepted.and_then(|(stream, peer)| Ok((above_low_numbers(stream)?, peer)));
         match accepted {
             Ok((stream, peer)) => {
                 // Whatever becomes of one connection, the next one is accepted.
@@ -160,6 +162,11 @@ pub(crate) async fn accept(
             }
         }
     }
+}
+
+/// There may be many connections, so they leave the low numbers of descriptors to others.
+fn above_low_numbers(stream: TcpStream) -> io::Result<TcpStream> {
+    TcpStream::from_std(descriptors::above(stream.into_std()?)?)
 }
 
 /// Serves a connection. Returns the one that is closed for it.

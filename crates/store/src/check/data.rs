@@ -92,13 +92,13 @@ impl Examination<'_> {
             self.note(
                 format!(
                     "The data of {} goes on behind its {size} bytes.",
-                    called(id)
+                    self.inner.called(id)
                 ),
                 self.repair,
             );
         }
         if matches!(&row.content, Content::File(file) if !file.stored) {
-            let what = format!("{} does not know that it has data.", called(id));
+            let what = format!("{} does not know that it has data.", self.inner.called(id));
             self.find(what, |mutation| {
                 mutation.object_mut(id)?.file_mut()?.stored = true;
                 Ok(())

@@ -85,7 +85,7 @@ impl Operation {
             Change::Reserve => Demand::Room(extent.length.saturating_add(ROW_BYTES)),
             Change::Punch => Demand::Removal,
         };
-        let _admission = self.headroom.admit(demand)?;
+        let _admission = self.admit(demand)?;
         let (_writing, tail_clean) = self.begin_writing(id).await?;
         if !tail_clean {
             self.cut_tail(&alone, id, row.size).await?;

@@ -4,13 +4,13 @@
 //! with it and made to survive a power failure.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use plain_file::lacks_descriptors;
+use plain_file::{descriptors, lacks_descriptors};
 use vfs::ObjectId;
 
 use crate::error::WITHOUT_DESCRIPTORS;
@@ -91,7 +91,7 @@ impl DataFiles {
         }
         let mut options = File::options();
         options.read(true).write(true);
-        match self.with_descriptor(|| options.open(self.layout.data_file(id))) {
+        match self.with_descriptor(|| self.open_for_long(&options, id)) {
             Ok(file) => Ok(Some(self.keep(id, file))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -161,7 +161,12 @@ impl DataFiles {
         // Two first writes at once are both right to make it.
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
-        self.with_descriptor(|| options.open(self.layout.data_file(id)))
+        self.with_descriptor(|| self.open_for_long(&options, id))
+    }
+
+    /// There may be many of them.
+    fn open_for_long(&self, options: &OpenOptions, id: ObjectId) -> io::Result<File> {
+        (options.open(self.layout.data_file(id))).and_then(descriptors::above)
     }
 
     /// Opens a directory that has to be made stable, which nobody would do later. Waits while no descriptor is left.

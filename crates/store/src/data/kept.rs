@@ -80,7 +80,7 @@ impl Operation {
         let row = self.object(id)?;
         self.check_write(access, id, &row)?;
         let room = Demand::Room(data.len() as u64 + ROW_BYTES);
-        let _admission = self.headroom.admit(room)?;
+        let _admission = self.admit(room)?;
         let (_writing, tail_clean) = self.begin_writing(id).await?;
         if !tail_clean {
             self.cut_tail(&alone, id, row.size).await?;

@@ -122,7 +122,7 @@ impl Operation {
             Some(_) => 0,
         };
         let room = Demand::Room(bytes_here + ROW_BYTES);
-        let _admission = self.headroom.admit(room)?;
+        let _admission = self.admit(room)?;
         let before = self.verifier();
         let (_shared, _writing) = self.prepare_to_write(shared, id).await?;
         if region.end > row.size {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use plain_file::lacks_descriptors;
+use plain_file::{descriptors, lacks_descriptors};
 use rustix::fs::FallocateFlags;
 use std::thread;
 
@@ -116,6 +116,12 @@ impl Journals {
             true => newest.number,
             false => newest.number.saturating_sub(1),
         })
+    }
+
+    /// Whether this many descriptors could be had at once.
+    pub(super) fn are_left(&self, count: usize) -> bool {
+        let file = Arc::clone(&self.newest().file);
+        descriptors::are_left(count, &file)
     }
 
     fn newest(&self) -> MutexGuard<'_, Journal> {

@@ -12,23 +12,25 @@ mod mark;
 mod opening;
 mod pieces;
 mod runs;
+mod writing_out;
 
 use std::io;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
-use fjall::{
-    AbstractTree, Database, Keyspace, OwnedWriteBatch, PersistMode, Readable, Slice, Snapshot,
-};
+use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, Readable, Slice, Snapshot};
 
 pub(crate) use self::error::MetadataError;
 pub(crate) use self::examination::{Damage, OpenError};
 use self::journal::Journals;
 use self::mark::{Mark, Reached};
+use plain_file::lacks_descriptors;
 use tempfile::TempDir;
 
 use crate::codec::Malformed;
+use crate::error::WITHOUT_DESCRIPTORS;
 use crate::row_cache::{CachedKey, RowCache};
 
 /// What [`crate::decode_as_anything`] says, of journals, notes of what is stable, and rows in place of long values.
@@ -109,11 +111,6 @@ impl Table {
     }
 }
 
-/// Rows just written stay in memory up to about this size in each of the three keyspaces; four more
-/// of that size can wait to be written out before writers are slowed down.
-const WRITE_BUFFER_BYTES: u64 = 8 << 20;
-/// After how many bytes of changes it is worth a look whether a write buffer is full.
-const LOOK_BYTES: u64 = 2 << 20;
 /// Names the row of [`Table::System`] with the number of the last batch. Every batch writes it.
 const NUMBER: &[u8] = b"batch";
 
@@ -139,6 +136,8 @@ pub(crate) struct Metadata {
     number: AtomicU64,
     /// Bytes of changes since [`Metadata::write_out_full`] looked last.
     unlooked_bytes: AtomicU64,
+    /// Whether much has to be written out for which descriptors are lacking.
+    is_stuck: AtomicBool,
     /// Bytes that batches have taken in journals since they were opened.
     journal_bytes: AtomicU64,
     /// Where a copy of the files lies that goes with this value.
@@ -252,39 +251,6 @@ impl Metadata {
     pub(crate) fn allocate_journal(&self, ahead_bytes: u64) -> io::Result<()> {
         let written_bytes = self.journal_bytes.load(Ordering::Relaxed);
         self.journals.allocate(written_bytes, ahead_bytes)
-    }
-
-    /// Whether so much has changed that [`Metadata::write_out_full`] should be called.
-    pub(crate) fn should_look(&self) -> bool {
-        self.unlooked_bytes.load(Ordering::Relaxed) >= LOOK_BYTES
-    }
-
-    /// Starts new write buffers where one is full, so that the full ones are written out behind us.
-    /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_room` says whether a
-    /// number of bytes fits on the disk; while it does not, everything stays in memory and in the journal.
-    pub(crate) fn write_out_full(
-        &self,
-        has_room: impl Fn(u64) -> bool,
-    ) -> Result<(), MetadataError> {
-        self.unlooked_bytes.store(0, Ordering::Relaxed);
-        let journal_waits = self.database.journal_count() > 2;
-        for keyspace in [&self.objects, &self.entries, &self.others] {
-            let held_bytes = keyspace.tree.active_memtable().size();
-            // An old journal goes only when every keyspace has written out what is in it.
-            let wanted = held_bytes > WRITE_BUFFER_BYTES || (journal_waits && held_bytes > 0);
-            // Merging tables needs as much again for a while.
-            if wanted && has_room(2 * held_bytes + WRITE_BUFFER_BYTES) {
-                keyspace.rotate_memtable()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Bytes of rows that only the journal and memory hold, and that tables will need room for.
-    pub(crate) fn unwritten_bytes(&self) -> u64 {
-        let keyspaces = [&self.objects, &self.entries, &self.others];
-        let held = keyspaces.map(|keyspace| keyspace.tree.active_memtable().size());
-        held.iter().sum()
     }
 
     fn place(&self, table: Table, key: &[u8]) -> (&Keyspace, Slice) {
@@ -427,6 +393,18 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
+/// Reads for one who cannot go back any more: tries again while descriptors are lacking.
+fn patiently<T>(read: impl Fn() -> Result<T, fjall::Error>) -> Result<T, fjall::Error> {
+    loop {
+        match read() {
+            Err(error) if error::os_error(&error).is_some_and(lacks_descriptors) => {
+                thread::sleep(WITHOUT_DESCRIPTORS);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Changes that happen together or not at all.
 pub(crate) struct Batch<'m> {
     metadata: &'m Metadata,
@@ -499,7 +477,7 @@ impl Batch<'_> {
     fn remove_previous_pieces(&mut self) -> Result<(), MetadataError> {
         for Previous { table, key, kept } in std::mem::take(&mut self.previous) {
             let (keyspace, place) = self.metadata.place(table, &key);
-            let previous = keyspace.get(place)?;
+            let previous = patiently(|| keyspace.get(&place))?;
             let length = previous
                 .map(|row| pieces::stands_for(&row))
                 .transpose()?

@@ -6,11 +6,11 @@ use std::os::unix::fs::symlink;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use fjall::config::{BlockSizePolicy, HashRatioPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
-use plain_file::is_about_contents;
+use plain_file::{descriptors, is_about_contents};
 use tempfile::TempDir;
 
 use super::error::os_error;
@@ -23,7 +23,6 @@ use crate::row_cache::RowCache;
 
 /// Replayed at start at most, softly; the embedded store accepts no less.
 const JOURNAL_BYTES: u64 = 64 << 20;
-const OPEN_TABLES: usize = 128;
 /// Threads that write out full write buffers and merge tables.
 const WORKER_THREADS: usize = 2;
 const BLOCK_BYTES: u32 = 4096;
@@ -121,6 +120,11 @@ impl Metadata {
     }
 }
 
+/// Tables keep half of the descriptors that are left to those who must not fail; the other half is for what is written.
+fn open_tables_max() -> usize {
+    usize::try_from(descriptors::low() / 2).map_or(1, |count| count.max(1))
+}
+
 /// What is said of rows that end too early.
 fn ending(number: u64, sound: &Sound) -> String {
     let stable = sound.reached.batch;
@@ -188,6 +192,7 @@ fn open_examined(
         committing: Mutex::default(),
         number: AtomicU64::new(number),
         unlooked_bytes: AtomicU64::new(0),
+        is_stuck: AtomicBool::new(false),
         journal_bytes: AtomicU64::new(0),
         _copy: copy,
     })
@@ -212,7 +217,7 @@ fn open_database(
     let database = Database::builder(path)
         .cache_size(settings.cache_bytes / 2)
         .max_journaling_size(JOURNAL_BYTES)
-        .max_cached_files(Some(OPEN_TABLES))
+        .max_cached_files(Some(open_tables_max()))
         .worker_threads_unchecked(settings.worker_threads)
         .manual_journal_persist(!settings.write_through)
         .open()?;

@@ -109,10 +109,19 @@ pub(crate) struct Mutation<'s> {
 }
 
 impl Inner {
+    /// Admits an operation that takes room on the disk, and in memory: [`Error::NoSpace`] without the one, [`Error::Delay`] while
+    /// memory is not written out for want of descriptors.
+    pub(crate) fn admit(&self, demand: Demand) -> Result<Admission<'_>> {
+        match self.metadata.is_stuck() {
+            true => Err(Error::Delay),
+            false => self.headroom.admit(demand),
+        }
+    }
+
     /// Starts an operation that changes rows, once nobody else does and the disk has room for it.
     pub(crate) async fn begin(&self, demand: Demand) -> Result<Mutation<'_>> {
         self.health.check()?;
-        let admission = self.headroom.admit(demand)?;
+        let admission = self.admit(demand)?;
         let writer = self.writer.lock().await;
         let mut mutation = Mutation::start(self, writer)?;
         mutation._admission = Some(admission);

@@ -126,7 +126,7 @@ impl Mending {
             return Ok(());
         };
         let room = Demand::Room(bytes.len() as u64 + ROW_BYTES);
-        let _admission = self.inner.headroom.admit(room)?;
+        let _admission = self.inner.admit(room)?;
         let file = Arc::clone(&self.file);
         blocking(move || {
             let written = file.write_all_at(&bytes, offset);

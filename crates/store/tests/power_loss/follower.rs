@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use store::{ForeignUpdate, NewStore, Store, StoreOptions};
 use tokio::sync::Mutex;
-use vfs::{FileSystem, ObjectId, ReplicaSlot, SetAttributes};
+use vfs::{FileSystem, ObjectId, ReplicaSlot};
 
+use crate::fixture::Approver;
 use crate::fixture::disk::SmallDisk;
 use crate::fixture::pair::{LEADER, apply, file_of, ship, update};
 use crate::fixture::random::Random;
 use crate::fixture::resync::same_tree;
-use crate::fixture::{Approver, directory, name, root};
-use crate::model::{Files, Hand};
+use crate::model::{Files, Hand, homes};
 use crate::recorder::{Loss, Recorder};
-use crate::{MEBIBYTES, ROOT, mount_copy};
+use crate::{MEBIBYTES, mount_copy};
 
 /// At most this many updates are applied before the follower says how far it is.
 const STEPS_AT_ONCE: u64 = 12;
@@ -26,7 +26,7 @@ const STEPS_AT_ONCE: u64 = 12;
 /// The member that makes changes, and what is known of these.
 struct Leader {
     store: Store,
-    home: ObjectId,
+    homes: [ObjectId; 2],
     files: Files,
     /// The updates that change data of files, by position.
     data: BTreeMap<u64, Vec<ObjectId>>,
@@ -38,11 +38,9 @@ impl Leader {
         let store = Store::create(&options, &NewStore::default()).unwrap();
         let (store, _) = Approver::of(store);
         store.end_reclaim().await.unwrap();
-        let (text, set) = (name("home"), SetAttributes::default());
-        let made = store.create(&root(), ROOT, &text, directory(), &set).await;
         Leader {
+            homes: homes(&store, 0).await,
             store,
-            home: made.unwrap().attributes.id,
             files: Files::default(),
             data: BTreeMap::new(),
         }
@@ -53,7 +51,7 @@ impl Leader {
         let from = self.last() + 1;
         let hand = Hand {
             store: &self.store,
-            home: self.home,
+            homes: self.homes,
         };
         let done = hand.carry_out(&step).await;
         done.unwrap_or_else(|error| panic!("{step:?}: {error}"));

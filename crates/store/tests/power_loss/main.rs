@@ -21,27 +21,25 @@ use std::time::Duration;
 use fixture::Approver;
 use fixture::disk::SmallDisk;
 use fixture::random::Random;
-use fixture::{directory, name, root};
-use model::{Hand, Progress, compare};
+use model::{Hand, Progress, compare, homes};
 use recorder::{Loss, Recorder};
 use store::{NewStore, Store, StoreOptions};
-use vfs::{FileSystem, ObjectId, SetAttributes};
+use vfs::{FileSystem, ObjectId};
 
-const ROOT: ObjectId = ObjectId::ROOT;
 /// Some work at once, and share their trips to the disk; one who is alone makes them himself.
 const MANY_WORKERS: u64 = 4;
 /// Of the disk.
 const MEBIBYTES: u64 = 400;
 
 struct Worker {
-    home: ObjectId,
+    homes: [ObjectId; 2],
     progress: Mutex<Progress>,
 }
 
 async fn work(store: &Store, worker: &Worker, mut random: Random, stop: &AtomicBool) {
     let hand = Hand {
         store,
-        home: worker.home,
+        homes: worker.homes,
     };
     while !stop.load(Ordering::Relaxed) {
         let step = {
@@ -102,11 +100,8 @@ async fn cut_power(
     let stop = Arc::new(AtomicBool::new(false));
     let (mut workers, mut tasks) = (Vec::new(), tokio::task::JoinSet::new());
     for number in 0..count {
-        let (who, text) = (root(), name(&format!("d{number}")));
-        let set = SetAttributes::default();
-        let made = store.create(&who, ROOT, &text, directory(), &set).await;
         let worker = Arc::new(Worker {
-            home: made.unwrap().attributes.id,
+            homes: homes(&store, number).await,
             progress: Mutex::default(),
         });
         workers.push(Arc::clone(&worker));
@@ -138,7 +133,7 @@ async fn cut_power(
         for ((worker, before), after) in workers.iter().zip(&before).zip(&after) {
             let hand = Hand {
                 store: &left,
-                home: worker.home,
+                homes: worker.homes,
             };
             compare(&hand, before, after).await;
         }

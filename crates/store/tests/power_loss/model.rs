@@ -1,4 +1,4 @@
-//! What a worker does in its directory, and what is there then.
+//! What a worker does in its two directories, and across them, and what is there then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ const TAGS: u64 = 3;
 const MOST_BYTES: u64 = 300_000;
 const PIECE_BYTES: u64 = 50_000;
 
-/// What one worker does next in its directory.
+/// What one worker does next. Which directory a name is in, it says itself.
 #[derive(Clone, Debug)]
 pub enum Step {
     Make(String, Made),
@@ -80,7 +80,7 @@ pub struct Known {
     owner: Option<u32>,
 }
 
-/// The directory of one worker.
+/// The directories of one worker.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     names: BTreeMap<String, u64>,
@@ -237,15 +237,35 @@ fn choose_of_file(one: String, random: &mut Random) -> Option<Step> {
     })
 }
 
-/// Somebody who works in a directory of a store.
+/// Somebody who works in two directories of a store.
 pub struct Hand<'s> {
     pub store: &'s Store,
-    pub home: ObjectId,
+    pub homes: [ObjectId; 2],
+}
+
+/// Makes the directories of a worker.
+pub async fn homes(store: &Store, worker: u64) -> [ObjectId; 2] {
+    let mut homes = [ObjectId::ROOT; 2];
+    for (number, home) in homes.iter_mut().enumerate() {
+        let (text, set) = (
+            name(&format!("d{worker}.{number}")),
+            SetAttributes::default(),
+        );
+        let made = store.create(&root(), *home, &text, directory(), &set).await;
+        *home = made.unwrap().attributes.id;
+    }
+    homes
 }
 
 impl Hand<'_> {
+    /// The directory of a name: even numbers are in the one, odd ones in the other.
+    fn home(&self, one: &str) -> ObjectId {
+        let is_odd = one.ends_with(['1', '3', '5', '7', '9']);
+        self.homes[usize::from(is_odd)]
+    }
+
     async fn find(&self, one: &str) -> vfs::Result<Attributes> {
-        self.store.lookup(&root(), self.home, &name(one)).await
+        self.store.lookup(&root(), self.home(one), &name(one)).await
     }
 
     async fn set(&self, one: &str, set: SetAttributes) -> vfs::Result<()> {
@@ -297,13 +317,13 @@ impl Hand<'_> {
         };
         let access = AccessCheck::Credentials(&who);
         self.store.open(access, id, &owner, share).await?;
-        self.store.remove(&who, self.home, &name(one)).await?;
+        self.store.remove(&who, self.home(one), &name(one)).await?;
         self.write(id, 100, vec![7; 10_000], false).await?;
         self.store.close(id, &owner).await
     }
 
     pub async fn carry_out(&self, step: &Step) -> vfs::Result<()> {
-        let (store, home, who) = (self.store, self.home, root());
+        let (store, who) = (self.store, root());
         let access = AccessCheck::Credentials(&who);
         let extent = |offset| Extent {
             offset,
@@ -319,7 +339,7 @@ impl Hand<'_> {
                 };
                 let set = SetAttributes::default();
                 let text = name(&one);
-                let made = store.create(&who, home, &text, new, &set);
+                let made = store.create(&who, self.home(&one), &text, new, &set);
                 made.await.map(drop)
             }
             Step::Write(one, offset, byte, length, stable) => {
@@ -336,15 +356,20 @@ impl Hand<'_> {
                 store.allocate(access, id, extent(offset)).await
             }
             Step::Rename(one, other) => {
+                let (from, to) = (self.home(&one), self.home(&other));
                 let (one, other) = (name(&one), name(&other));
-                let renamed = store.rename(&who, (home, &one), (home, &other));
+                let renamed = store.rename(&who, (from, &one), (to, &other));
                 renamed.await.map(drop)
             }
             Step::Link(one, other) => {
                 let id = self.find(&one).await?.id;
-                store.link(&who, id, home, &name(&other)).await.map(drop)
+                let (to, other) = (self.home(&other), name(&other));
+                store.link(&who, id, to, &other).await.map(drop)
             }
-            Step::Remove(one) => store.remove(&who, home, &name(&one)).await.map(drop),
+            Step::Remove(one) => {
+                let (home, one) = (self.home(&one), name(&one));
+                store.remove(&who, home, &one).await.map(drop)
+            }
             Step::RemoveOpen(one) => self.remove_open(&one).await,
             Step::Tag(one, number, value) => {
                 let id = self.find(&one).await?.id;

@@ -209,11 +209,13 @@ pub(crate) fn lease_requested(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask
     shared.losses.awareness().heard(from, &ask, by_default);
     let available = ask.available;
     losses::heard(shared, &ask);
-    shared.note_said(from, ask);
+    let is_news = shared.note_said(from, ask);
     free_space::note_available(shared, from, available);
     let message = wire::body(wire::Kind::LeaseGrant, &promise);
     shared.outbound.send(from, Lane::Control, message);
-    shared.engine.notify();
+    if is_news {
+        shared.engine.notify();
+    }
 }
 
 /// A peer grants a lease, or refuses it.

@@ -2,29 +2,26 @@
 //! said which file is damaged and what to do. Never are other bytes served, or fewer files, or zeros.
 //!
 //! What each kind of file of a store does in each kind of damage, by many seeds, is in `crates/store/tests/rot.rs`; here are all files of
-//! a data directory, and the program as its users meet it.
+//! a data directory, and the program as its users meet it: a server alone, a member of a set and the servers of a pool while the
+//! others run.
+
+mod alone;
+mod of_pool;
+mod of_set;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::sync::Mutex;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use crate::fixture::site::{Site, block_on, succeed};
-use crate::fixture::{Place, Running, complaint, run};
+use crate::fixture::{Place, complaint, run};
 use bytes::Bytes;
 use nfs4::{Attr, Bitmap4, NfsFh4, NfsStat4, SetxattrOption4};
 use nfs4_client::{Client, Error, How, Options};
-
-/// Nobody waits for a client that was there before.
-const SETTINGS: &str = "[time]\nlease_seconds = 2\n";
-
-/// The first of a set, wherever its data directory is put.
-const OF_A_SET: &str = "[time]\nlease_seconds = 2\n[replication]\nlisten = \"127.0.0.1:0\"\n";
 
 /// A generous limit for what happens at once.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,19 +44,26 @@ type Tree = BTreeMap<String, Answered>;
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Flip,
+    Zero,
     Cut,
     Empty,
     Older,
+    Swap,
     Remove,
 }
 
-const DAMAGES: [Damage; 5] = [
+const DAMAGES: [Damage; 7] = [
     Damage::Flip,
+    Damage::Zero,
     Damage::Cut,
     Damage::Empty,
     Damage::Older,
+    Damage::Swap,
     Damage::Remove,
 ];
+
+/// What a disk loses at least.
+const SECTOR_BYTES: usize = 512;
 
 /// A content in which no block is like another, and none is zeros.
 fn content(seed: u32, length: u32) -> Bytes {
@@ -68,14 +72,17 @@ fn content(seed: u32, length: u32) -> Bytes {
 }
 
 /// The same client each time, so that nobody waits until it has reclaimed.
-async fn connect(address: SocketAddr) -> Client {
-    let options = Options {
+fn options(address: SocketAddr) -> Options {
+    Options {
         owner: Bytes::from_static(b"the one client"),
         verifier: nfs4::Verifier4([7; 8]),
         patience: PATIENCE / 4,
         ..Options::at(address)
-    };
-    Client::connect(options).await.unwrap()
+    }
+}
+
+async fn connect(address: SocketAddr) -> Client {
+    Client::connect(options(address)).await.unwrap()
 }
 
 async fn write(client: &Client, directory: &NfsFh4, name: &str, bytes: &Bytes) {
@@ -146,8 +153,15 @@ fn answered() -> Tree {
 
 /// Reads all of a tree. What the disk has taken is an error of its own.
 async fn read_all(address: SocketAddr) -> (Tree, BTreeMap<String, Error>) {
+    read_by(options(address)).await
+}
+
+async fn read_by(options: Options) -> (Tree, BTreeMap<String, Error>) {
     let (mut tree, mut errors) = (Tree::new(), BTreeMap::new());
-    let client = connect(address).await;
+    let client = match Client::connect(options).await {
+        Ok(client) => client,
+        Err(error) => return (tree, [(String::new(), error)].into()),
+    };
     let root = match client.mount("/export").await {
         Ok(root) => root,
         Err(error) => return (tree, [(String::new(), error)].into()),
@@ -233,33 +247,16 @@ struct Used {
 }
 
 impl Used {
-    fn by(place: &Place, settings: &'static str) -> Used {
-        let server = place.start();
-        block_on(async { begin(&connect(server.address).await).await });
-        server.stop();
-        let older = files_of(&place.data());
-        for crashes in [false, true] {
-            let server: Running = place.start();
-            block_on(async {
-                let client = connect(server.address).await;
-                match crashes {
-                    false => go_on(&client).await,
-                    true => end(&client).await,
-                }
-            });
-            match crashes {
-                false => server.stop(),
-                true => server.kill(),
-            }
-        }
-        let now = files_of(&place.data());
+    /// What is in a data directory now, which was something else before.
+    fn of(settings: &'static str, data: &Path, older: BTreeMap<PathBuf, Vec<u8>>) -> Used {
+        let now = files_of(data);
         let mut directories = BTreeSet::new();
-        let mut left = vec![place.data()];
+        let mut left = vec![data.to_owned()];
         while let Some(next) = left.pop() {
             for entry in fs::read_dir(&next).unwrap() {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
-                    let name = path.strip_prefix(place.data()).unwrap();
+                    let name = path.strip_prefix(data).unwrap();
                     directories.insert(name.to_owned());
                     left.push(path);
                 }
@@ -277,8 +274,9 @@ impl Used {
     fn cases(&self) -> Vec<(PathBuf, Damage)> {
         let of_file = |name: &PathBuf| {
             let damages = DAMAGES.into_iter().filter(|damage| {
+                let is_alone = matches!(damage, Damage::Swap) && self.neighbour(name).is_none();
                 let (before, after) = (self.now.get(name), self.damaged(name, *damage));
-                before != after.as_ref()
+                !is_alone && before != after.as_ref()
             });
             damages
                 .map(|damage| (name.clone(), damage))
@@ -294,6 +292,14 @@ impl Used {
         match damage {
             Damage::Flip if bytes.is_empty() => {}
             Damage::Flip => bytes[middle] ^= 0x10,
+            Damage::Zero => {
+                let sector = middle / SECTOR_BYTES * SECTOR_BYTES;
+                bytes
+                    .iter_mut()
+                    .skip(sector)
+                    .take(SECTOR_BYTES)
+                    .for_each(|byte| *byte = 0);
+            }
             Damage::Cut => bytes.truncate(middle),
             Damage::Empty => bytes.clear(),
             Damage::Older => {
@@ -301,29 +307,59 @@ impl Used {
                     bytes.clone_from(older);
                 }
             }
+            Damage::Swap => bytes.clone_from(&self.now[self.neighbour(name)?]),
             Damage::Remove => return None,
         }
         Some(bytes)
     }
 
-    /// A copy with this damage.
-    fn copy(&self, name: &Path, damage: Damage) -> Place {
-        let place = Place::new(self.settings);
-        let data = place.data();
-        fs::create_dir(&data).unwrap();
+    /// The next file in the same directory, or the first one behind the last.
+    fn neighbour(&self, name: &Path) -> Option<&PathBuf> {
+        let beside = |other: &&PathBuf| *other != name && other.parent() == name.parent();
+        let mut behind = self
+            .now
+            .keys()
+            .filter(beside)
+            .skip_while(|other| *other < name);
+        let first = || self.now.keys().find(beside);
+        behind.next().or_else(first)
+    }
+
+    /// All files as they were left, but for what a damage has made of one.
+    fn put(&self, data: &Path, damaged: Option<(&Path, Damage)>) {
+        let _ = fs::remove_dir_all(data);
+        fs::create_dir(data).unwrap();
         for directory in &self.directories {
             fs::create_dir_all(data.join(directory)).unwrap();
         }
         for (file, bytes) in &self.now {
-            if file == name {
-                if let Some(left) = self.damaged(name, damage) {
-                    fs::write(data.join(file), left).unwrap();
-                }
-            } else {
-                fs::write(data.join(file), bytes).unwrap();
-            }
+            fs::write(data.join(file), bytes).unwrap();
         }
+        let Some((name, damage)) = damaged else {
+            return;
+        };
+        if let (Damage::Swap, Some(neighbour)) = (damage, self.neighbour(name)) {
+            fs::write(data.join(neighbour), &self.now[name]).unwrap();
+        }
+        match self.damaged(name, damage) {
+            Some(left) => fs::write(data.join(name), left).unwrap(),
+            None => fs::remove_file(data.join(name)).unwrap(),
+        }
+    }
+
+    /// A copy with this damage.
+    fn copy(&self, name: &Path, damage: Damage) -> Place {
+        let place = Place::new(self.settings);
+        self.put(&place.data(), Some((name, damage)));
         place
+    }
+
+    /// Whether a damage is told with its file, or that in which the bytes of the file are now.
+    fn names(&self, said: &str, name: &Path, damage: Damage) -> bool {
+        let other = self
+            .neighbour(name)
+            .filter(|_| matches!(damage, Damage::Swap));
+        is_named(said, name) || other.is_some_and(|other| is_named(said, other))
     }
 }
 
@@ -335,14 +371,9 @@ enum Started {
     Silent,
 }
 
-fn start(place: &Place, log: &Path) -> Started {
+fn start(command: &mut Command, log: &Path) -> Started {
     let log = fs::File::create(log).unwrap();
-    let mut child = place
-        .serve()
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (tell, told) = channel();
     std::thread::spawn(move || {
@@ -393,66 +424,9 @@ fn is_named(said: &str, name: &Path) -> bool {
         || is_in("data") && names_content()
 }
 
-/// Looks what comes of one damage. Returns what should not be.
-fn look_at(used: &Used, name: &Path, damage: Damage) -> Vec<String> {
-    let place = used.copy(name, damage);
-    let mut wrong = Vec::new();
-    let before = files_of(&place.data());
-    let (code, said) = check(&place);
-    if before != files_of(&place.data()) {
-        wrong.push("the check has changed something".to_owned());
-    }
-    if said.contains("panicked") || !matches!(code, Some(0 | 1 | 3)) {
-        wrong.push(format!("the check ended with {code:?}"));
-    }
-    if code != Some(0) && !is_named(&said, name) {
-        wrong.push("the check does not name the file".to_owned());
-    }
-    let log = place.directory.path().join("log");
-    let started = start(&place, &log);
-    match started {
-        Started::Silent => wrong.push("the server neither serves nor says why".to_owned()),
-        Started::Refused(exit) => {
-            let told = fs::read_to_string(&log).unwrap();
-            if exit != Some(1) {
-                wrong.push(format!("the server ended with {exit:?}"));
-            }
-            if !is_named(&told, name) {
-                wrong.push("the server refuses and does not name the file".to_owned());
-            }
-            if code == Some(0) {
-                wrong.push("all is well, and the server refuses".to_owned());
-            }
-        }
-        Started::Serving(mut server, address) => {
-            let (tree, errors) = block_on(read_all(address));
-            server.kill().unwrap();
-            server.wait().unwrap();
-            wrong.extend(differences(&tree, &errors));
-            let told = fs::read_to_string(&log).unwrap() + &said;
-            if !errors.is_empty() && !is_named(&told, name) {
-                wrong.push("something cannot be read, and nobody names the file".to_owned());
-            }
-        }
-    }
-    let told = fs::read_to_string(&log).unwrap();
-    if told.contains("panicked") {
-        wrong.push("the server panicked".to_owned());
-    }
-    if !wrong.is_empty() {
-        wrong.push(format!("check ({code:?}): {said}\nserver: {told}"));
-    }
-    wrong
-}
-
 /// What is served otherwise than it was answered, and not refused.
 fn differences(tree: &Tree, errors: &BTreeMap<String, Error>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (path, error) in errors {
-        if error.status() != Some(NfsStat4::Io) {
-            wrong.push(format!("`{path}`: {error}"));
-        }
-    }
     let all = answered();
     for (path, what) in tree {
         if all.get(path) != Some(what) {
@@ -473,95 +447,45 @@ fn differences(tree: &Tree, errors: &BTreeMap<String, Error>) -> Vec<String> {
     wrong
 }
 
-/// Tries every damage, on as many threads as the machine has processors.
-fn sweep(used: &Used) {
-    let cases = Mutex::new(used.cases().into_iter());
-    let wrong = Mutex::new(Vec::new());
-    let workers = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let next = cases.lock().unwrap().next();
-                    let Some((name, damage)) = next else { return };
-                    let found = look_at(used, &name, damage);
-                    if !found.is_empty() {
-                        let what = format!("{} {damage:?}: {}", name.display(), found.join("; "));
-                        wrong.lock().unwrap().push(what);
-                    }
-                }
-            });
-        }
-    });
-    let wrong = wrong.into_inner().unwrap();
+/// What is refused otherwise than with one of these.
+fn other_errors(errors: &BTreeMap<String, Error>, allowed: &[NfsStat4]) -> Vec<String> {
+    let is_allowed = |error: &Error| {
+        error
+            .status()
+            .is_some_and(|status| allowed.contains(&status))
+    };
+    let others = errors.iter().filter(|(_, error)| !is_allowed(error));
+    others
+        .map(|(path, error)| format!("`{path}`: {error}"))
+        .collect()
+}
+
+/// Some of all cases, or all: `DAMAGE_CASES` says how many, `DAMAGE_SEED` chooses others.
+fn some_of<T>(mut all: Vec<T>, few: usize) -> Vec<T> {
+    let number = |variable: &str| {
+        std::env::var(variable)
+            .ok()
+            .map(|text| text.parse().unwrap())
+    };
+    let count = number("DAMAGE_CASES").unwrap_or(few);
+    let mut state = number("DAMAGE_SEED").unwrap_or(7) as u64;
+    println!("DAMAGE_CASES={count} DAMAGE_SEED={state}, of {}", all.len());
+    let mut chosen = Vec::new();
+    while chosen.len() < count && !all.is_empty() {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        chosen.push(all.swap_remove((state >> 33) as usize % all.len()));
+    }
+    chosen
+}
+
+/// Fails with all that should not have been.
+fn assert_none(wrong: &[String]) {
     assert!(
         wrong.is_empty(),
         "{}\n\n{}",
         wrong.len(),
         wrong.join("\n\n")
     );
-}
-
-#[test]
-fn a_server_serves_what_it_has_answered_or_names_the_file_that_is_damaged() {
-    let place = Place::new(SETTINGS);
-    let used = Used::by(&place, SETTINGS);
-    sweep(&used);
-}
-
-#[test]
-fn a_member_of_a_set_serves_what_it_has_answered_or_names_the_file_that_is_damaged() {
-    let site = Site::configured(OF_A_SET);
-    succeed(&site.set(&["create"]));
-    site.invite();
-    let used = Used::by(&site.place, OF_A_SET);
-    sweep(&used);
-}
-
-/// The writer of a file may have gone on a moment before the crash: the data file that was stable then is not taken for one that never
-/// was.
-#[test]
-fn a_file_that_was_committed_before_a_crash_does_not_become_zeros() {
-    let place = Place::new(SETTINGS);
-    let server = place.start();
-    block_on(async {
-        let client = connect(server.address).await;
-        let root = client.mount("/export").await.unwrap();
-        write(&client, &root, "rewritten", &content(1, 9000)).await;
-    });
-    // Its contents come to rest.
-    server.stop();
-    let server = place.start();
-    block_on(async {
-        let client = connect(server.address).await;
-        let root = client.mount("/export").await.unwrap();
-        write(&client, &root, "rewritten", &content(2, 9000)).await;
-        write(&client, &root, "new", &content(3, 9000)).await;
-    });
-    server.kill();
-    let data = place.data().join("trees/default/data");
-    for file in files_of(&data).keys() {
-        fs::remove_file(data.join(file)).unwrap();
-    }
-    let (code, said) = check(&place);
-    assert_eq!(code, Some(3), "{said}");
-    let server = place.start();
-    let (tree, errors) = block_on(read_all(server.address));
-    assert!(tree.is_empty(), "{tree:?}");
-    for name in ["rewritten", "new"] {
-        assert_eq!(errors[name].status(), Some(NfsStat4::Io), "{name}");
-        let named = format!("(/{name})");
-        assert!(said.contains(&named), "{said}");
-        assert!(place.read_log().contains(&named), "{}", place.read_log());
-    }
-    // Who writes it anew has it again.
-    block_on(async {
-        let client = connect(server.address).await;
-        let root = client.mount("/export").await.unwrap();
-        client.remove(&root, "new").await.unwrap();
-        write(&client, &root, "new", &content(4, 9000)).await;
-    });
-    let (tree, _) = block_on(read_all(server.address));
-    assert_eq!(tree["new"], Answered::File(content(4, 9000), None));
-    server.stop();
 }

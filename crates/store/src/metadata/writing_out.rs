@@ -1,0 +1,73 @@
+//! When rows that only memory and the journal hold are written out to tables, so that both stay bounded.
+//!
+//! What must never enter: what a row means.
+
+use std::sync::atomic::Ordering;
+
+use fjall::AbstractTree;
+
+use super::{Metadata, MetadataError};
+
+/// Rows just written stay in memory up to about this size in each of the three keyspaces; four more
+/// of that size can wait to be written out before writers are slowed down.
+const WRITE_BUFFER_BYTES: u64 = 8 << 20;
+/// While descriptors are lacking, up to about this many bytes of changes stay in memory until nobody may add to them.
+const STUCK_BYTES: u64 = 8 * WRITE_BUFFER_BYTES;
+/// At most this many descriptors are needed, and only for a while, to write out full buffers, merge tables and begin a journal.
+const WRITING_OUT: usize = 32;
+/// After how many bytes of changes it is worth a look whether a write buffer is full.
+const LOOK_BYTES: u64 = 2 << 20;
+
+impl Metadata {
+    /// Whether so much has changed that [`Metadata::write_out_full`] should be called.
+    pub(crate) fn should_look(&self) -> bool {
+        self.unlooked_bytes.load(Ordering::Relaxed) >= LOOK_BYTES
+    }
+
+    /// Starts new write buffers where one is full, so that the full ones are written out behind us.
+    /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_room` says whether this many
+    /// bytes fit on the disk; while they do not, or descriptors are lacking, everything stays in memory and in the journal: the
+    /// embedded store ends when it cannot open a file that it writes.
+    pub(crate) fn write_out_full(
+        &self,
+        has_room: impl Fn(u64) -> bool,
+    ) -> Result<(), MetadataError> {
+        self.unlooked_bytes.store(0, Ordering::Relaxed);
+        let journal_waits = self.database.journal_count() > 2;
+        let is_full = self.keyspaces_held().any(|held| held > WRITE_BUFFER_BYTES);
+        if !(is_full || journal_waits) {
+            return Ok(());
+        }
+        let has_descriptors = self.journals.are_left(WRITING_OUT);
+        let is_stuck = !has_descriptors && self.unwritten_bytes() > STUCK_BYTES;
+        self.is_stuck.store(is_stuck, Ordering::Relaxed);
+        if !has_descriptors {
+            return Ok(());
+        }
+        for keyspace in [&self.objects, &self.entries, &self.others] {
+            let held_bytes = keyspace.tree.active_memtable().size();
+            // An old journal goes only when every keyspace has written out what is in it.
+            let wanted = held_bytes > WRITE_BUFFER_BYTES || (journal_waits && held_bytes > 0);
+            // Merging tables needs as much again for a while.
+            if wanted && has_room(2 * held_bytes + WRITE_BUFFER_BYTES) {
+                keyspace.rotate_memtable()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of rows that only the journal and memory hold, and that tables will need room for.
+    pub(crate) fn unwritten_bytes(&self) -> u64 {
+        self.keyspaces_held().sum()
+    }
+
+    fn keyspaces_held(&self) -> impl Iterator<Item = u64> {
+        let keyspaces = [&self.objects, &self.entries, &self.others];
+        (keyspaces.into_iter()).map(|keyspace| keyspace.tree.active_memtable().size())
+    }
+
+    /// Whether changes have to wait until descriptors are there again, because memory holds too many.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::Relaxed)
+    }
+}
