@@ -199,7 +199,7 @@ fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malform
         Kind::Wanted => base::wanted(shared, from, wire::decode(body)?),
         Kind::Remainder => {
             let remainder = wire::decode(body)?;
-            shared.peers.with(from, |peer| peer.returns.hear(remainder));
+            shared.peers.with(from, |peer| peer.rejoin.hear(remainder));
         }
         Kind::TooFar => views::too_far(shared, from),
         Kind::Greeting => sessions::greeted(shared, from, wire::decode(body)?),

@@ -36,7 +36,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<Incomplete>(bytes));
     drop(decode::<Completed>(bytes));
     drop(decode::<Wanted>(bytes));
-    drop(decode::<crate::state::returns::Remainder>(bytes));
+    drop(decode::<crate::state::rejoins::Remainder>(bytes));
     drop(decode::<ScrubQuestion>(bytes));
     drop(decode::<ScrubAnswer>(bytes));
     drop(decode::<crate::replication::scrub::Progress>(bytes));

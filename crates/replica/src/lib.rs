@@ -41,7 +41,7 @@ pub use garbage::decode_as_anything;
 pub use handle::{Replica, StartError};
 pub use junctions::JunctionView;
 pub use state::lineage::is_members_copy;
-pub use state::returns::{ReturnView, Stage};
+pub use state::rejoins::{RejoinView, Stage};
 pub use state::scrub::{FindingView, ScrubView};
 pub use state::settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
 pub use status::{ClockView, ControlView, LinkView, PeerView, ReplicaStatus, ShortView};

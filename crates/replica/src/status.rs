@@ -10,7 +10,7 @@ use crate::driver::replica_state::ReplicaState;
 use crate::frontend::free_space;
 use crate::handle::Replica;
 use crate::membership::links::{connected, lags};
-use crate::state::returns::ReturnView;
+use crate::state::rejoins::RejoinView;
 use crate::state::scrub::ScrubView;
 
 /// At most this many controls are listed.
@@ -51,7 +51,7 @@ pub struct ReplicaStatus {
     /// Files whose unstable data a crash has taken, and that others have to hear of yet.
     pub recovering_files: u64,
     /// How far it is on its way back into the view, or into a set that it has joined.
-    pub returning: Option<ReturnView>,
+    pub returning: Option<RejoinView>,
     /// Files of which part was lost with a replica, so that they cannot be read.
     pub torn_files: u64,
     /// Paths of them, not all when there are many.
@@ -129,7 +129,7 @@ pub struct PeerView {
     /// none is.
     pub update_waits_seconds: Option<f64>,
     /// How far it is on its way back into the view, of what this replica sends it.
-    pub returning: Option<ReturnView>,
+    pub returning: Option<RejoinView>,
     /// Bytes that users may still fill there, as it said last. A witness has none to fill.
     pub available_bytes: Option<u64>,
     /// It lacks contents that are not sent, because there is no room for them.
@@ -212,7 +212,7 @@ impl Replica {
             controls_total,
             recovering_files: metrics.recovering.load(Ordering::Relaxed),
             returning: (!shared.lease.is_up_to_date())
-                .then(|| shared.peers.own_return())
+                .then(|| shared.peers.own_rejoin())
                 .flatten(),
             torn_files: torn.len() as u64,
             torn_paths: torn_named.map(|file| named(shared, *file)).collect(),
@@ -288,7 +288,7 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 shared.peers.with(slot, |known| {
                     let room = &known.shipments;
                     (
-                        known.returns.of_peer(),
+                        known.rejoin.of_peer(),
                         known.nonsense.told(),
                         room.awaits_room(),
                         room.refused_bytes(),

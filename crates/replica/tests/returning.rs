@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::fixture::{Crashed, PATIENCE, ROOT, Set, eventually, root};
-use replica::{ReturnView, Settings, Stage};
+use replica::{RejoinView, Settings, Stage};
 use store::ContentPiece;
 use vfs::{AccessCheck, Error, Stability};
 
@@ -120,7 +120,7 @@ async fn files_that_are_written_all_the_time_keep_nobody_away() {
 }
 
 /// What the third replica, and the first about it, say of its return.
-fn views(set: &Set) -> Option<(ReturnView, ReturnView)> {
+fn views(set: &Set) -> Option<(RejoinView, RejoinView)> {
     let own = set.sites[2].replica.status().returning?;
     let status = set.sites[0].replica.status();
     let peer = status.peers.into_iter().find(|peer| peer.slot == 3)?;
@@ -156,7 +156,7 @@ async fn a_copy_goes_on_where_either_side_was_killed_and_both_say_how_far_it_is(
     in_time(&mut set, "both sides show the contents that come", |set| {
         views(set).is_some_and(|(own, peer)| {
             let contents =
-                |view: &ReturnView| view.stage == Stage::Contents && view.objects_left > 0;
+                |view: &RejoinView| view.stage == Stage::Contents && view.objects_left > 0;
             contents(&own) && contents(&peer) && own.bytes_left > Some(0)
         })
     })
@@ -189,7 +189,7 @@ async fn a_return_by_log_is_seen_and_limited_too() {
     set.revive(2, away).await;
     in_time(&mut set, "both sides show what is missing", |set| {
         views(set).is_some_and(|(own, peer)| {
-            let by_log = |view: &ReturnView| view.stage == Stage::ByLog && view.objects_left > 64;
+            let by_log = |view: &RejoinView| view.stage == Stage::ByLog && view.objects_left > 64;
             by_log(&own)
                 && by_log(&peer)
                 && own.bytes_left > Some(0)

@@ -143,7 +143,7 @@ pub(crate) async fn attend(shared: Arc<ReplicaState>) {
     loop {
         next_look(&shared, PAUSE, UNCHANGED).await;
         relay::forget_what_all_have(&shared);
-        relay::relay_to_returning(&shared);
+        relay::relay_to_rejoining(&shared);
         let lacking = lacking_of_lost(&shared, &views::absent(&shared));
         let lacking = lacking.map(|lost| (lost, "lacks"));
         let differing = match shared.is_witness {

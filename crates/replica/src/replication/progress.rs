@@ -12,7 +12,7 @@ use peer::Lane;
 use vfs::ReplicaSlot;
 
 use crate::driver::replica_state::ReplicaState;
-use crate::state::returns::{Remainder, Stage};
+use crate::state::rejoins::{Remainder, Stage};
 use crate::state::wire;
 
 /// The sizes of at most this many files are looked up at a time.
@@ -23,7 +23,7 @@ pub(crate) fn tell(shared: &Arc<ReplicaState>) {
     let returning = returning(shared);
     shared.peers.with_each(|slot, peer| {
         if !returning.contains(&slot) {
-            peer.returns.end_of_peer();
+            peer.rejoin.end_of_peer();
         }
     });
     for slot in returning {
@@ -32,7 +32,7 @@ pub(crate) fn tell(shared: &Arc<ReplicaState>) {
         };
         shared
             .peers
-            .with(slot, |peer| peer.returns.note_sent(remainder));
+            .with(slot, |peer| peer.rejoin.note_sent(remainder));
         let message = wire::body(wire::Kind::Remainder, &remainder);
         shared.outbound.send(slot, Lane::Control, message);
     }

@@ -12,7 +12,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::state::copies::Held;
 use crate::state::lists::Lists;
 use crate::state::locks::Table;
-use crate::state::returns::{Remainder, Stage};
+use crate::state::rejoins::{Remainder, Stage};
 
 /// What is going on with each peer that has a session.
 #[derive(Default)]

@@ -7,7 +7,7 @@
 //! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
 //!   taking part, `losses` who has how much of a lost replica's objects, `clients` who a server's clients are.
 //! - Of one peer: `peers` is one map of what lasts longer than a session, `arrivals` and `relays` of its stream, `conversations` of the session with it, `outbound` and `lists` wait to be said,
-//!   `outcomes` of operations that it was handed, `nonsense` of what it sent that nobody sends, `copies` and `returns` of what brings it up to date, `removed` of files that it
+//!   `outcomes` of operations that it was handed, `nonsense` of what it sent that nobody sends, `copies` and `rejoins` of what brings it up to date, `removed` of files that it
 //!   has open, `shipping`, `shipments` and `pace` of contents that it lacks.
 //!
 //! - Of neither: `locks` have an order in which they are taken.
@@ -38,9 +38,9 @@ pub(crate) mod outcomes;
 pub(crate) mod pace;
 pub(crate) mod peers;
 pub(crate) mod plausible;
+pub(crate) mod rejoins;
 pub(crate) mod relays;
 pub(crate) mod removed;
-pub(crate) mod returns;
 pub(crate) mod scrub;
 pub(crate) mod segments;
 pub(crate) mod settings;

@@ -11,7 +11,7 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::locks::{Table, TableGuard};
 use crate::state::nonsense::Nonsense;
-use crate::state::returns::{ReturnView, Returns};
+use crate::state::rejoins::{Rejoin, RejoinView};
 use crate::state::shipments::Shipments;
 use crate::state::views::News;
 
@@ -22,7 +22,7 @@ pub(crate) struct Peer {
     pub(crate) news: Option<News>,
     /// What it sent that no member sends.
     pub(crate) nonsense: Nonsense,
-    pub(crate) returns: Returns,
+    pub(crate) rejoin: Rejoin,
     /// Its lack of room for contents.
     pub(crate) shipments: Shipments,
     /// Files that are complete there, as it is told next, with the places of the own stream up to which they are.
@@ -59,9 +59,9 @@ impl Peers {
     }
 
     /// How far this replica is on its way back into the view, as the members say.
-    pub(crate) fn own_return(&self) -> Option<ReturnView> {
+    pub(crate) fn own_rejoin(&self) -> Option<RejoinView> {
         let all = self.all();
-        Returns::own(all.values().map(|peer| &peer.returns))
+        Rejoin::own(all.values().map(|peer| &peer.rejoin))
     }
 
     /// Nothing that was known of a removed member counts any more.

@@ -63,7 +63,7 @@ pub(crate) enum Kind {
     Scrub = 21,
     /// [`crate::frontend::expired_clients::ClientsAsked`], answered with [`crate::frontend::expired_clients::ClientsAbsent`]. Control lane.
     Clients = 31,
-    /// [`crate::state::returns::Remainder`], about once a second to those on their way back into the view. Control lane.
+    /// [`crate::state::rejoins::Remainder`], about once a second to those on their way back into the view. Control lane.
     Remainder = 41,
     /// A [`peer::set::Handover`], answered with nothing once it is stored durably. Control lane.
     Authority = 50,

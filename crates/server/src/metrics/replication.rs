@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::status::{
-    ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubView, Status, ViewStatus,
+    RejoinStatus, ReplicaPeerStatus, ReplicationStatus, ScrubView, Status, ViewStatus,
 };
 
 /// A name, what it means, of which kind it is, and where it is taken from.
@@ -320,18 +320,18 @@ const OF_SCRUBS: [Metric<ScrubView>; 8] = [
     ),
 ];
 
-fn objects_left(returning: Option<&ReturnStatus>) -> f64 {
+fn objects_left(returning: Option<&RejoinStatus>) -> f64 {
     returning.map_or(0.0, |returning| returning.objects_left as f64)
 }
 
-fn bytes_left(returning: Option<&ReturnStatus>) -> f64 {
+fn bytes_left(returning: Option<&RejoinStatus>) -> f64 {
     let bytes = returning.and_then(|returning| returning.bytes_left);
     bytes.unwrap_or(0) as f64
 }
 
-fn seconds_left(returning: Option<&ReturnStatus>) -> f64 {
+fn seconds_left(returning: Option<&RejoinStatus>) -> f64 {
     let left =
-        |returning: &ReturnStatus| returning.seconds_left.map_or(f64::INFINITY, |s| s as f64);
+        |returning: &RejoinStatus| returning.seconds_left.map_or(f64::INFINITY, |s| s as f64);
     returning.map_or(0.0, left)
 }
 

@@ -13,8 +13,8 @@ mod frozen;
 mod junctions;
 mod pool;
 mod question;
+mod rejoining;
 mod replication;
-mod returning;
 mod rows;
 mod scrub;
 mod socket;
@@ -49,13 +49,13 @@ pub use junctions::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStat
 pub use pool::{CopiesStatus, HoldingStatus, MovingStatus, PoolServerStatus, PoolStatus};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
+pub use rejoining::RejoinStatus;
 pub use replica::{
     AuditView, ClockView, FindingView, FrozenView, LinkView, LossView, MemberView, ScrubView,
     ShortView,
 };
 pub(crate) use replication::short_time;
 pub use replication::{ControlStatus, ReplicaPeerStatus, ReplicationStatus};
-pub use returning::ReturnStatus;
 pub use rows::Rows;
 pub use scrub::{ScrubQuestion, ScrubText};
 pub(crate) use socket::{Answering, StatusSocket};

@@ -9,7 +9,7 @@ use replica::{ClockView, ControlView, LinkView, PeerView, ReplicaStatus, ScrubVi
 use serde::{Deserialize, Serialize};
 use vfs::Counted;
 
-use super::ReturnStatus;
+use super::RejoinStatus;
 use super::called;
 use super::called::MemberNames;
 use super::clocks::ClockText;
@@ -67,7 +67,7 @@ pub struct ReplicationStatus {
     pub clock_jumps: u64,
     /// How far this one is on its way back into the view.
     #[serde(default)]
-    pub returning: Option<ReturnStatus>,
+    pub returning: Option<RejoinStatus>,
     /// Files of which part was lost with a server, so that they cannot be read.
     #[serde(default)]
     pub torn_files: u64,
@@ -137,7 +137,7 @@ pub struct ReplicaPeerStatus {
     pub update_waits_ms: Option<u64>,
     /// How far it is on its way back into the view, of what this one sends it.
     #[serde(default)]
-    pub returning: Option<ReturnStatus>,
+    pub returning: Option<RejoinStatus>,
     /// Bytes that clients may still fill there, as it said last.
     #[serde(default)]
     pub available_bytes: Option<u64>,
@@ -206,7 +206,7 @@ impl ReplicationStatus {
             dropped_promises: replica.promises_dropped,
             refused_relays: replica.relays_refused,
             clock_jumps: replica.clock_jumps,
-            returning: replica.returning.map(ReturnStatus::from),
+            returning: replica.returning.map(RejoinStatus::from),
             torn_files: replica.torn_files,
             torn_paths: replica.torn_paths,
             short: replica.short,
@@ -259,7 +259,7 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         lag_files: view.lag_files,
         lag_ms: scaled(view.lag_seconds, 1e3),
         update_waits_ms: view.update_waits_seconds.map(|waits| scaled(waits, 1e3)),
-        returning: view.returning.map(ReturnStatus::from),
+        returning: view.returning.map(RejoinStatus::from),
         available_bytes: view.available_bytes,
         awaits_room: view.awaits_room,
         refused_bytes: view.refused_bytes,
@@ -463,7 +463,7 @@ impl ReplicationStatus {
             lag_files: 2,
             lag_ms: 4200,
             update_waits_ms: None,
-            returning: Some(ReturnStatus::example()),
+            returning: Some(RejoinStatus::example()),
             available_bytes: Some(3 << 30),
             awaits_room: false,
             refused_bytes: 0,

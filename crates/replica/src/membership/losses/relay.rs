@@ -42,7 +42,7 @@ pub(super) async fn relay(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 
 /// Sends those outside the view, who are on their way back, what is kept here of replicas that cannot send it themselves:
 /// lost ones, and members that do not answer.
-pub(super) fn relay_to_returning(shared: &Arc<ReplicaState>) {
+pub(super) fn relay_to_rejoining(shared: &Arc<ReplicaState>) {
     let view = shared.lease.view();
     if !shared.takes_part() {
         return;

@@ -226,7 +226,7 @@ fn up_to_date(shared: &Arc<ReplicaState>, since: Epoch) {
     }
     shared.lease.set_up_to_date(true);
     shared.forget_writers();
-    shared.peers.with_each(|_, peer| peer.returns.arrived());
+    shared.peers.with_each(|_, peer| peer.rejoin.arrived());
     tracing::info!(epoch = since.0, "this replica is up to date and takes part");
     shared.engine.notify();
 }

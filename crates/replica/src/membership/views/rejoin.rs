@@ -417,7 +417,7 @@ fn behind(
     }
     let applied = shared.inbox(slot).map_or(0, |inbox| inbox.applied());
     let updates = said.position.saturating_sub(applied);
-    let heard = shared.peers.with(slot, |peer| peer.returns.heard());
+    let heard = shared.peers.with(slot, |peer| peer.rejoin.heard());
     let bytes = heard.and_then(|left| left.bytes_left);
     if let Some(bytes) = bytes.filter(|bytes| *bytes > BYTES) {
         return Some(format!(

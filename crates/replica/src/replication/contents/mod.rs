@@ -1,6 +1,6 @@
 //! Contents of files on their way: `sending` reads and sends what a peer lacks, `receiving` puts in place what arrives.
 //!
-//! What must never enter: what is sent when, and when what arrives may be put in place (`shipping` of `state`).
+//! What must never enter: what is sent when, and when what arrives may be put in place (`state::shipping`).
 
 mod receiving;
 mod sending;

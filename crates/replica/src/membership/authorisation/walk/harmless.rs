@@ -8,7 +8,7 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use super::LATER;
 use crate::state::lineage::Mac;
-use crate::state::returns::{Remainder, Stage};
+use crate::state::rejoins::{Remainder, Stage};
 use crate::state::wire::{
     self, Applied, BasePage, CaughtUp, Completed, Entered, Greeting, HeldOpen, Incomplete, Kind,
     LeaseGrant, LeaseRequest, PieceDone, PieceHead, Records, Relayed, Wanted,

@@ -10,7 +10,7 @@ use super::text::{duration, size};
 
 /// How far a replica is on its way back into the view, or into a set that it has joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReturnStatus {
+pub struct RejoinStatus {
     /// `by log`: it is sent the updates that it missed; `comparing`: the rows of all objects, to compare its own with;
     /// `contents`: the contents of files of which it has another version, or none.
     pub stage: String,
@@ -26,9 +26,9 @@ pub struct ReturnStatus {
     pub seconds_left: Option<u64>,
 }
 
-impl From<replica::ReturnView> for ReturnStatus {
-    fn from(view: replica::ReturnView) -> ReturnStatus {
-        ReturnStatus {
+impl From<replica::RejoinView> for RejoinStatus {
+    fn from(view: replica::RejoinView) -> RejoinStatus {
+        RejoinStatus {
             stage: view.stage.name().to_owned(),
             objects_done: view.objects_done,
             objects_left: view.objects_left,
@@ -40,7 +40,7 @@ impl From<replica::ReturnView> for ReturnStatus {
     }
 }
 
-impl fmt::Display for ReturnStatus {
+impl fmt::Display for RejoinStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.stage.as_str() {
             "by log" => "updates",
@@ -61,9 +61,9 @@ impl fmt::Display for ReturnStatus {
 }
 
 #[cfg(test)]
-impl ReturnStatus {
-    pub(crate) fn example() -> ReturnStatus {
-        ReturnStatus {
+impl RejoinStatus {
+    pub(crate) fn example() -> RejoinStatus {
+        RejoinStatus {
             stage: "contents".to_owned(),
             objects_done: 3,
             objects_left: 7,
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_return_reads_well() {
-        let mut status = ReturnStatus::example();
+        let mut status = RejoinStatus::example();
         let told = "contents: 3 of 10 files, 4.0 MiB sent, 6.0 MiB left, about 12 s to go";
         assert_eq!(status.to_string(), told);
         status.stage = "by log".to_owned();

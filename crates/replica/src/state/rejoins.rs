@@ -1,4 +1,4 @@
-//! A return into the view under way, as those know who send what is lacking.
+//! A rejoin of the view under way, as those know who send what is lacking.
 //!
 //! The time left follows from how fast the rest has become less lately, new changes included.
 //!
@@ -47,7 +47,7 @@ impl Stage {
 
 /// How far a returning replica is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ReturnView {
+pub struct RejoinView {
     /// What it gets.
     pub stage: Stage,
     /// Updates, files or objects, as the stage is, that it has got in this stage.
@@ -120,9 +120,9 @@ impl Course {
         }
     }
 
-    fn view(&self) -> ReturnView {
+    fn view(&self) -> RejoinView {
         let last = self.last;
-        ReturnView {
+        RejoinView {
             stage: last.stage,
             objects_done: last.objects_done,
             objects_left: last.objects_left,
@@ -166,9 +166,9 @@ fn time_left(elapsed: f64, before: u64, now: u64) -> Option<f64> {
     Some(elapsed * now as f64 / less as f64)
 }
 
-/// Returns under way between this replica and one peer: the peer's, whom this one sends what it lacks, and the own one, as the peer says.
+/// Rejoins under way between this replica and one peer: the peer's, whom this one sends what it lacks, and the own one, as the peer says.
 #[derive(Debug, Default)]
-pub(crate) struct Returns {
+pub(crate) struct Rejoin {
     sent: Option<Course>,
     heard: Option<Course>,
 }
@@ -181,24 +181,24 @@ fn note(course: &mut Option<Course>, remainder: Remainder) {
     }
 }
 
-impl Returns {
+impl Rejoin {
     /// How far the peer is, to which this replica sends what it lacks.
-    pub(crate) fn of_peer(&self) -> Option<ReturnView> {
+    pub(crate) fn of_peer(&self) -> Option<RejoinView> {
         self.sent.as_ref().map(Course::view)
     }
 
     /// What the peer said lately of how much this replica lacks of it.
-    pub(crate) fn heard(&self) -> Option<ReturnView> {
+    pub(crate) fn heard(&self) -> Option<RejoinView> {
         let course = self.heard.as_ref()?;
         (course.at.elapsed() < FRESH).then(|| course.view())
     }
 
     /// How far this replica is: all that the peers said lately, of the stage that comes first.
-    pub(crate) fn own<'a>(of_peers: impl Iterator<Item = &'a Returns>) -> Option<ReturnView> {
-        let views: Vec<ReturnView> = of_peers.filter_map(Returns::heard).collect();
+    pub(crate) fn own<'a>(of_peers: impl Iterator<Item = &'a Rejoin>) -> Option<RejoinView> {
+        let views: Vec<RejoinView> = of_peers.filter_map(Rejoin::heard).collect();
         let stage = views.iter().map(|view| view.stage).max()?;
         let views = views.into_iter().filter(|view| view.stage == stage);
-        views.reduce(|one, other| ReturnView {
+        views.reduce(|one, other| RejoinView {
             stage,
             objects_done: one.objects_done + other.objects_done,
             objects_left: one.objects_left + other.objects_left,
@@ -287,8 +287,8 @@ mod tests {
 
     #[test]
     fn what_several_say_is_added_up_in_the_stage_that_comes_first() {
-        let [mut one, mut other] = [Returns::default(), Returns::default()];
-        let own = |one: &Returns, other: &Returns| Returns::own([one, other].into_iter());
+        let [mut one, mut other] = [Rejoin::default(), Rejoin::default()];
+        let own = |one: &Rejoin, other: &Rejoin| Rejoin::own([one, other].into_iter());
         assert_eq!(own(&one, &other), None);
         one.hear(left(Stage::ByLog, 5, None));
         other.hear(left(Stage::Contents, 9, Some(90)));
