@@ -59,12 +59,15 @@ impl Home {
         if let Err(error) = self.check_tree(tree) {
             return Reply::of(Err(error));
         }
+        if let Some(given_up) = self.hear(asker, &question) {
+            return Reply::of(given_up);
+        }
         if keeps != Some(self.holders.run()) {
             return Reply::of(self.answer_one(asker, question).await);
         }
         self.holders.meet(asker, true);
         let mut opened = None;
-        if let Question::Open(_, id, ..) = &question {
+        if let Question::Open(_, id, ..) | Question::OpenAgain(_, id, ..) = &question {
             let id = *id;
             match self.answer_one(asker, question).await {
                 Ok(answer) => opened = Some(answer),

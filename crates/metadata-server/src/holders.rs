@@ -7,7 +7,7 @@
 //!
 //! What must never enter: how holders are reached, and what the copies contain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -20,11 +20,14 @@ use store::ChangeListener;
 use tokio::sync::watch;
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::claims::Claims;
 use crate::home::Asker;
 use crate::question::{Granted, News};
 
 /// One metadata server may have copies of at most this many objects.
 const COPIES_MAX: usize = 1 << 17;
+/// Files with a lock that a client at another server waits for. A waiter that is not noted asks again now and then.
+const WANTED_MAX: usize = 1 << 12;
 /// It is told of at most this many objects at once.
 const NEWS_MAX: usize = 1024;
 /// Before it is told again, and before it is looked again whether a lease has run out.
@@ -58,7 +61,12 @@ struct State {
     is_changing: bool,
     /// Grows before and behind each change.
     changes: u64,
+    /// Whoever was refused a lock of these files has a copy, and hears that it was given back as if the file had changed.
+    wanted: BTreeSet<ObjectId>,
 }
+
+/// Hears of files of which locks were given back.
+type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 
 /// Which metadata servers have copies of what.
 pub struct Holders {
@@ -73,6 +81,11 @@ pub struct Holders {
     state: Mutex<State>,
     heard: watch::Sender<()>,
     link: OnceLock<Arc<dyn ToHolders>>,
+    /// What other servers held before the home's start.
+    pub(crate) claims: Claims,
+    /// How long a client is waited for that is silent.
+    client_lease: Duration,
+    lock_listeners: Mutex<Vec<LockListener>>,
 }
 
 /// What had been told when an operation began, by holder. `None`: whatever was told before counts, too.
@@ -80,23 +93,27 @@ pub(crate) struct Since(Option<BTreeMap<ReplicaSlot, u64>>);
 
 impl Holders {
     /// What a run of a home begins with, which has to be larger than those before. These metadata servers may have copies that an earlier
-    /// run has granted: nobody is answered until each has said that it has none, or its lease has run out.
+    /// run has granted: nobody is answered until each has said that it has none, or its lease has run out. And their clients, whose lease has
+    /// this length, may hold something: nobody is given anything new until each has told that, or could no more.
     #[must_use]
     pub fn new(
         run: u64,
-        lease: LeaseSettings,
+        (lease, client_lease): (LeaseSettings, Duration),
         now: LeaseClock,
         members: impl IntoIterator<Item = ReplicaSlot>,
     ) -> Arc<Holders> {
-        let members = members.into_iter();
+        let members: Vec<ReplicaSlot> = members.into_iter().collect();
+        let forgotten_until = lease.promised_until(now());
+        let claimed_until = forgotten_until.after(client_lease);
+        let claims = Claims::new(now.clone(), claimed_until, members.iter().copied());
         let server = || Server {
             may_have_forgotten: true,
             ..Server::default()
         };
-        let servers: BTreeMap<_, _> = members.map(|slot| (slot, server())).collect();
+        let servers: BTreeMap<_, _> = members.iter().map(|slot| (*slot, server())).collect();
         Arc::new(Holders {
             run,
-            forgotten_until: lease.promised_until(now()),
+            forgotten_until,
             now,
             terms: Terms {
                 lease,
@@ -110,6 +127,9 @@ impl Holders {
             }),
             heard: watch::Sender::new(()),
             link: OnceLock::new(),
+            claims,
+            client_lease,
+            lock_listeners: Mutex::default(),
         })
     }
 
@@ -309,6 +329,61 @@ impl Holders {
         if is_told {
             self.heard.send_replace(());
         }
+    }
+
+    /// The home's time.
+    pub(crate) fn now(&self) -> Moment {
+        (self.now)()
+    }
+
+    /// Until when that counts which clients of a server hold of which was heard then.
+    pub(crate) fn state_stands_until(&self, heard: Moment) -> Moment {
+        self.terms
+            .lease
+            .promised_until(heard)
+            .after(self.client_lease)
+    }
+
+    /// Clients of the home itself have nothing to reclaim any more. Returns when those of other servers have not, either.
+    pub(crate) async fn end_reclaim(&self) {
+        self.claims.end_here();
+        while self.claims.are_open() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    pub(crate) fn on_lock_change(&self, listener: LockListener) {
+        let listeners = self.lock_listeners.lock();
+        listeners
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(listener);
+    }
+
+    /// A client of another server wants a lock that somebody has.
+    pub(crate) fn want(&self, asker: Asker, file: ObjectId) {
+        let granted = self.grant(asker, &[file], self.unchanged());
+        if granted.is_some_and(|granted| granted.keep) {
+            let mut state = self.state();
+            if state.wanted.len() < WANTED_MAX {
+                state.wanted.insert(file);
+            }
+        }
+    }
+
+    /// A client of the home has given locks of a file back: clients of other servers hear it.
+    pub(crate) fn locks_changed_here(&self, file: ObjectId) {
+        let is_wanted = self.state().wanted.remove(&file);
+        if is_wanted {
+            self.tell(&[file]);
+        }
+    }
+
+    /// A client of another server has: all others hear it.
+    pub(crate) fn locks_changed(&self, file: ObjectId) {
+        self.locks_changed_here(file);
+        let listeners = self.lock_listeners.lock();
+        let listeners = listeners.unwrap_or_else(PoisonError::into_inner).clone();
+        listeners.iter().for_each(|listener| listener(file));
     }
 
     /// What a run of a metadata server has to be told now; `None` when it has ended.

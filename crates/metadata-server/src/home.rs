@@ -1,14 +1,17 @@
-//! The home's side: it answers what other metadata servers ask, makes their changes, and knows what their clients have open.
+//! The home's side: it answers what other metadata servers ask, makes their changes, and knows which of them are there.
 //!
 //! What must never enter: what only the asker's clients are told, such as stateids.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use control::Moment;
 use store::TreeIdentity;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
-use vfs::{AccessCheck, Error, FileSystem, FsId, ObjectId, OpenOwner, ReplicaSlot, Result, Share};
+use vfs::{Error, FileSystem, FsId, ObjectId, ReplicaSlot, Result};
 
+use crate::held::Held;
 use crate::holders::Holders;
 use crate::question::{Answer, Change, Question};
 
@@ -16,8 +19,8 @@ use crate::question::{Answer, Change, Question};
 pub(crate) const BYTES_MAX: u32 = 512 << 10;
 /// The most entries of a directory in one answer; with the longest names they have 400 KiB.
 pub(crate) const ENTRIES_MAX: u32 = 1024;
-/// Files that clients of one metadata server may have open, counted by owner.
-const OPENS_MAX: usize = 1 << 18;
+/// Between two looks for lost servers; if it is longer, nobody was heard meanwhile.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Which run of which metadata server asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +31,21 @@ pub struct Asker {
     pub run: u64,
 }
 
-/// What a client has open: since which run of its server, which file, and under which owner here.
-type Open = (u64, ObjectId, OpenOwner);
-
-/// What clients of one metadata server have open.
+/// One metadata server, and what its clients hold.
 #[derive(Default)]
-struct Account {
-    run: u64,
-    opens: BTreeSet<Open>,
-    /// Held by each task that makes a change that this run has asked for.
+pub(crate) struct Account {
+    pub(crate) run: u64,
+    pub(crate) held: Held,
+    /// Held by each task that makes a change that this run has asked for, or opens or locks something for its clients.
     changes: Arc<RwLock<()>>,
     /// The same of runs before, some of whose changes may still be under way.
     earlier: Vec<Arc<RwLock<()>>>,
+    /// Held by whoever opens or locks something, and alone by whoever gives back what is left.
+    pub(crate) holding: Arc<RwLock<()>>,
+    /// When something was heard of it.
+    heard: Moment,
+    /// What its clients held is given up, and they do not know it yet.
+    pub(crate) is_given_up: bool,
 }
 
 impl Account {
@@ -47,11 +53,21 @@ impl Account {
     fn meet(&mut self, run: u64) {
         if run > self.run {
             self.run = run;
+            self.held.begin_again();
+            // Whoever reclaims is asked what he had.
+            self.is_given_up = false;
             let ended = std::mem::take(&mut self.changes);
             // Nobody holds the others any more.
             self.earlier.retain(|changes| changes.try_write().is_err());
             self.earlier.push(ended);
         }
+    }
+
+    /// What its clients hold goes. Returns what has to end before.
+    fn give_up(&mut self) -> Vec<Arc<RwLock<()>>> {
+        self.is_given_up = true;
+        self.earlier.push(std::mem::take(&mut self.changes));
+        self.earlier.clone()
     }
 }
 
@@ -64,6 +80,8 @@ pub struct Home {
     pub(crate) holders: Arc<Holders>,
     pub(crate) changes_elsewhere: ChangesElsewhere,
     accounts: Mutex<BTreeMap<ReplicaSlot, Account>>,
+    /// When it was looked for lost servers.
+    looked: Mutex<Moment>,
 }
 
 /// Says whether attributes of an object may change without the store knowing it, because clients
@@ -85,6 +103,7 @@ impl Home {
             holders,
             changes_elsewhere,
             accounts: Mutex::default(),
+            looked: Mutex::default(),
         }
     }
 
@@ -97,29 +116,74 @@ impl Home {
         }
     }
 
-    fn accounts(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Account>> {
+    pub(crate) fn accounts(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Account>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run of a metadata server has begun, or goes on. What clients had open in those before stays so until they had time to open it
-    /// again ([`Question::EndReclaim`]), and nothing is opened in those any more.
+    /// A run of a metadata server has begun, or goes on. What clients had open and locked in those before stays so until they had time to
+    /// claim it again ([`Question::EndReclaim`]), and nothing is done for those any more.
     pub fn meet(&self, asker: Asker) {
         let mut accounts = self.accounts();
-        accounts.entry(asker.server).or_default().meet(asker.run);
+        let account = accounts.entry(asker.server).or_default();
+        account.meet(asker.run);
+        account.heard = self.holders.now();
         drop(accounts);
         self.holders.meet(asker, false);
     }
 
-    /// What clients of earlier runs had open and have not opened again is closed.
-    async fn end_reclaim(&self, asker: Asker) {
-        let left = {
-            let mut accounts = self.accounts();
-            let opens = &mut accounts.entry(asker.server).or_default().opens;
-            let stays =
-                opens.split_off(&(asker.run, ObjectId::from_u64(0), OpenOwner(Arc::from([]))));
-            std::mem::replace(opens, stays)
+    /// A server that is there asks something. What it is answered when what its clients held is given up.
+    pub(crate) fn hear(&self, asker: Asker, question: &Question) -> Option<Result<Answer>> {
+        let now = self.holders.now();
+        let mut accounts = self.accounts();
+        let account = accounts.entry(asker.server).or_default();
+        account.meet(asker.run);
+        if account.run != asker.run {
+            return None;
+        }
+        account.heard = now;
+        account.is_given_up |= self.holders.claims.take_late(asker.server);
+        match question {
+            Question::Tree | Question::HasForgotten => None,
+            _ => account.is_given_up.then_some(Ok(Answer::GivenUp)),
+        }
+    }
+
+    /// Gives up what clients of servers hold of which nothing was heard for so long that the lease of a client has passed as
+    /// well. To be called about once a second.
+    pub async fn give_up_lost(&self) {
+        for (server, under_way) in self.lost() {
+            for changes in under_way {
+                drop(changes.write().await);
+            }
+            tracing::warn!(
+                number = server.0,
+                "a metadata server is away: what its clients had open and locked is given up"
+            );
+            // A run that has begun meanwhile says itself what is left.
+            self.give_back_all(server, |account| account.is_given_up)
+                .await;
+        }
+    }
+
+    fn lost(&self) -> Vec<(ReplicaSlot, Vec<Arc<RwLock<()>>>)> {
+        let now = self.holders.now();
+        let looked = {
+            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *looked, now)
         };
-        self.close_all(left).await;
+        // This server has stood still, and heard nobody.
+        let has_paused = looked.after(PAUSE_MAX) < now;
+        let mut lost = Vec::new();
+        for (server, account) in self.accounts().iter_mut() {
+            if has_paused {
+                account.heard = now;
+            }
+            let is_lost = self.holders.state_stands_until(account.heard) <= now;
+            if is_lost && !account.is_given_up && !account.held.is_empty() {
+                lost.push((*server, account.give_up()));
+            }
+        }
+        lost
     }
 
     /// A metadata server is about to leave the pool. Returns when it answers from no copies; it gets none any more.
@@ -135,16 +199,9 @@ impl Home {
     /// It has left the pool: what its clients had open is closed.
     pub async fn part(&self, server: ReplicaSlot) {
         self.holders.part(server);
-        let parted = self.accounts().remove(&server);
-        self.close_all(parted.unwrap_or_default().opens).await;
-    }
-
-    async fn close_all(&self, opens: BTreeSet<Open>) {
-        for (_, object, owner) in opens {
-            if let Err(error) = self.file_system.close(object, &owner).await {
-                tracing::warn!(%object, %error, "what a client of another metadata server had open was not closed");
-            }
-        }
+        self.holders.claims.has_told(server);
+        self.give_back_all(server, |_| true).await;
+        self.accounts().remove(&server);
     }
 
     /// Answers a question, as of now.
@@ -165,30 +222,19 @@ impl Home {
                 let page = below.read_directory(&who, directory, after, entries);
                 Answer::Page(page.await?)
             }
-            Question::Open(warrant, id, owner, share) => {
-                let opened = self.open(asker, warrant.access(), (id, owner), share);
-                Answer::Attributes(opened.await?)
-            }
-            Question::EndReclaim => {
-                self.end_reclaim(asker).await;
-                Answer::Done
-            }
-            Question::Downgrade(id, owner, share) => {
-                let owner = owner_here(asker, &owner);
-                below.downgrade(id, &owner, share).await?;
-                Answer::Done
-            }
-            Question::Close(id, owner) => {
-                self.close(asker, id, &owner).await?;
-                Answer::Done
-            }
             Question::Change(change) => self.change(asker, change).await?,
             Question::Lease => Answer::Done,
             Question::EndRequests(ended) => {
                 below.end_requests(ended).await?;
                 Answer::Done
             }
-            question => self.answer_about_contents(question).await?,
+            Question::Read(..)
+            | Question::ReadLink(..)
+            | Question::Commit(..)
+            | Question::Seek(..)
+            | Question::Xattr(..)
+            | Question::Xattrs(..) => self.answer_about_contents(question).await?,
+            question => self.answer_about_holdings(asker, question).await?,
         })
     }
 
@@ -237,12 +283,12 @@ impl Home {
     }
 
     /// Waits until changes of earlier runs are over.
-    async fn begin_change(&self, asker: Asker) -> Result<OwnedRwLockReadGuard<()>> {
+    pub(crate) async fn begin_change(&self, asker: Asker) -> Result<OwnedRwLockReadGuard<()>> {
         let (under_way, earlier) = {
             let mut accounts = self.accounts();
             let account = accounts.entry(asker.server).or_default();
             account.meet(asker.run);
-            if account.run != asker.run {
+            if account.run != asker.run || account.is_given_up {
                 return Err(Error::Delay);
             }
             // Nobody waits to write to that of the present run.
@@ -262,9 +308,6 @@ impl Home {
         let below = &self.file_system;
         Ok(match question {
             Question::ReadLink(who, id) => Answer::Bytes(below.read_link(&who, id).await?),
-            Question::TestLock(id, owner, range, kind) => {
-                Answer::Conflict(below.test_lock(id, &owner, range, kind).await?)
-            }
             Question::Read(warrant, id, offset, count) => {
                 let count = count.min(BYTES_MAX);
                 Answer::Read(below.read(warrant.access(), id, offset, count).await?)
@@ -283,68 +326,6 @@ impl Home {
             _ => return Err(Error::NotSupported),
         })
     }
-
-    /// Opens a file for a client of another metadata server, which keeps nobody out.
-    async fn open(
-        &self,
-        asker: Asker,
-        access: AccessCheck<'_>,
-        (id, owner): (ObjectId, OpenOwner),
-        share: Share,
-    ) -> Result<vfs::Attributes> {
-        if keeps_out(share) {
-            return Err(Error::ReadOnly);
-        }
-        self.meet(asker);
-        let open = (asker.run, id, owner_here(asker, &owner));
-        // On the account first, so that nothing stays open of which nobody knows.
-        let is_new = {
-            let mut accounts = self.accounts();
-            match accounts.get_mut(&asker.server) {
-                Some(account) if account.run == asker.run => {
-                    let has_room = account.opens.len() < OPENS_MAX;
-                    if !has_room && !account.opens.contains(&open) {
-                        return Err(Error::Delay);
-                    }
-                    account.opens.insert(open.clone())
-                }
-                _ => return Err(Error::Delay),
-            }
-        };
-        let opened = self.file_system.open(access, id, &open.2, share).await;
-        let is_on_account = {
-            let mut accounts = self.accounts();
-            let account = accounts.get_mut(&asker.server);
-            account.is_some_and(|account| match opened.is_err() && is_new {
-                true => account.opens.remove(&open),
-                false => account.opens.contains(&open),
-            })
-        };
-        if opened.is_ok() && !is_on_account {
-            // The asker was removed meanwhile, or the client has closed the file.
-            self.file_system.close(id, &open.2).await?;
-        }
-        opened
-    }
-
-    async fn close(&self, asker: Asker, id: ObjectId, owner: &OpenOwner) -> Result<()> {
-        let open = (asker.run, id, owner_here(asker, owner));
-        if let Some(account) = self.accounts().get_mut(&asker.server) {
-            account.opens.remove(&open);
-        }
-        self.file_system.close(id, &open.2).await
-    }
-}
-
-/// Whether an open keeps others from something.
-pub(crate) fn keeps_out(share: Share) -> bool {
-    share.deny_read || share.deny_write
-}
-
-/// An owner at another metadata server is none of those who have the same name here, or in another run of that server.
-fn owner_here(asker: Asker, owner: &OpenOwner) -> OpenOwner {
-    let server = format!("metadata-server-{}-{}", asker.server.0, asker.run);
-    OpenOwner::new(server.as_bytes(), &owner.0)
 }
 
 #[cfg(test)]
@@ -370,7 +351,7 @@ mod tests {
         let options = StoreOptions::new(directory.path().join("store"));
         let store = Store::create(&options, &NewStore::default()).unwrap();
         let now: LeaseClock = Arc::new(|| Moment(0));
-        let holders = Holders::new(1, LeaseSettings::default(), now, []);
+        let holders = Holders::new(1, (LeaseSettings::default(), Duration::ZERO), now, []);
         let sure = Arc::new(|_| false);
         let home = Home::new(store.tree(), Arc::new(store), holders, sure);
         let first = home.begin_change(run(1)).await.unwrap();

@@ -90,7 +90,9 @@ pub(crate) struct Begun {
 impl Question {
     fn key(&self) -> Option<(ObjectId, Key)> {
         let key = match self {
-            Question::Attributes(_) | Question::Open(..) => Key::Attributes,
+            Question::Attributes(_) | Question::Open(..) | Question::OpenAgain(..) => {
+                Key::Attributes
+            }
             Question::Lookup(_, _, name) => Key::Name(name.clone()),
             Question::Parent(..) => Key::Parent,
             Question::ReadDirectory(_, _, after, entries) => Key::Page(*after, *entries),
@@ -98,7 +100,7 @@ impl Question {
             _ => return None,
         };
         let object = match self {
-            Question::Open(_, id, ..) => *id,
+            Question::Open(_, id, ..) | Question::OpenAgain(_, id, ..) => *id,
             question => question.kept_of()?,
         };
         Some((object, key))
@@ -151,11 +153,11 @@ impl Kept {
         }
     }
 
-    /// Whether copies that are in use are about to count no more.
-    pub(crate) fn wants_lease(&self) -> bool {
+    /// Whether copies that are in use are about to count no more, or whatever else `holds`.
+    pub(crate) fn wants_lease(&self, holds: bool) -> bool {
         let now = (self.now)();
         let state = self.state();
-        state.is_used && state.until <= now.after(RENEWED)
+        (state.is_used || holds) && state.until <= now.after(RENEWED)
     }
 
     pub(crate) fn begin(&self, question: &Question) -> Begun {

@@ -10,11 +10,16 @@
 
 #![forbid(unsafe_code)]
 
+mod claims;
+mod clients;
 mod granting;
+mod held;
 mod holders;
+mod holding;
 mod home;
 mod kept;
 mod question;
+mod ranges;
 mod remote_tree;
 mod shown;
 

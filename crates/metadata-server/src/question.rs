@@ -82,7 +82,7 @@ pub enum Question {
     ReadDirectory(Credentials, ObjectId, Cookie, u32),
     /// The target of a symbolic link.
     ReadLink(Credentials, ObjectId),
-    /// A client of the asker opens a file, and keeps nobody out.
+    /// A client of the asker opens a file.
     Open(Warrant, ObjectId, OpenOwner, Share),
     /// It goes on with a smaller share.
     Downgrade(ObjectId, OpenOwner, Share),
@@ -108,6 +108,20 @@ pub enum Question {
     EndRequests(Vec<RequestGroup>),
     /// Nothing but the lease under which copies count.
     Lease,
+    /// All that clients of the asker hold is about to be told; [`Question::EndReclaim`] says that it was.
+    BeginAgain,
+    /// A client of the asker has opened the file, before the home was started anew or before the asker was. Or it has just made it.
+    OpenAgain(Warrant, ObjectId, OpenOwner, Share),
+    /// A client of the asker locks a range.
+    Lock(ObjectId, LockOwner, ByteRange, LockKind),
+    /// It has locked the range, before the home was started anew or before the asker was.
+    LockAgain(ObjectId, LockOwner, ByteRange, LockKind),
+    /// It gives back what it has locked of a range.
+    Unlock(ObjectId, LockOwner, ByteRange),
+    /// Whether it has locked something of the file, or may have, by what the home knows.
+    HoldsLock(ObjectId, LockOwner),
+    /// The asker has forgotten its clients since it heard that what they held is given up.
+    HasForgotten,
 }
 
 /// What a home answers.
@@ -143,6 +157,10 @@ pub enum Answer {
     Renamed(DirectoryChange, DirectoryChange),
     /// What was written.
     Written(Written),
+    /// Whether it is so.
+    Holds(bool),
+    /// To any question: the asker was away for so long that what its clients had open and locked is given up.
+    GivenUp,
 }
 
 /// A question about one tree, and no other that may be there under the same identifiers of objects.
@@ -240,6 +258,11 @@ impl Question {
                 | Question::Downgrade(..)
                 | Question::Close(..)
                 | Question::EndReclaim
+                | Question::BeginAgain
+                | Question::OpenAgain(..)
+                | Question::Lock(..)
+                | Question::LockAgain(..)
+                | Question::Unlock(..)
         )
     }
 

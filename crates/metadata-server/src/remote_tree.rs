@@ -2,20 +2,20 @@
 //!
 //! What must never enter: how the home is reached.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use pool::{LeaseClock, LeaseSettings};
 use vfs::{
     AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
-    DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
-    ObjectId, OpenOwner, Properties, ReadData, RequestGroup, Result, SeekTarget, SetAttributes,
-    Share, Space, Stability, Written, XattrMode, XattrName, XattrPage,
+    DirectoryPage, Error, Extent, FileSystem, Forget, LockConflict, LockKind, LockOwner, Name,
+    NewObject, ObjectId, OpenOwner, Properties, ReadData, RequestGroup, Result, SeekTarget,
+    SetAttributes, Share, Space, Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
-use crate::home::{BYTES_MAX, ENTRIES_MAX, keeps_out};
+use crate::clients::Clients;
+use crate::home::{BYTES_MAX, ENTRIES_MAX};
 use crate::kept::{Kept, Metrics};
 use crate::question::{Answer, Change, News, Question, Reply, Warrant, other_answer};
 
@@ -35,8 +35,8 @@ pub struct RemoteTree {
     own: Arc<dyn FileSystem>,
     home: Arc<dyn Connection>,
     kept: Kept,
-    /// What clients have open here.
-    opens: Mutex<BTreeMap<(ObjectId, OpenOwner), Share>>,
+    pub(crate) clients: Clients,
+    this: Weak<RemoteTree>,
 }
 
 /// Takes what a question is answered with, or says that it is something else.
@@ -58,20 +58,39 @@ impl RemoteTree {
         now: LeaseClock,
         lease: LeaseSettings,
     ) -> Arc<RemoteTree> {
-        Arc::new(RemoteTree {
+        Arc::new_cyclic(|this| RemoteTree {
             own,
             home,
             kept: Kept::new(now, lease),
-            opens: Mutex::default(),
+            clients: Clients::default(),
+            this: this.clone(),
         })
     }
 
     /// Asks the home, and keeps what may be kept.
-    async fn ask(&self, question: Question) -> Result<Answer> {
+    pub(crate) async fn ask(&self, question: Question) -> Result<Answer> {
+        if self.clients.are_lost() {
+            return Err(Error::Delay);
+        }
+        let answer = self.ask_for_all(question).await;
+        if answer == Ok(Answer::GivenUp) {
+            self.lose_clients();
+            return Err(Error::Delay);
+        }
+        answer
+    }
+
+    /// Asks although what clients hold may be given up.
+    pub(crate) async fn ask_for_all(&self, question: Question) -> Result<Answer> {
         let begun = self.kept.begin(&question);
         let reply = self.home.ask(question, begun.keeps).await?;
         self.kept.keep(begun, &reply);
         reply.answer
+    }
+
+    /// Itself, for what goes on behind an answer.
+    pub(crate) fn this(&self) -> Weak<RemoteTree> {
+        self.this.clone()
     }
 
     /// A run of the home has begun, which knows of no copies, or goes on.
@@ -82,12 +101,15 @@ impl RemoteTree {
     /// The home says what does not count any more. Nothing is answered from it afterwards.
     pub fn hear(&self, news: &News) {
         self.kept.hear(news);
+        // A lock that somebody waits for may have been given back.
+        let objects = news.told.iter().map(|(_, object)| *object);
+        self.clients.locks_changed(objects);
     }
 
-    /// Whether copies that are in use are about to count no more.
+    /// Whether copies that are in use are about to count no more, or what clients hold.
     #[must_use]
     pub fn wants_lease(&self) -> bool {
-        self.kept.wants_lease()
+        self.kept.wants_lease(!self.clients.hold_nothing())
     }
 
     /// Asks for nothing but a lease. The home hears by it that there are no copies of its runs before.
@@ -102,39 +124,6 @@ impl RemoteTree {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.kept.metrics()
-    }
-
-    fn opens(&self) -> MutexGuard<'_, BTreeMap<(ObjectId, OpenOwner), Share>> {
-        self.opens.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tells a home that was started anew what clients have open here. Returns how much that is, counted by owner.
-    ///
-    /// # Errors
-    /// [`Error::Delay`] when it cannot be told now; then all of it is to be told again.
-    pub async fn hand_over(&self) -> Result<usize> {
-        let who = Credentials::root();
-        let opens = self.opens().clone();
-        let count = opens.len();
-        for ((id, owner), share) in opens {
-            let warrant = Warrant::from(AccessCheck::Open(&who));
-            let open = Question::Open(warrant, id, owner.clone(), share);
-            // A client that reads what is gone meanwhile gets the error then.
-            let opened = self.ask(open).await;
-            let is_open = self.opens().contains_key(&(id, owner.clone()));
-            let closed = match opened {
-                Ok(_) if !is_open => self.ask(Question::Close(id, owner)).await.map(drop),
-                Ok(_) => Ok(()),
-                Err(error) => Err(error),
-            };
-            if closed == Err(Error::Delay) {
-                return Err(Error::Delay);
-            }
-            if let Err(error) = closed {
-                tracing::debug!(%id, %error, "an open file was not handed over");
-            }
-        }
-        Ok(count)
     }
 }
 
@@ -262,58 +251,35 @@ impl FileSystem for RemoteTree {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
-        if keeps_out(share) {
-            return Err(Error::ReadOnly);
-        }
-        let open = (id, owner.clone());
-        // Noted first: a home that is started anew meanwhile is told of it.
-        let before = {
-            let mut opens = self.opens();
-            let before = opens.get(&open).copied();
-            let held = before.map_or(share, |before| before.union(share));
-            opens.insert(open.clone(), held);
-            before
-        };
-        let question = Question::Open(access.into(), id, owner.clone(), share);
-        let opened = match self.ask(question).await {
-            Ok(Answer::Attributes(found)) => Ok(found),
-            Ok(_) => Err(other_answer()),
-            Err(error) => Err(error),
-        };
-        if opened.is_err() {
-            let mut opens = self.opens();
-            match before {
-                Some(before) => opens.insert(open, before),
-                None => opens.remove(&open),
-            };
-        }
-        opened
+        self.open_for(access, id, owner, share).await
+    }
+
+    async fn open_made(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<()> {
+        self.open_what_was_made(who, id, owner, share).await
     }
 
     async fn downgrade(&self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {
-        let question = Question::Downgrade(id, owner.clone(), share);
-        let done: Result<()> = answered!(self, question, Answer::Done => ());
-        done?;
-        if let Some(held) = self.opens().get_mut(&(id, owner.clone())) {
-            *held = share;
-        }
-        Ok(())
+        self.downgrade_for(id, owner, share).await
     }
 
     async fn close(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
-        self.opens().remove(&(id, owner.clone()));
-        let question = Question::Close(id, owner.clone());
-        answered!(self, question, Answer::Done => ())
+        self.close_for(id, owner).await
     }
 
     async fn lock(
         &self,
-        _id: ObjectId,
-        _owner: &LockOwner,
-        _range: ByteRange,
-        _kind: LockKind,
+        id: ObjectId,
+        owner: &LockOwner,
+        range: ByteRange,
+        kind: LockKind,
     ) -> Result<()> {
-        Err(Error::ReadOnly)
+        self.lock_for(id, owner, range, kind).await
     }
 
     async fn test_lock(
@@ -327,13 +293,13 @@ impl FileSystem for RemoteTree {
         answered!(self, question, Answer::Conflict(conflict) => conflict)
     }
 
-    async fn unlock(&self, _id: ObjectId, _owner: &LockOwner, _range: ByteRange) -> Result<()> {
-        // Nobody has locked anything here.
-        Ok(())
+    async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()> {
+        self.unlock_for(id, owner, range).await
     }
 
-    async fn holds_lock(&self, _id: ObjectId, _owner: &LockOwner) -> Result<bool> {
-        Ok(false)
+    async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool> {
+        let question = Question::HoldsLock(id, owner.clone());
+        answered!(self, question, Answer::Holds(holds) => holds)
     }
 
     async fn read(
@@ -475,6 +441,23 @@ impl FileSystem for RemoteTree {
         answered!(self, question, Answer::Xattrs(page) => page)
     }
 
+    fn others_went_on(&self) -> bool {
+        // Only the home knows: it is asked about each lock.
+        true
+    }
+
+    fn others_reclaim(&self) -> bool {
+        !self.clients.have_reclaimed()
+    }
+
+    fn on_loss(&self, forget: Forget) {
+        self.clients.on_loss(forget);
+    }
+
+    fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {
+        self.clients.on_lock_change(listener);
+    }
+
     fn keeps_requests(&self) -> bool {
         // The home keeps them in its store, whose kind is that of this server's own.
         self.own.keeps_requests()
@@ -486,7 +469,7 @@ impl FileSystem for RemoteTree {
 
     async fn end_reclaim(&self) -> Result<()> {
         self.own.end_reclaim().await?;
-        answered!(self, Question::EndReclaim, Answer::Done => ())
+        self.end_reclaim_at_home().await
     }
 
     async fn sync(&self) -> Result<()> {

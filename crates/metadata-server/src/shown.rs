@@ -239,7 +239,12 @@ impl FileSystem for Shown {
         range: ByteRange,
         kind: LockKind,
     ) -> Result<()> {
-        self.below.lock(id, owner, range, kind).await
+        self.below.lock(id, owner, range, kind).await?;
+        if kind == LockKind::Read {
+            // It may have taken the place of a write lock.
+            self.holders.locks_changed_here(id);
+        }
+        Ok(())
     }
 
     async fn test_lock(
@@ -253,7 +258,9 @@ impl FileSystem for Shown {
     }
 
     async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()> {
-        self.below.unlock(id, owner, range).await
+        self.below.unlock(id, owner, range).await?;
+        self.holders.locks_changed_here(id);
+        Ok(())
     }
 
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool> {
@@ -368,7 +375,12 @@ impl FileSystem for Shown {
         self.below.others_went_on()
     }
 
+    fn others_reclaim(&self) -> bool {
+        self.holders.claims.are_open()
+    }
+
     fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {
+        self.holders.on_lock_change(listener.clone());
         self.below.on_lock_change(listener);
     }
 
@@ -385,6 +397,8 @@ impl FileSystem for Shown {
     }
 
     async fn end_reclaim(&self) -> Result<()> {
+        // Removed files may be open at another server.
+        self.holders.end_reclaim().await;
         self.below.end_reclaim().await
     }
 

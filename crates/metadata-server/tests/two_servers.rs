@@ -10,11 +10,9 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use fixture::{Pool, READS, called, owned};
-use metadata_server::{Connection, Question};
 use vfs::{
-    AccessCheck, Cookie, Creation, Credentials, Error, Extent, FileSystem, LockKind, LockOwner,
-    NewObject, ObjectId, ObjectKind, ReplicaSlot, RequestId, SetAttributes, Share, Stability,
-    XattrMode, XattrName,
+    AccessCheck, Cookie, Creation, Credentials, Error, Extent, FileSystem, NewObject, ObjectId,
+    ObjectKind, ReplicaSlot, RequestId, SetAttributes, Stability, XattrMode, XattrName,
 };
 
 #[tokio::test]
@@ -163,51 +161,6 @@ async fn what_a_request_has_done_is_not_done_twice() {
 }
 
 #[tokio::test]
-async fn nobody_is_locked_or_kept_out_from_there() {
-    let pool = Pool::new();
-    let file = pool.file("file", b"bytes").await.id;
-    let (tree, access) = (&pool.second, AccessCheck::Open(&pool.who));
-    let owner = LockOwner {
-        client: Arc::from(&b"client"[..]),
-        owner: Arc::from(&b"owner"[..]),
-    };
-    let range = vfs::ByteRange::EVERYTHING;
-    for kind in [LockKind::Read, LockKind::Write] {
-        let locked = tree.lock(file, &owner, range, kind).await;
-        assert_eq!(locked, Err(Error::ReadOnly));
-    }
-    for share in [
-        Share {
-            deny_read: true,
-            ..READS
-        },
-        Share {
-            deny_write: true,
-            ..READS
-        },
-    ] {
-        let opened = tree.open(access, file, &owned("owner"), share).await;
-        assert_eq!(opened, Err(Error::ReadOnly));
-        // Nor by somebody who asks the home past that check.
-        let asked = Question::Open(access.into(), file, owned("owner"), share);
-        let answer = pool.wire.ask(asked, None).await.unwrap().answer;
-        assert_eq!(answer, Err(Error::ReadOnly));
-    }
-    // What holds at the home is told.
-    let there = pool
-        .first()
-        .lock(file, &owner, range, LockKind::Write)
-        .await;
-    there.unwrap();
-    let other = LockOwner {
-        owner: Arc::from(&b"other"[..]),
-        ..owner.clone()
-    };
-    let conflict = tree.test_lock(file, &other, range, LockKind::Read).await;
-    assert_eq!(conflict.unwrap().unwrap().owner, owner);
-}
-
-#[tokio::test]
 async fn what_is_open_there_stays_when_it_is_removed_until_it_is_closed() {
     let pool = Pool::new().serving().await;
     let file = pool.file("open", b"bytes").await.id;
@@ -272,7 +225,7 @@ async fn a_home_that_is_away_is_waited_for_and_told_what_is_open_when_it_is_back
     *pool.wire.home.lock().unwrap() = Some(pool.home());
     assert_eq!(
         pool.second.hand_over().await,
-        Ok(1),
+        Ok((1, 0)),
         "what is open, and no more"
     );
     pool.remove("open").await;

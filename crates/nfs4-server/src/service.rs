@@ -136,6 +136,7 @@ impl Service {
             connections: Mutex::new(HashMap::new()),
         });
         service.watch_locks();
+        service.watch_losses();
         service.watch_layouts();
         service.answer_for_clients();
         service
@@ -149,6 +150,21 @@ impl Service {
                 if let Some(own) = own.upgrade() {
                     own.locks_changed(FileKey { tree, object });
                 }
+            }));
+        }
+    }
+
+    /// Has clients begin anew when others may have what they held.
+    fn watch_losses(&self) {
+        for export in self.namespace.exports() {
+            let own = self.own.clone();
+            export.file_system.on_loss(Arc::new(move || {
+                let own = own.clone();
+                Box::pin(async move {
+                    if let Some(own) = own.upgrade() {
+                        own.forget_clients().await;
+                    }
+                })
             }));
         }
     }

@@ -1,6 +1,8 @@
 //! The trait that the NFS service is written against.
 
 use std::collections::HashSet;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,6 +18,10 @@ use crate::{
 /// Says which of some clients, by their names, a server does not have. If it is asked for good, those may not
 /// reclaim anything there from now on.
 pub type AbsentClients = Arc<dyn Fn(&[Arc<[u8]>], bool) -> Vec<Arc<[u8]>> + Send + Sync>;
+
+/// Has the server in front of a file system forget all its clients, as a restart would. What is returned ends when nothing is done any more
+/// that rests on what they held.
+pub type Forget = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// What is fixed for the life of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -442,6 +448,18 @@ pub trait FileSystem: Send + Sync + 'static {
     /// too long. A client that reclaims then must still have it, by what is known here.
     fn others_went_on(&self) -> bool {
         false
+    }
+
+    /// Whether clients of other servers may hold from before a start what is not known here yet. Nobody may be given anything
+    /// new then; whoever reclaims may go on.
+    fn others_reclaim(&self) -> bool {
+        false
+    }
+
+    /// Names what is to be called when all that this server's clients held has been given up, because the server was away for so
+    /// long. Whatever they ask for by it fails until it has ended.
+    fn on_loss(&self, forget: Forget) {
+        drop(forget);
     }
 
     /// Names a listener that is told from now on whenever locks of a file were given back or replaced other than

@@ -25,9 +25,9 @@ pub use credentials::{Credentials, ROOT_ID};
 pub use directory::{Cookie, DirectoryChange, DirectoryEntry, DirectoryPage};
 pub use error::{Error, Result};
 pub use file_system::{
-    AbsentClients, AccessCheck, Commitment, Created, Creation, Extent, FileSystem, NewObject,
-    Properties, ReadData, SeekTarget, Space, Stability, WriteVerifier, Written, XattrMode,
-    XattrPage,
+    AbsentClients, AccessCheck, Commitment, Created, Creation, Extent, FileSystem, Forget,
+    NewObject, Properties, ReadData, SeekTarget, Space, Stability, WriteVerifier, Written,
+    XattrMode, XattrPage,
 };
 pub use holdings::Holdings;
 pub use identity::{ChangeAttribute, FsId, ObjectId, ReplicaSlot};

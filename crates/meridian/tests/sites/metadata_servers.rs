@@ -5,10 +5,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use nix::errno::Errno;
 use server::{CopiesStatus, Status};
-use testbed::{Guest, LinkSettings, Mount, Place, World};
+use testbed::{Guest, LinkSettings, Mount, Place, Service, World};
 
-use crate::hands::run;
+use crate::hands::{Hand, run};
+use crate::inside::hand::{Act, Kind, Way};
 use crate::scene::{MOUNT, eventually, meridian, on_data, peer_address, serve};
 
 /// The first one keeps what the other shows.
@@ -35,21 +37,11 @@ fn ensure_found(guest: &Guest, mode: &str) -> Result<()> {
 /// What one client changes shows at the other one, whose server needs no message for what has not changed.
 pub fn linux_lists_at_a_second_metadata_server_without_a_message_and_sees_each_change() -> Result<()>
 {
-    let near = LinkSettings::round_trip(Duration::from_micros(200)).bandwidth(1_000_000_000);
-    let world = World::new(&MACHINES, &near)?;
+    let world = world()?;
     let [names, other] = world.places() else {
         anyhow::bail!("there are two machines");
     };
-    on_data(names).create(&["pool", "create"], peer_address(names))?;
-    let mut servers = vec![serve(names)?];
-    let invite = ["pool", "invite", "--metadata-server"];
-    let join = ["pool", "join"];
-    on_data(other).join(&on_data(names), &invite, &join, other.nfs_address())?;
-    servers.push(serve(other)?);
-    let (first, second) = (names.guest("first")?, other.guest("second")?);
-    for (guest, place) in [(&first, names), (&second, other)] {
-        guest.mount(&Mount::of(place.nfs_address(), "/export"), MOUNT)?;
-    }
+    let (servers, [first, second]) = serve_both([names, other])?;
     run(
         &first,
         "mkdir /run/m/tree; touch $(seq -f /run/m/tree/%.0f 300)",
@@ -74,7 +66,81 @@ pub fn linux_lists_at_a_second_metadata_server_without_a_message_and_sees_each_c
     world.wan().heal(MACHINES[0], MACHINES[1])?;
     crate::hands::finish(&looking)?;
     ensure_found(&second, "444")?;
-    for guest in [first, second] {
+    end_well(servers, [first, second])
+}
+
+fn ensure_busy(hand: &mut Hand, file: &str) -> Result<()> {
+    let taken = hand.tries(Act::TryLock(file.into(), Kind::Exclusive, (10, 1)))?;
+    ensure!(taken == Err(Errno::EAGAIN as i32), "{taken:?}");
+    Ok(())
+}
+
+/// Whoever locks a file at one server keeps those at the other out, wakes who waits there, and has his lock when either was killed.
+pub fn linux_locks_at_two_metadata_servers_and_keeps_its_locks_when_either_is_killed() -> Result<()>
+{
+    let file = "locked";
+    let world = world()?;
+    let [names, other] = world.places() else {
+        anyhow::bail!("there are two machines");
+    };
+    let (mut servers, guests) = serve_both([names, other])?;
+    let mut hands = Vec::new();
+    for (place, guest) in [names, other].into_iter().zip(&guests) {
+        let mut hand = Hand::begin(place.site(), guest, |script| script)?;
+        hand.does(Act::Open(file.into(), Way::Write))?;
+        hands.push(hand);
+    }
+    let (lock, unlock) = (
+        Act::Lock(file.into(), Kind::Exclusive, (10, 10)),
+        Act::Unlock(file.into(), (0, 0)),
+    );
+    for holder in [0, 1] {
+        let waits = 1 - holder;
+        hands[holder].does(lock.clone())?;
+        hands[holder].does(Act::WriteAt(file.into(), 10, format!("by {holder}")))?;
+        ensure_busy(&mut hands[waits], file)?;
+        hands[waits].begins(&lock)?;
+        hands[holder].does(unlock.clone())?;
+        let granted = hands[waits].outcome()?;
+        ensure!(granted == Ok(String::new()), "{granted:?}");
+        let text = hands[waits].does(Act::ReadAt(file.into(), (10, 4)))?;
+        ensure!(text == format!("by {holder}"), "{text}");
+        for (server, place) in servers.iter_mut().zip([names, other]) {
+            server.kill()?;
+            server.restart()?;
+            server.wait_for_nfs(place.nfs_address())?;
+            hands[waits].does(Act::WriteAt(file.into(), 10, "still".into()))?;
+            ensure_busy(&mut hands[holder], file)?;
+        }
+        hands[waits].does(unlock.clone())?;
+    }
+    drop(hands);
+    end_well(servers, guests)
+}
+
+fn world() -> Result<World> {
+    let near = LinkSettings::round_trip(Duration::from_micros(200)).bandwidth(1_000_000_000);
+    World::new(&MACHINES, &near)
+}
+
+/// Both servers run, and a client has mounted each.
+fn serve_both(places: [&Place; 2]) -> Result<(Vec<Service>, [Guest; 2])> {
+    let [names, other] = places;
+    on_data(names).create(&["pool", "create"], peer_address(names))?;
+    let mut servers = vec![serve(names)?];
+    let invite = ["pool", "invite", "--metadata-server"];
+    let join = ["pool", "join"];
+    on_data(other).join(&on_data(names), &invite, &join, other.nfs_address())?;
+    servers.push(serve(other)?);
+    let guests = [names.guest("first")?, other.guest("second")?];
+    for (guest, place) in guests.iter().zip(places) {
+        guest.mount(&Mount::of(place.nfs_address(), "/export"), MOUNT)?;
+    }
+    Ok((servers, guests))
+}
+
+fn end_well(servers: Vec<Service>, guests: [Guest; 2]) -> Result<()> {
+    for guest in guests {
         guest.power_off()?;
     }
     for mut server in servers {

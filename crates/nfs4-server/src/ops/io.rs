@@ -59,7 +59,7 @@ pub(super) fn right(
     match state.resolve_for_io(session.client, &stateid, object.key(), wanted)? {
         Resolved::Open(_) => Ok(Right::Open),
         // Somebody may yet reclaim an open that denies this.
-        _ if state.in_grace() => Err(NfsStat4::Grace),
+        _ if state.in_grace() || object.export.file_system.others_reclaim() => Err(NfsStat4::Grace),
         Resolved::Anonymous | Resolved::ReadBypass => Ok(Right::ModeBits),
         Resolved::WriteOnly => Ok(Right::ModeBitsBesidesOpen),
     }

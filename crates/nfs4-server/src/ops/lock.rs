@@ -43,6 +43,9 @@ async fn attempt(
     let _gate = service.gates.pass(session.client, file).await;
     let now = service.now();
     service.state().admit(session.client, reclaim, now)?;
+    if reclaim == Reclaim::No && object.export.file_system.others_reclaim() {
+        return Err(NfsStat4::Grace);
+    }
     let grant = find(compound, &object, &args.locker)?;
     let allowed = match kind {
         LockKind::Read => grant.share.read,

@@ -30,6 +30,13 @@ pub(crate) async fn open(
     let service = compound.service;
     let now = service.now();
     service.state().admit(session.client, reclaim, now)?;
+    // Before a file is made: the client asks for the same once more.
+    if reclaim == Reclaim::No
+        && let Handle::Object(object) = compound.current()?
+        && object.export.file_system.others_reclaim()
+    {
+        return Err(NfsStat4::Grace);
+    }
 
     let found = find(compound, &args).await?;
     if found.is_removed {

@@ -304,7 +304,7 @@ impl Server {
         let mut pool = pool::Prepared::read(&data, &configuration)?;
         let incarnation = data.next_incarnation()?;
         if let Some(pool) = &mut pool {
-            pool.call(incarnation)?;
+            pool.call(incarnation, configuration.limits.lease)?;
         }
         let shows_trees = !pool.as_ref().is_some_and(pool::Prepared::is_data_server);
         let replication = match &pool {

@@ -313,9 +313,10 @@ async fn hand_over(home: Weak<ToHome>, to: Sender) {
         let Some(shown) = home.shown.get().and_then(Weak::upgrade) else {
             return;
         };
-        if let Ok(opens) = shown.hand_over().await {
+        if let Ok((opens, locks)) = shown.hand_over().await {
             return tracing::info!(
                 opens,
+                locks,
                 "the first metadata server knows what clients have open here"
             );
         }

@@ -208,6 +208,7 @@ impl MetadataServer {
             book_path: beginning.book_path,
         });
         tokio::spawn(keep(Arc::downgrade(&server)));
+        tokio::spawn(give_up_lost(Arc::downgrade(&server)));
         tokio::spawn(moving::run(Arc::downgrade(&server)));
         Ok(server)
     }
@@ -423,6 +424,19 @@ async fn keep(server: Weak<MetadataServer>) {
             return;
         };
         server.look().await;
+    }
+}
+
+/// Looks which metadata servers are lost.
+async fn give_up_lost(server: Weak<MetadataServer>) {
+    let mut ticks = tokio::time::interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        server.known.home.give_up_lost().await;
     }
 }
 

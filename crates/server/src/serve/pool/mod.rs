@@ -13,6 +13,7 @@ mod placed;
 pub(crate) use connection::decode_as_anything;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::metadata_server::Holders;
 use nfs4_server::Layouts;
@@ -169,15 +170,20 @@ impl Prepared {
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
-    pub(super) fn call(&mut self, incarnation: u32) -> Result<(), ServeError> {
+    pub(super) fn call(
+        &mut self,
+        incarnation: u32,
+        client_lease: Duration,
+    ) -> Result<(), ServeError> {
         if self.place.role == PoolRole::MetadataServer {
             let joined = JoinedServer::start(self.place.clone(), incarnation)?;
             self.joined = Some(Arc::new(joined));
         }
         if let Some(metadata) = &mut self.metadata {
-            let (lease, now) = (LeaseSettings::default(), clock::of_leases());
+            let leases = (LeaseSettings::default(), client_lease);
             let others = metadata.others.iter().copied();
-            metadata.holders = Some(Holders::new(incarnation.into(), lease, now, others));
+            let holders = Holders::new(incarnation.into(), leases, clock::of_leases(), others);
+            metadata.holders = Some(holders);
         }
         Ok(())
     }

@@ -1,0 +1,303 @@
+//! What clients of a joined metadata server have opened and locked: the home decides about it, and hears of it again when it was started anew.
+//!
+//! What must never enter: what is in the files.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::RwLock;
+use vfs::{
+    AccessCheck, Attributes, ByteRange, Credentials, Error, Forget, LockKind, LockOwner, ObjectId,
+    OpenOwner, Result, Share,
+};
+
+use crate::holding::keeps_out;
+use crate::question::{Answer, Question, Warrant, other_answer};
+use crate::ranges::Ranges;
+use crate::remote_tree::RemoteTree;
+
+/// Before the home is told once more that clients are forgotten.
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Default)]
+struct Tables {
+    opens: BTreeMap<(ObjectId, OpenOwner), Share>,
+    locks: BTreeMap<(ObjectId, LockOwner), Ranges>,
+}
+
+type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
+
+/// What clients hold, by what the home has granted.
+#[derive(Default)]
+pub(crate) struct Clients {
+    tables: Mutex<Tables>,
+    /// Held while something is asked for and noted, and alone while all is told again: so nothing is granted of which no home knows.
+    telling: RwLock<()>,
+    /// They have nothing to reclaim any more.
+    have_reclaimed: AtomicBool,
+    /// The home has given up what they held, and they are being forgotten.
+    are_lost: AtomicBool,
+    forget: Mutex<Vec<Forget>>,
+    lock_listeners: Mutex<Vec<LockListener>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Clients {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        locked(&self.tables)
+    }
+
+    pub(crate) fn hold_nothing(&self) -> bool {
+        let tables = self.tables();
+        tables.opens.is_empty() && tables.locks.is_empty()
+    }
+
+    pub(crate) fn have_reclaimed(&self) -> bool {
+        self.have_reclaimed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn are_lost(&self) -> bool {
+        self.are_lost.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn on_loss(&self, forget: Forget) {
+        locked(&self.forget).push(forget);
+    }
+
+    pub(crate) fn on_lock_change(&self, listener: LockListener) {
+        locked(&self.lock_listeners).push(listener);
+    }
+
+    pub(crate) fn locks_changed(&self, files: impl Iterator<Item = ObjectId>) {
+        let listeners = locked(&self.lock_listeners).clone();
+        for file in files {
+            listeners.iter().for_each(|listener| listener(file));
+        }
+    }
+
+    fn opened(&self, id: ObjectId, owner: &OpenOwner, share: Share) {
+        let mut tables = self.tables();
+        let held = tables.opens.entry((id, owner.clone())).or_default();
+        *held = held.union(share);
+    }
+}
+
+impl RemoteTree {
+    async fn do_at_home(&self, question: Question) -> Result<()> {
+        match self.ask(question).await? {
+            Answer::Done => Ok(()),
+            _ => Err(other_answer()),
+        }
+    }
+
+    pub(crate) async fn open_for(
+        &self,
+        access: AccessCheck<'_>,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<Attributes> {
+        let _noted = self.clients.telling.read().await;
+        let warrant = Warrant::from(access);
+        let question = match self.clients.have_reclaimed() {
+            true => Question::Open(warrant, id, owner.clone(), share),
+            false => Question::OpenAgain(warrant, id, owner.clone(), share),
+        };
+        self.ask_to_open(question, id, owner, share).await
+    }
+
+    /// Nobody can have a claim on a file that was made a moment ago.
+    pub(crate) async fn open_what_was_made(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<()> {
+        let access = AccessCheck::Open(who);
+        if keeps_out(share) {
+            return self.open_for(access, id, owner, share).await.map(drop);
+        }
+        let _noted = self.clients.telling.read().await;
+        let question = Question::OpenAgain(access.into(), id, owner.clone(), share);
+        self.ask_to_open(question, id, owner, share).await.map(drop)
+    }
+
+    async fn ask_to_open(
+        &self,
+        question: Question,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<Attributes> {
+        match self.ask(question).await? {
+            Answer::Attributes(found) => {
+                self.clients.opened(id, owner, share);
+                Ok(found)
+            }
+            _ => Err(other_answer()),
+        }
+    }
+
+    pub(crate) async fn downgrade_for(
+        &self,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<()> {
+        let _noted = self.clients.telling.read().await;
+        self.do_at_home(Question::Downgrade(id, owner.clone(), share))
+            .await?;
+        if let Some(held) = self.clients.tables().opens.get_mut(&(id, owner.clone())) {
+            *held = share;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn close_for(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        let _noted = self.clients.telling.read().await;
+        // First: nobody tells a home of it that is started anew meanwhile.
+        self.clients.tables().opens.remove(&(id, owner.clone()));
+        if self.clients.are_lost() {
+            return Ok(());
+        }
+        self.do_at_home(Question::Close(id, owner.clone())).await
+    }
+
+    pub(crate) async fn lock_for(
+        &self,
+        id: ObjectId,
+        owner: &LockOwner,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> Result<()> {
+        let _noted = self.clients.telling.read().await;
+        let question = match self.clients.have_reclaimed() {
+            true => Question::Lock(id, owner.clone(), range, kind),
+            false => Question::LockAgain(id, owner.clone(), range, kind),
+        };
+        self.do_at_home(question).await?;
+        let mut tables = self.clients.tables();
+        let held = tables.locks.entry((id, owner.clone())).or_default();
+        held.lock(range, kind);
+        Ok(())
+    }
+
+    pub(crate) async fn unlock_for(
+        &self,
+        id: ObjectId,
+        owner: &LockOwner,
+        range: ByteRange,
+    ) -> Result<()> {
+        let _noted = self.clients.telling.read().await;
+        {
+            let mut tables = self.clients.tables();
+            let lock = (id, owner.clone());
+            if let Some(held) = tables.locks.get_mut(&lock) {
+                held.unlock(range);
+                if held.is_empty() {
+                    tables.locks.remove(&lock);
+                }
+            }
+        }
+        if self.clients.are_lost() {
+            return Ok(());
+        }
+        self.do_at_home(Question::Unlock(id, owner.clone(), range))
+            .await
+    }
+
+    /// Clients have nothing to reclaim any more. A home that does not hear it now hears it when all is told again.
+    pub(crate) async fn end_reclaim_at_home(&self) -> Result<()> {
+        self.clients.have_reclaimed.store(true, Ordering::Release);
+        self.do_at_home(Question::EndReclaim).await
+    }
+
+    /// Tells a home what clients hold here: one that was started anew, or that was out of touch and may have heard less than was given
+    /// back. Returns how many opens and locks that are, counted by owner.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] when it cannot be told now; then all of it is to be told again.
+    pub async fn hand_over(&self) -> Result<(usize, usize)> {
+        let _alone = self.clients.telling.write().await;
+        self.do_at_home(Question::BeginAgain).await?;
+        let (opens, locks) = {
+            let tables = self.clients.tables();
+            (tables.opens.clone(), tables.locks.clone())
+        };
+        let count = (opens.len(), locks.len());
+        let who = Credentials::root();
+        for ((id, owner), share) in opens {
+            let warrant = Warrant::from(AccessCheck::Open(&who));
+            let open = Question::OpenAgain(warrant, id, owner, share);
+            self.told(id, self.ask(open).await.map(drop))?;
+        }
+        for ((id, owner), ranges) in locks {
+            for (range, kind) in ranges.iter() {
+                let lock = Question::LockAgain(id, owner.clone(), range, kind);
+                self.told(id, self.ask(lock).await.map(drop))?;
+            }
+        }
+        if self.clients.have_reclaimed() {
+            self.do_at_home(Question::EndReclaim).await?;
+        }
+        Ok(count)
+    }
+
+    /// What the home says to one thing that it was told again.
+    fn told(&self, id: ObjectId, told: Result<()>) -> Result<()> {
+        match told {
+            Ok(()) => Ok(()),
+            // Whoever uses what is gone meanwhile is told so then.
+            Err(Error::Stale) => Ok(()),
+            Err(Error::Locked(_) | Error::ShareDenied) => {
+                tracing::warn!(%id, "somebody else has what a client held: clients begin anew");
+                self.lose_clients();
+                Err(Error::Delay)
+            }
+            Err(error) => {
+                tracing::debug!(%id, %error, "what a client holds was not handed over");
+                Err(Error::Delay)
+            }
+        }
+    }
+
+    /// What clients held is given up. Nothing is asked for them until they are forgotten, and the home knows it.
+    pub(crate) fn lose_clients(&self) {
+        if self.clients.are_lost.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        *self.clients.tables() = Tables::default();
+        let this = self.this();
+        tokio::spawn(async move {
+            let Some(forget) = this
+                .upgrade()
+                .map(|tree| locked(&tree.clients.forget).clone())
+            else {
+                return;
+            };
+            tracing::warn!(
+                "this server was away for so long that what its clients had open and locked is given up"
+            );
+            for forget in forget {
+                forget().await;
+            }
+            while let Some(tree) = this.upgrade() {
+                // What was granted before, and is noted by now.
+                let alone = tree.clients.telling.write().await;
+                *tree.clients.tables() = Tables::default();
+                if tree.ask_for_all(Question::HasForgotten).await == Ok(Answer::Done) {
+                    return tree.clients.are_lost.store(false, Ordering::Release);
+                }
+                drop(alone);
+                drop(tree);
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+    }
+}

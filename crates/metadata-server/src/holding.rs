@@ -1,0 +1,317 @@
+//! The home's side of opens and locks: what clients of other metadata servers open and lock stands beside what its own clients do.
+//!
+//! Each server's clients have names of their own here, so that what they hold goes with their server, and keeps the same client out at
+//! another one.
+//!
+//! What must never enter: which servers are lost.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedRwLockReadGuard;
+use vfs::{
+    AccessCheck, Attributes, ByteRange, Error, LockConflict, LockKind, LockOwner, ObjectId,
+    OpenOwner, ReplicaSlot, Result, Share,
+};
+
+use crate::held::{Held, Left};
+use crate::home::{Account, Asker, Home};
+use crate::question::{Answer, Question};
+
+/// As long as one is kept, nothing that is left is given back.
+struct Holding {
+    _change: OwnedRwLockReadGuard<()>,
+    _holding: OwnedRwLockReadGuard<()>,
+}
+
+impl Home {
+    pub(crate) async fn answer_about_holdings(
+        &self,
+        asker: Asker,
+        question: Question,
+    ) -> Result<Answer> {
+        if matches!(question, Question::Open(..) | Question::Lock(..))
+            && !self.holders.claims.are_over()
+        {
+            return Err(Error::Grace);
+        }
+        Ok(match question {
+            Question::Open(warrant, id, owner, share) => {
+                let opened = self.open(asker, warrant.access(), (id, owner), share);
+                Answer::Attributes(opened.await?)
+            }
+            Question::OpenAgain(warrant, id, owner, share) => {
+                if keeps_out(share) && !self.has_open(asker, id, &owner) {
+                    // Others may have been let in meanwhile.
+                    return Err(Error::ShareDenied);
+                }
+                let opened = self.open(asker, warrant.access(), (id, owner), share);
+                Answer::Attributes(opened.await?)
+            }
+            Question::Downgrade(id, owner, share) => {
+                let _holding = self.hold(asker).await?;
+                let owner = opener_here(asker.server, &owner);
+                self.file_system.downgrade(id, &owner, share).await?;
+                self.held(asker, |held| held.downgrade(id, &owner, share));
+                Answer::Done
+            }
+            Question::Close(id, owner) => {
+                let _holding = self.hold(asker).await?;
+                let owner = opener_here(asker.server, &owner);
+                self.held(asker, |held| held.close(id, &owner));
+                self.file_system.close(id, &owner).await?;
+                Answer::Done
+            }
+            Question::BeginAgain => {
+                self.alone(asker, |held| {
+                    held.begin_again();
+                    Left::default()
+                })
+                .await?;
+                Answer::Done
+            }
+            Question::EndReclaim => {
+                self.alone(asker, Held::end_again).await?;
+                self.holders.claims.has_told(asker.server);
+                Answer::Done
+            }
+            Question::HasForgotten => {
+                self.give_back_all(asker.server, |account| account.run == asker.run)
+                    .await;
+                if let Some(account) = self.accounts().get_mut(&asker.server)
+                    && account.run == asker.run
+                {
+                    account.is_given_up = false;
+                }
+                Answer::Done
+            }
+            question => self.answer_about_locks(asker, question).await?,
+        })
+    }
+
+    async fn answer_about_locks(&self, asker: Asker, question: Question) -> Result<Answer> {
+        Ok(match question {
+            Question::Lock(id, owner, range, kind)
+            | Question::LockAgain(id, owner, range, kind) => {
+                let owner = locker_here(asker.server, &owner);
+                let locked = self.lock(asker, (id, owner), range, kind).await;
+                locked.map_err(|error| match error {
+                    Error::Locked(conflict) => {
+                        Error::Locked(Box::new(as_seen_by(asker.server, *conflict)))
+                    }
+                    error => error,
+                })?;
+                Answer::Done
+            }
+            Question::Unlock(id, owner, range) => {
+                let owner = locker_here(asker.server, &owner);
+                self.unlock(asker, (id, owner), range).await?;
+                Answer::Done
+            }
+            Question::TestLock(id, owner, range, kind) => {
+                let owner = locker_here(asker.server, &owner);
+                let conflict = self.file_system.test_lock(id, &owner, range, kind).await?;
+                Answer::Conflict(conflict.map(|conflict| as_seen_by(asker.server, conflict)))
+            }
+            Question::HoldsLock(id, owner) => {
+                let owner = locker_here(asker.server, &owner);
+                let may_hold = self.holders.claims.expects(asker.server);
+                Answer::Holds(may_hold || self.file_system.holds_lock(id, &owner).await?)
+            }
+            _ => return Err(Error::NotSupported),
+        })
+    }
+
+    /// Begins to open or lock something for a client of the present run of a metadata server.
+    async fn hold(&self, asker: Asker) -> Result<Holding> {
+        let change = self.begin_change(asker).await?;
+        let holding = self.account(asker, |account| account.holding.clone())?;
+        let holding = holding.read_owned().await;
+        // What is given up meanwhile is not held again.
+        self.account(asker, |_| ())?;
+        Ok(Holding {
+            _change: change,
+            _holding: holding,
+        })
+    }
+
+    fn account<T>(&self, asker: Asker, look: impl FnOnce(&mut Account) -> T) -> Result<T> {
+        let mut accounts = self.accounts();
+        match accounts.get_mut(&asker.server) {
+            Some(account) if account.run == asker.run && !account.is_given_up => Ok(look(account)),
+            _ => Err(Error::Delay),
+        }
+    }
+
+    /// `None` for a server that has left.
+    fn held<T>(&self, asker: Asker, look: impl FnOnce(&mut Held) -> T) -> Option<T> {
+        let mut accounts = self.accounts();
+        accounts
+            .get_mut(&asker.server)
+            .map(|account| look(&mut account.held))
+    }
+
+    /// Looks at what is held while nobody opens or locks anything, and gives back what is left.
+    async fn alone(&self, asker: Asker, look: impl FnOnce(&mut Held) -> Left) -> Result<()> {
+        let holding = self.account(asker, |account| account.holding.clone())?;
+        let _alone = holding.write().await;
+        let left = self.account(asker, |account| look(&mut account.held))?;
+        self.give_back(left).await;
+        Ok(())
+    }
+
+    /// Gives back everything that clients of a server hold, if it is to go when nobody opens or locks anything any more.
+    pub(crate) async fn give_back_all(
+        &self,
+        server: ReplicaSlot,
+        goes: impl FnOnce(&Account) -> bool,
+    ) {
+        let holding = {
+            let accounts = self.accounts();
+            accounts.get(&server).map(|account| account.holding.clone())
+        };
+        let Some(holding) = holding else { return };
+        let _alone = holding.write().await;
+        let left = {
+            let mut accounts = self.accounts();
+            let account = accounts.get_mut(&server);
+            let account = account.filter(|account| goes(account));
+            account.map(|account| account.held.take())
+        };
+        self.give_back(left.unwrap_or_default()).await;
+    }
+
+    async fn give_back(&self, left: Left) {
+        let failed = |object: ObjectId, error: Error| {
+            tracing::warn!(%object, %error, "what a client of another metadata server held was not given back");
+        };
+        for (object, owner) in left.closed {
+            if let Err(error) = self.file_system.close(object, &owner).await {
+                failed(object, error);
+            }
+        }
+        for (object, owner, share) in left.downgraded {
+            if let Err(error) = self.file_system.downgrade(object, &owner, share).await {
+                failed(object, error);
+            }
+        }
+        for (object, owner, range) in left.unlocked {
+            match self.file_system.unlock(object, &owner, range).await {
+                Ok(()) => self.holders.locks_changed(object),
+                Err(error) => failed(object, error),
+            }
+        }
+    }
+
+    fn has_open(&self, asker: Asker, id: ObjectId, owner: &OpenOwner) -> bool {
+        let owner = opener_here(asker.server, owner);
+        let has_open = self.held(asker, |held| held.has_open(id, &owner));
+        has_open == Some(true) || self.holders.claims.expects(asker.server)
+    }
+
+    async fn open(
+        &self,
+        asker: Asker,
+        access: AccessCheck<'_>,
+        (id, owner): (ObjectId, OpenOwner),
+        share: Share,
+    ) -> Result<Attributes> {
+        let _holding = self.hold(asker).await?;
+        let owner = opener_here(asker.server, &owner);
+        // On the account first, so that nothing stays open of which nobody knows.
+        let on_account = self.account(asker, |account| account.held.open(id, &owner, share))?;
+        let is_new = on_account.ok_or(Error::Delay)?;
+        let opened = self.file_system.open(access, id, &owner, share).await;
+        if opened.is_err() && is_new {
+            self.held(asker, |held| held.close(id, &owner));
+        }
+        let is_on_account = self.held(asker, |held| held.has_open(id, &owner));
+        if opened.is_ok() && is_on_account != Some(true) {
+            // The asker was removed meanwhile, or the client has closed the file.
+            self.file_system.close(id, &owner).await?;
+        }
+        opened
+    }
+
+    async fn lock(
+        &self,
+        asker: Asker,
+        (id, owner): (ObjectId, LockOwner),
+        range: ByteRange,
+        kind: LockKind,
+    ) -> Result<()> {
+        let _holding = self.hold(asker).await?;
+        let on_account = self.account(asker, |account| account.held.locks(id, &owner))?;
+        let is_new = on_account.ok_or(Error::Delay)?;
+        let mut locked = self.file_system.lock(id, &owner, range, kind).await;
+        if let Err(Error::Locked(_)) = locked {
+            self.holders.want(asker, id);
+            // It may have been given back before anybody knew who wants it.
+            locked = self.file_system.lock(id, &owner, range, kind).await;
+        }
+        match &locked {
+            Ok(()) => {
+                self.held(asker, |held| held.locked(id, &owner, range, kind));
+                if kind == LockKind::Read {
+                    // It may have taken the place of a write lock.
+                    self.holders.locks_changed(id);
+                }
+            }
+            Err(_) if is_new => {
+                self.held(asker, |held| held.unlocked(id, &owner, range, true));
+            }
+            Err(_) => {}
+        }
+        locked
+    }
+
+    async fn unlock(
+        &self,
+        asker: Asker,
+        (id, owner): (ObjectId, LockOwner),
+        range: ByteRange,
+    ) -> Result<()> {
+        let _holding = self.hold(asker).await?;
+        self.file_system.unlock(id, &owner, range).await?;
+        let is_all = !self.file_system.holds_lock(id, &owner).await?;
+        self.held(asker, |held| held.unlocked(id, &owner, range, is_all));
+        self.holders.locks_changed(id);
+        Ok(())
+    }
+}
+
+/// Whether an open keeps others from something.
+pub(crate) fn keeps_out(share: Share) -> bool {
+    share.deny_read || share.deny_write
+}
+
+/// What the names of clients of a metadata server begin with.
+fn server_here(server: ReplicaSlot) -> String {
+    format!("metadata-server-{}", server.0)
+}
+
+fn opener_here(server: ReplicaSlot, owner: &OpenOwner) -> OpenOwner {
+    OpenOwner::new(server_here(server).as_bytes(), &owner.0)
+}
+
+fn locker_here(server: ReplicaSlot, owner: &LockOwner) -> LockOwner {
+    LockOwner {
+        client: OpenOwner::new(server_here(server).as_bytes(), &owner.client).0,
+        owner: owner.owner.clone(),
+    }
+}
+
+/// A lock as the server is to see it whose client may hold it.
+fn as_seen_by(server: ReplicaSlot, conflict: LockConflict) -> LockConflict {
+    let prefix = OpenOwner::new(server_here(server).as_bytes(), b"");
+    let client = match conflict.owner.client.strip_prefix(&*prefix.0) {
+        Some(own) => Arc::from(own),
+        None => conflict.owner.client.clone(),
+    };
+    LockConflict {
+        owner: LockOwner {
+            client,
+            ..conflict.owner
+        },
+        ..conflict
+    }
+}

@@ -1,0 +1,281 @@
+//! Opens and locks of clients at two metadata servers: they keep each other out, outlive either server, and go with one that is lost.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fixture::{CLIENT_LEASE, Pool, READS, owned};
+use metadata_server::{Answer, Asked, Question};
+use tokio::sync::Notify;
+use vfs::{
+    AccessCheck, ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, ReplicaSlot, Share,
+};
+
+const DENYING: Share = Share {
+    deny_write: true,
+    ..READS
+};
+const WRITES: Share = Share {
+    write: true,
+    ..READS
+};
+
+fn locker(client: &str) -> LockOwner {
+    LockOwner {
+        client: client.as_bytes().into(),
+        owner: b"owner"[..].into(),
+    }
+}
+
+fn range(start: u64, last: u64) -> ByteRange {
+    ByteRange::from_bounds(start, last).unwrap()
+}
+
+async fn lock(tree: &dyn FileSystem, file: ObjectId, client: &str, at: u64) -> vfs::Result<()> {
+    let (owner, range) = (locker(client), range(at, at));
+    tree.lock(file, &owner, range, LockKind::Write).await
+}
+
+fn holder(locked: vfs::Result<()>) -> Arc<[u8]> {
+    match locked {
+        Err(Error::Locked(conflict)) => conflict.owner.client,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Both serve, and a file.
+async fn serving() -> (Pool, ObjectId) {
+    let pool = Pool::new().serving().await.keeping().await;
+    pool.second.end_reclaim().await.unwrap();
+    let file = pool.file("file", b"bytes").await.id;
+    (pool, file)
+}
+
+/// Has clients of the second forgotten only when `may_end` is told.
+fn forgetting(pool: &Pool) -> (Arc<AtomicBool>, Arc<Notify>) {
+    let (is_called, may_end) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+    let (called, end) = (is_called.clone(), may_end.clone());
+    pool.second.on_loss(Arc::new(move || {
+        called.store(true, Ordering::SeqCst);
+        let end = end.clone();
+        Box::pin(async move { end.notified().await })
+    }));
+    (is_called, may_end)
+}
+
+async fn until(what: impl Fn() -> bool) {
+    while !what() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// A question of the second's clients until their server has forgotten those before.
+async fn when_served<T>(asked: impl AsyncFn() -> vfs::Result<T>) -> vfs::Result<T> {
+    loop {
+        match asked().await {
+            Err(Error::Delay) => tokio::time::sleep(Duration::from_millis(1)).await,
+            other => return other,
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_at_two_servers_keep_each_other_out() {
+    let (pool, file) = serving().await;
+    let (first, second) = (pool.first(), &*pool.second);
+    lock(second, file, "there", 1).await.unwrap();
+    lock(&*first, file, "here", 2).await.unwrap();
+    assert_eq!(&*holder(lock(second, file, "there", 2).await), b"here");
+    // The same client is somebody else at another server.
+    let refused = holder(lock(&*first, file, "there", 1).await);
+    assert_ne!(&*refused, b"there");
+    assert_eq!(&*holder(lock(second, file, "other", 1).await), b"there");
+    let other = locker("other");
+    let conflict = second.test_lock(file, &other, range(0, 9), LockKind::Read);
+    assert_eq!(conflict.await.unwrap().unwrap().owner, locker("there"));
+    assert!(second.holds_lock(file, &locker("there")).await.unwrap());
+    assert!(!second.holds_lock(file, &locker("here")).await.unwrap());
+    let all = ByteRange::EVERYTHING;
+    second.unlock(file, &locker("there"), all).await.unwrap();
+    lock(&*first, file, "there", 1).await.unwrap();
+    let access = AccessCheck::Open(&pool.who);
+    let trees: [&dyn FileSystem; 2] = [second, &*first];
+    for (denier, other) in [(trees[0], trees[1]), (trees[1], trees[0])] {
+        let denied = denier.open(access, file, &owned("one"), DENYING).await;
+        denied.unwrap();
+        let refused = other.open(access, file, &owned("one"), WRITES).await;
+        assert_eq!(refused.err(), Some(Error::ShareDenied));
+        denier.close(file, &owned("one")).await.unwrap();
+        other
+            .open(access, file, &owned("one"), WRITES)
+            .await
+            .unwrap();
+        let refused = denier.open(access, file, &owned("one"), DENYING).await;
+        assert_eq!(refused.err(), Some(Error::ShareDenied));
+        other.close(file, &owned("one")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_lock_hears_that_it_was_given_back_at_the_other_server() {
+    let (pool, file) = serving().await;
+    let (first, second) = (pool.first(), pool.second.clone());
+    let trees: [Arc<dyn FileSystem>; 2] = [first, second];
+    let heard = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+    for (tree, heard) in trees.iter().zip(heard.clone()) {
+        let listener = move |object| {
+            assert_eq!(object, file);
+            heard.fetch_add(1, Ordering::SeqCst);
+        };
+        tree.on_lock_change(Arc::new(listener));
+    }
+    for (holds, waits) in [(0, 1), (1, 0)] {
+        lock(&*trees[holds], file, "holder", 1).await.unwrap();
+        holder(lock(&*trees[waits], file, "waiter", 1).await);
+        let before = heard[waits].load(Ordering::SeqCst);
+        let all = ByteRange::EVERYTHING;
+        let owner = locker("holder");
+        trees[holds].unlock(file, &owner, all).await.unwrap();
+        until(|| heard[waits].load(Ordering::SeqCst) > before).await;
+    }
+}
+
+#[tokio::test]
+async fn clients_of_a_server_that_was_started_anew_keep_what_they_reclaim_and_nothing_else() {
+    let pool = Pool::new().serving().await;
+    let file = pool.file("file", b"bytes").await.id;
+    let (first, second) = (pool.first(), &*pool.second);
+    let whole = range(0, 99);
+    let owner = locker("one");
+    let held = second.lock(file, &owner, whole, LockKind::Write).await;
+    held.unwrap();
+    lock(second, file, "two", 100).await.unwrap();
+    let access = AccessCheck::Open(&pool.who);
+    pool.wire.run.store(2, Ordering::SeqCst);
+    // What was lost between the two is asked for by nobody.
+    assert!(second.others_went_on() && second.others_reclaim());
+    assert!(second.holds_lock(file, &locker("one")).await.unwrap());
+    assert!(!second.holds_lock(file, &locker("three")).await.unwrap());
+    lock(second, file, "one", 5).await.unwrap();
+    let denied = second.open(access, file, &owned("one"), DENYING).await;
+    assert_eq!(denied.err(), Some(Error::ShareDenied), "it was not held");
+    pool.wire.run.store(1, Ordering::SeqCst);
+    let late = second.unlock(file, &locker("one"), whole).await;
+    assert_eq!(late, Err(Error::Delay));
+    pool.wire.run.store(2, Ordering::SeqCst);
+    holder(lock(&*first, file, "here", 6).await);
+    second.end_reclaim().await.unwrap();
+    for free in [4, 6, 100] {
+        lock(&*first, file, "here", free).await.unwrap();
+    }
+    holder(lock(&*first, file, "here", 5).await);
+}
+
+#[tokio::test]
+async fn what_clients_of_a_lost_server_hold_is_given_up_a_lease_later_and_they_are_forgotten() {
+    let (pool, file) = serving().await;
+    let (first, second) = (pool.first(), &*pool.second);
+    let (is_forgotten, may_end) = forgetting(&pool);
+    lock(second, file, "there", 1).await.unwrap();
+    let access = AccessCheck::Open(&pool.who);
+    let denied = second.open(access, file, &owned("there"), DENYING).await;
+    denied.unwrap();
+    pool.remove("file").await;
+    // Nothing is heard of it. A home that has stood still heard nobody, so it looks now and then.
+    pool.home().give_up_lost().await;
+    for _ in 0..9 {
+        pool.wire.pass(10.0);
+        pool.home().give_up_lost().await;
+    }
+    holder(lock(&*first, file, "here", 1).await);
+    for _ in 0..2 {
+        pool.wire.pass(2.0);
+        pool.home().give_up_lost().await;
+    }
+    assert_eq!(
+        pool.first().attributes(file).await.err(),
+        Some(Error::Stale)
+    );
+    assert!(!is_forgotten.load(Ordering::SeqCst), "nobody could tell it");
+    // What still rests on it does nothing, until it is forgotten.
+    let other = pool.file("other", b"bytes").await.id;
+    let late = second.write(access, other, 0, "late".into(), vfs::Stability::File);
+    assert_eq!(late.await.err(), Some(Error::Delay));
+    until(|| is_forgotten.load(Ordering::SeqCst)).await;
+    assert_eq!(pool.read(other).await, Err(Error::Delay));
+    second.close(file, &owned("there")).await.unwrap();
+    may_end.notify_one();
+    let read = when_served(async || pool.read(other).await).await;
+    assert_eq!(read.unwrap(), b"bytes");
+    lock(second, other, "there", 1).await.unwrap();
+    // Who is heard of keeps what he has.
+    for _ in 0..20 {
+        pool.wire.pass(9.0);
+        pool.second.ask_for_lease().await.unwrap();
+        pool.home().give_up_lost().await;
+    }
+    holder(lock(&*first, other, "here", 1).await);
+    // So he does when it was the home that stood still.
+    pool.wire.pass(1000.0);
+    pool.home().give_up_lost().await;
+    holder(lock(&*first, other, "here", 1).await);
+}
+
+#[tokio::test]
+async fn a_home_that_was_started_anew_gives_nobody_what_clients_of_others_hold() {
+    let (mut pool, file) = serving().await;
+    lock(&*pool.second, file, "there", 1).await.unwrap();
+    pool.restart_home().await;
+    let first = pool.first();
+    assert!(first.others_reclaim());
+    let ends = tokio::spawn({
+        let first = first.clone();
+        async move { first.end_reclaim().await }
+    });
+    let new = lock(&*pool.second, file, "other", 9).await;
+    assert_eq!(new, Err(Error::Grace));
+    assert!(first.others_reclaim() && !ends.is_finished());
+    assert_eq!(pool.second.hand_over().await, Ok((0, 1)));
+    assert!(!first.others_reclaim());
+    ends.await.unwrap().unwrap();
+    let refused = holder(lock(&*first, file, "here", 1).await);
+    assert!(refused.ends_with(b"there"));
+    lock(&*pool.second, file, "other", 9).await.unwrap();
+    // Heard twice, it is the same.
+    assert_eq!(pool.second.hand_over().await, Ok((0, 2)));
+    holder(lock(&*first, file, "here", 1).await);
+}
+
+#[tokio::test]
+async fn who_comes_too_late_to_a_home_that_was_started_anew_has_nothing() {
+    let (mut pool, file) = serving().await;
+    let (is_forgotten, may_end) = forgetting(&pool);
+    lock(&*pool.second, file, "there", 1).await.unwrap();
+    pool.restart_home().await;
+    let first = pool.first();
+    pool.wire.pass(3.4 + CLIENT_LEASE);
+    assert!(!first.others_reclaim());
+    first.end_reclaim().await.unwrap();
+    lock(&*first, file, "here", 1).await.unwrap();
+    assert_eq!(pool.second.hand_over().await, Err(Error::Delay));
+    until(|| is_forgotten.load(Ordering::SeqCst)).await;
+    may_end.notify_one();
+    let told = when_served(async || pool.second.hand_over().await).await;
+    assert_eq!(told, Ok((0, 0)));
+    holder(lock(&*pool.second, file, "there", 1).await);
+    // Nor has a server that leaves.
+    lock(&*pool.second, file, "there", 2).await.unwrap();
+    pool.home().part(ReplicaSlot(2)).await;
+    lock(&*first, file, "here", 2).await.unwrap();
+    let asked = Asked {
+        tree: None,
+        keeps: None,
+        question: Question::HoldsLock(file, locker("there")),
+    };
+    let answer = pool.home().answer(pool.wire.asker(), asked).await.answer;
+    assert_eq!(answer, Ok(Answer::Holds(false)));
+}
