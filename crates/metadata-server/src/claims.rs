@@ -1,6 +1,6 @@
 //! Who held something before the home's start, and has not told it yet.
 //!
-//! Until everybody has, or the lease of a client has passed, nobody is given what somebody else may have (rule 16). Whoever comes later
+//! Until everybody has, or the lease of a client has passed, nobody is given what somebody else may have (rule 16). A client that comes later
 //! has lost it.
 //!
 //! What must never enter: what is told.

@@ -253,7 +253,7 @@ impl RemoteTree {
     fn told(&self, id: ObjectId, told: Result<()>) -> Result<()> {
         match told {
             Ok(()) => Ok(()),
-            // Whoever uses what is gone meanwhile is told so then.
+            // A client that uses what is gone meanwhile gets the error then.
             Err(Error::Stale) => Ok(()),
             Err(Error::Locked(_) | Error::ShareDenied) => {
                 tracing::warn!(%id, "somebody else has what a client held: clients begin anew");

@@ -61,7 +61,7 @@ struct State {
     is_changing: bool,
     /// Grows before and behind each change.
     changes: u64,
-    /// Whoever was refused a lock of these files has a copy, and hears that it was given back as if the file had changed.
+    /// A server that was refused a lock of these files has a copy, and hears that it was given back as if the file had changed.
     wanted: BTreeSet<ObjectId>,
 }
 

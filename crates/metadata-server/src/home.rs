@@ -40,7 +40,7 @@ pub(crate) struct Account {
     changes: Arc<RwLock<()>>,
     /// The same of runs before, some of whose changes may still be under way.
     earlier: Vec<Arc<RwLock<()>>>,
-    /// Held by whoever opens or locks something, and alone by whoever gives back what is left.
+    /// Held by each task that opens or locks something, and alone by the one that gives back what is left.
     pub(crate) holding: Arc<RwLock<()>>,
     /// When something was heard of it.
     heard: Moment,
@@ -54,7 +54,7 @@ impl Account {
         if run > self.run {
             self.run = run;
             self.held.begin_again();
-            // Whoever reclaims is asked what he had.
+            // A client that reclaims is asked what it had.
             self.is_given_up = false;
             let ended = std::mem::take(&mut self.changes);
             // Nobody holds the others any more.

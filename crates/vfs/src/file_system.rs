@@ -451,7 +451,7 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Whether clients of other servers may hold from before a start what is not known here yet. Nobody may be given anything
-    /// new then; whoever reclaims may go on.
+    /// new then; clients that reclaim may go on.
     fn others_reclaim(&self) -> bool {
         false
     }

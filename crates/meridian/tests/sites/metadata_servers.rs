@@ -75,7 +75,7 @@ fn ensure_busy(hand: &mut Hand, file: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whoever locks a file at one server keeps those at the other out, wakes who waits there, and has his lock when either was killed.
+/// A client that locks a file at one server keeps those at the other out, wakes those that wait there, and has its lock when either server was killed.
 pub fn linux_locks_at_two_metadata_servers_and_keeps_its_locks_when_either_is_killed() -> Result<()>
 {
     let file = "locked";
