@@ -157,11 +157,17 @@ pub(crate) async fn look_at(domain: &Domain, servers: Vec<NamedServer>) -> Vec<F
             }),
         };
         if server.addresses.is_empty() {
+            let host = &server.host;
+            let problem = match &server.trouble {
+                Some(why) => format!(
+                    "DNS does not say which addresses {host} has ({why}); look at the network and at the DNS servers, and try again"
+                ),
+                None => format!(
+                    "the name {host} has no address in DNS; add an A or AAAA record, or remove the server"
+                ),
+            };
             findings.push(Finding {
-                problem: Some(format!(
-                    "the name {} has no address in DNS; add an A or AAAA record, or remove the server",
-                    server.host
-                )),
+                problem: Some(problem),
                 ..finding.clone()
             });
         }
