@@ -3,16 +3,19 @@
 //! What must never enter: which of them is to be used.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use hickory_resolver::config::{NameServerConfigGroup, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::name_server::TokioConnectionProvider;
 use hickory_resolver::proto::ProtoErrorKind;
 use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::xfer::Protocol;
 use hickory_resolver::{ResolveError, TokioResolver};
 
 use crate::domain::Domain;
+use crate::resolv_conf;
 
 /// How long one question may take, and how often it is asked: the user who waits has typed a path.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -53,7 +56,7 @@ pub struct NamedServer {
 pub enum LookupError {
     /// Which DNS servers there are cannot be read.
     #[error("cannot read which DNS servers there are: {0}; look at /etc/resolv.conf")]
-    Configuration(ResolveError),
+    Configuration(io::Error),
     /// The domain names no server.
     #[error(
         "the domain {0} names no NFS servers in DNS (there is no record {1}); `meridian domain records {0}` at one of its servers prints what its zone needs"
@@ -125,26 +128,14 @@ impl Lookup {
     /// # Errors
     /// [`LookupError::Configuration`].
     pub fn of_this_machine() -> Result<Lookup, LookupError> {
-        let mut builder = TokioResolver::builder_tokio().map_err(LookupError::Configuration)?;
-        set(builder.options_mut());
-        Ok(Lookup {
-            resolver: builder.build(),
-            asked: Asked::OfThisMachine,
-        })
+        let servers = resolv_conf::servers_of_this_machine().map_err(LookupError::Configuration)?;
+        Ok(asking(&servers, Asked::OfThisMachine))
     }
 
     /// Asks this DNS server alone.
     #[must_use]
     pub fn at(server: SocketAddr) -> Lookup {
-        let servers = NameServerConfigGroup::from_ips_clear(&[server.ip()], server.port(), true);
-        let configuration = ResolverConfig::from_parts(None, Vec::new(), servers);
-        let provider = TokioConnectionProvider::default();
-        let mut builder = TokioResolver::builder_with_config(configuration, provider);
-        set(builder.options_mut());
-        Lookup {
-            resolver: builder.build(),
-            asked: Asked::Named(server),
-        }
+        asking(&[server], Asked::Named(server))
     }
 
     /// The servers of a domain, in the order of their priorities.
@@ -192,11 +183,26 @@ impl Lookup {
     }
 }
 
-fn set(options: &mut ResolverOpts) {
+/// Asks these DNS servers, all at once: those that are silent hold up nobody.
+fn asking(servers: &[SocketAddr], asked: Asked) -> Lookup {
+    let mut configuration = ResolverConfig::new();
+    for server in servers {
+        for protocol in [Protocol::Udp, Protocol::Tcp] {
+            configuration.add_name_server(NameServerConfig::new(*server, protocol));
+        }
+    }
+    let provider = TokioConnectionProvider::default();
+    let mut builder = TokioResolver::builder_with_config(configuration, provider);
+    let options = builder.options_mut();
     options.timeout = PATIENCE;
     options.attempts = ATTEMPTS;
-    options.ip_strategy = hickory_resolver::config::LookupIpStrategy::Ipv4AndIpv6;
+    options.num_concurrent_reqs = servers.len();
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.use_hosts_file = ResolveHosts::Auto;
+    Lookup {
+        resolver: builder.build(),
+        asked,
+    }
 }
 
 #[cfg(test)]
