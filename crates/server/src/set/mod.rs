@@ -32,6 +32,7 @@ pub use authority::{
 };
 pub(crate) use membership::Membership;
 pub use membership::MembershipError;
+pub(crate) use reach::is_local;
 pub use reach::{foreignness, resolve, silence_at};
 pub use recovering::{LastChance, go_on_with, last_chance};
 pub use rejoining::{Rejoined, rejoin};
