@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -290,6 +291,14 @@ fn a_doctor_sees_what_is_wrong() {
         told.contains("MIND  server       no server runs on"),
         "{told}"
     );
+    let set = site.place.data().join("set");
+    let readable = fs::Permissions::from_mode(0o644);
+    fs::set_permissions(set.join("replica.key"), readable).unwrap();
+    fs::remove_file(set.join("authority.key")).unwrap();
+    let told = String::from_utf8(site.meridian(&["doctor"]).stdout).unwrap();
+    for wanted in ["`chmod 600 ", "`set/authority.key` is missing"] {
+        assert!(told.contains(wanted), "{told}");
+    }
 }
 
 #[test]

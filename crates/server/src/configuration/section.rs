@@ -202,6 +202,15 @@ impl<'t> Section<'t> {
         if text.is_some_and(|text| self.complains_of_unit(value, key, text, &duration::units())) {
             return None;
         }
+        if let Some(number) = text.filter(|text| text.trim().parse::<u64>().is_ok()) {
+            let what = format!("`{key}` is \"{number}\", without a unit");
+            let remedy = format!(
+                "write one behind it; known are `{}`",
+                duration::units().join("`, `")
+            );
+            self.problems.add(value.span(), what, remedy);
+            return None;
+        }
         let inside = text
             .and_then(parse_duration)
             .filter(|time| range.contains(time));
