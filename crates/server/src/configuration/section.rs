@@ -436,4 +436,12 @@ mod tests {
             assert_eq!(format_size(bytes), text);
         }
     }
+
+    #[test]
+    fn a_time_without_a_unit_is_told_as_that() {
+        let text = "[replication]\ndata_delay = \"5\"";
+        let told = super::super::Configuration::parse("f.toml".as_ref(), text);
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("is \"5\", without a unit"), "{told}");
+    }
 }

@@ -34,6 +34,7 @@ pub use authority::{
 };
 pub(crate) use membership::Membership;
 pub use membership::MembershipError;
+pub(crate) use privacy::warn_of_exposures;
 pub use privacy::{Exposure, exposures};
 pub(crate) use reach::is_local;
 pub use reach::{foreignness, resolve, silence_at};

@@ -62,6 +62,13 @@ pub fn exposures(data: &Path) -> Vec<Exposure> {
     found
 }
 
+/// Says so in the log, where a server starts.
+pub(crate) fn warn_of_exposures(data: &Path) {
+    for Exposure { what, remedy } in exposures(data) {
+        tracing::warn!("{what}; {remedy} mends it");
+    }
+}
+
 /// What is in a directory and can be looked at; of a link, where it leads. `lost+found` is the file system's.
 fn entries(directory: &Path) -> Vec<(PathBuf, Metadata)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
