@@ -57,7 +57,7 @@ fn access_rules_change_while_the_server_runs() {
     let told = said(&meridian(&place, &["config", "reload"]));
     assert_eq!(
         told,
-        "/export: other access rules are in force now.\nDifferent, and in force from the next start on: [time] and [limits].\n"
+        "/export: other access rules are in force now.\nDifferent, and in force from the next start on: [limits].\n"
     );
     assert!(!is_admitted(server.address));
 
