@@ -311,8 +311,16 @@ fn members_have_names() {
     said(&site.meridian(&["set", "name", "1", "north"]));
     let told = said(&site.meridian(&["set", "members"]));
     assert!(told.contains("north"), "{told}");
-    let told = said(&site.meridian(&["view"]));
-    assert!(told.contains("replica 1 (north)"), "{told}");
+    // A server that has just started may not take part yet.
+    let began = Instant::now();
+    loop {
+        let told = said(&site.meridian(&["view"]));
+        if told.contains("replica 1 (north)") {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{told}");
+        std::thread::sleep(PAUSE);
+    }
     let refused = site.meridian(&["set", "invite", "--name", "north"]);
     assert!(
         complaint(&refused).contains("replica 1 is called `north`"),
