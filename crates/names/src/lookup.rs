@@ -183,7 +183,7 @@ impl Lookup {
     }
 }
 
-/// Asks these DNS servers, all at once: those that are silent hold up nobody.
+/// Asks these DNS servers, all at once: those that are silent are waited for together, and an answer waits for none of them.
 fn asking(servers: &[SocketAddr], asked: Asked) -> Lookup {
     let mut configuration = ResolverConfig::new();
     for server in servers {
