@@ -204,6 +204,12 @@ pub(crate) enum DurabilityWord {
     Inherit,
 }
 
+/// The number of a server.
+fn number(text: &str) -> Result<u16, String> {
+    let number = text.parse();
+    number.map_err(|_| "write its number, such as 2, as the command `members` shows it".to_owned())
+}
+
 fn lifetime(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).filter(|time| !time.is_zero());
     time.ok_or_else(|| "write a time such as `30 min`, `1 h` or `2 d`".to_owned())
@@ -237,7 +243,7 @@ pub(crate) struct DoctorArguments {
     /// Data directory of the server [default: /var/lib/meridian]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Configuration file of the server; without one everything has its default
+    /// Configuration file of the server [default: /etc/meridian/meridian.toml, where that names the same data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print JSON

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use names::probe::{self, Root};
-use names::{Domain, Lookup, NamedServer, Published};
+use names::{Domain, Lookup, LookupError, NamedServer, Published};
 use serde::Serialize;
 use server::configuration::NFS_PORT;
 use server::{Configuration, set};
@@ -122,10 +122,21 @@ fn check(arguments: &DomainCheckArguments) -> Result<Exit, Failure> {
             None => Lookup::of_this_machine()?,
         };
         let servers = lookup.servers(domain).await?;
-        Ok::<_, names::LookupError>(look_at(domain, servers).await)
-    })?;
+        Ok(look_at(domain, servers).await)
+    });
     runtime.shutdown_background();
     drop(progress);
+    let findings = match findings {
+        Ok(findings) => findings,
+        // The zone is to be mended, as when its records lead nowhere.
+        Err(error @ (LookupError::None(..) | LookupError::Declined(_))) => {
+            if arguments.json {
+                output::say_json(&Vec::<Finding>::new())?;
+            }
+            return Err(Failure::new(Exit::Defects, error));
+        }
+        Err(error) => return Err(error.into()),
+    };
     if arguments.json {
         output::say_json(&findings)?;
     } else {
@@ -157,11 +168,17 @@ pub(crate) async fn look_at(domain: &Domain, servers: Vec<NamedServer>) -> Vec<F
             }),
         };
         if server.addresses.is_empty() {
+            let host = &server.host;
+            let problem = match &server.trouble {
+                Some(why) => format!(
+                    "DNS does not say which addresses {host} has ({why}); look at the network and at the DNS servers, and try again"
+                ),
+                None => format!(
+                    "the name {host} has no address in DNS; add an A or AAAA record, or remove the server"
+                ),
+            };
             findings.push(Finding {
-                problem: Some(format!(
-                    "the name {} has no address in DNS; add an A or AAAA record, or remove the server",
-                    server.host
-                )),
+                problem: Some(problem),
                 ..finding.clone()
             });
         }

@@ -47,7 +47,10 @@ use arguments::{
 use exit::Exit;
 
 fn main() -> ExitCode {
-    let command = Arguments::parse().command;
+    let command = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) => return refuse_arguments(&error),
+    };
     if only_tells(&command) {
         // The reader of the output may stop, as `head` does. Other commands have to finish what they
         // began.
@@ -86,6 +89,18 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Tells why the arguments are none, or what was asked to be told of them. They are quoted, so what a terminal would obey in
+/// them is shown.
+fn refuse_arguments(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    for line in error.render().to_string().trim_end().lines() {
+        output::remark(server::ShownText(line));
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// Whether nothing is left undone when a command ends as soon as nobody listens.

@@ -175,6 +175,11 @@ fn what_a_set_publishes_is_what_clients_find() {
     ] {
         refuse(&dns.ask(&["automount-map", domain]), &[why, domain]);
     }
+    for domain in ["none.example.org", "unknown.example.org"] {
+        let checked = dns.ask(&["domain", "check", domain, "--json"]);
+        assert_eq!(checked.status.code(), Some(3), "{checked:?}");
+        assert_eq!(checked.stdout, b"[]\n", "{checked:?}");
+    }
 }
 
 #[test]

@@ -103,6 +103,16 @@ fn is_harmless(text: &str) -> bool {
 }
 
 #[test]
+fn arguments_that_are_none_are_shown_and_not_obeyed() {
+    let refused = run(&["set", "remove", "\u{1b}[2J\u{202e}x"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let told = complaint(&refused);
+    assert!(!told.contains('\u{1b}'), "{told:?}");
+    assert!(told.contains("\\u{202e}x"), "{told:?}");
+    assert!(told.contains("write its number"), "{told:?}");
+}
+
+#[test]
 fn no_name_forges_a_line_or_commands_a_terminal() {
     let [(site, server), _second] = hostile_site();
     for (command, part) in LISTINGS {

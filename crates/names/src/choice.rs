@@ -6,7 +6,6 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::NFS_PORT;
 use crate::domain::Domain;
 
 /// At most this many servers are named: autofs tries them in turn, and each may take 40 seconds.
@@ -28,7 +27,7 @@ pub struct Answering {
 /// What a key of the map stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapEntry {
-    /// The servers, the best one first. Not empty.
+    /// The servers, the best one first: IPv4 addresses, or one IPv6 address alone. Not empty.
     pub servers: Vec<IpAddr>,
     /// Where all of them listen.
     pub port: u16,
@@ -38,41 +37,43 @@ pub struct MapEntry {
 
 /// The servers to mount a domain from: by priority, then by how fast they answered, each at the address at which it was
 /// fastest; only those at the port of the first one, because autofs knows one port for all. Nothing when nobody answered.
+///
+/// Where any has answered at an IPv4 address, those alone: autofs 5.1 reads no weight behind an IPv6 address, and passes over
+/// whatever else stands on such a line. One server at an IPv6 address, without a weight, it does read.
 #[must_use]
 pub fn choose(domain: &Domain, mut answering: Vec<Answering>) -> Option<MapEntry> {
-    answering.sort_by_key(|one| (one.priority, one.round_trip));
-    let port = answering.first()?.address.port();
+    answering.sort_by_key(|one| (one.address.is_ipv6(), one.priority, one.round_trip));
+    let best = answering.first()?.address;
+    let servers_max = if best.is_ipv4() { SERVERS_MAX } else { 1 };
     let mut chosen: Vec<&Answering> = Vec::new();
     for one in &answering {
+        let fits = one.address.is_ipv4() == best.is_ipv4() && one.address.port() == best.port();
         let is_known = chosen
             .iter()
             .any(|other| other.host == one.host || other.address == one.address);
-        if one.address.port() == port && !is_known && chosen.len() < SERVERS_MAX {
+        if fits && !is_known && chosen.len() < servers_max {
             chosen.push(one);
         }
     }
     Some(MapEntry {
         servers: chosen.iter().map(|one| one.address.ip()).collect(),
-        port,
+        port: best.port(),
         path: domain.root_path(),
     })
 }
 
 impl fmt::Display for MapEntry {
     /// One line as a program map answers it (autofs(5)). Without `use-weight-only` autofs would sort by how near addresses look,
-    /// and without `nobind` it would take a server on this machine for a directory of it.
+    /// without `nobind` it would take a server on this machine for a directory of it, and without a port it would ask for one at
+    /// port 111 of this machine, where nothing need listen, and pass over that server.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("-fstype=nfs4,nobind,use-weight-only")?;
-        if self.port != NFS_PORT {
-            write!(f, ",port={}", self.port)?;
-        }
+        write!(f, "-fstype=nfs4,nobind,use-weight-only,port={}", self.port)?;
         for (place, server) in self.servers.iter().enumerate() {
             f.write_str(if place == 0 { " " } else { "," })?;
             match server {
-                IpAddr::V4(address) => write!(f, "{address}")?,
+                IpAddr::V4(address) => write!(f, "{address}({})", place + 1)?,
                 IpAddr::V6(address) => write!(f, "[{address}]")?,
             }
-            write!(f, "({})", place + 1)?;
         }
         write!(f, ":{}", self.path)
     }
@@ -103,18 +104,33 @@ mod tests {
         let reserve = answering(10, "reserve", "192.0.2.3:2049", 1);
         assert_eq!(
             line(vec![reserve, far, near]),
-            "-fstype=nfs4,nobind,use-weight-only 192.0.2.2(1),192.0.2.1(2),192.0.2.3(3):/.domainroot/example.org"
+            "-fstype=nfs4,nobind,use-weight-only,port=2049 192.0.2.2(1),192.0.2.1(2),192.0.2.3(3):/.domainroot/example.org"
         );
     }
 
     #[test]
     fn one_line_has_one_port_and_names_a_server_once() {
-        let six = answering(0, "both", "[2001:db8::1]:20490", 1);
-        let four = answering(0, "both", "192.0.2.1:20490", 2);
+        let near = answering(0, "both", "192.0.2.3:20490", 1);
+        let far = answering(0, "both", "192.0.2.1:20490", 2);
         let elsewhere = answering(0, "elsewhere", "192.0.2.2:2049", 3);
         assert_eq!(
-            line(vec![four, elsewhere, six]),
-            "-fstype=nfs4,nobind,use-weight-only,port=20490 [2001:db8::1](1):/.domainroot/example.org"
+            line(vec![far, elsewhere, near]),
+            "-fstype=nfs4,nobind,use-weight-only,port=20490 192.0.2.3(1):/.domainroot/example.org"
+        );
+    }
+
+    #[test]
+    fn an_ipv6_address_stands_alone_and_only_where_no_other_answers() {
+        let six = answering(0, "six", "[2001:db8::1]:2049", 1);
+        let other = answering(0, "other", "[2001:db8::2]:2049", 2);
+        let four = answering(10, "four", "192.0.2.1:2049", 3);
+        assert_eq!(
+            line(vec![six.clone(), other.clone(), four]),
+            "-fstype=nfs4,nobind,use-weight-only,port=2049 192.0.2.1(1):/.domainroot/example.org"
+        );
+        assert_eq!(
+            line(vec![other, six]),
+            "-fstype=nfs4,nobind,use-weight-only,port=2049 [2001:db8::1]:/.domainroot/example.org"
         );
     }
 

@@ -16,6 +16,7 @@ mod domain;
 mod lookup;
 mod map;
 pub mod probe;
+mod resolv_conf;
 mod zone;
 
 pub use choice::{Answering, MapEntry, SERVERS_MAX, choose};

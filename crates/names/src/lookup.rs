@@ -3,14 +3,19 @@
 //! What must never enter: which of them is to be used.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use hickory_resolver::config::{NameServerConfigGroup, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::name_server::TokioConnectionProvider;
+use hickory_resolver::proto::ProtoErrorKind;
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::xfer::Protocol;
 use hickory_resolver::{ResolveError, TokioResolver};
 
 use crate::domain::Domain;
+use crate::resolv_conf;
 
 /// How long one question may take, and how often it is asked: the user who waits has typed a path.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -18,6 +23,9 @@ const ATTEMPTS: usize = 2;
 
 /// At most this many servers of a domain are looked at, those of the best priority first.
 const SERVERS_MAX: usize = 32;
+
+/// At most this many addresses of one server: with [`SERVERS_MAX`] that bounds the connections of who asks all of them.
+const ADDRESSES_MAX: usize = 4;
 
 /// Looks names up in DNS.
 #[derive(Debug)]
@@ -37,8 +45,10 @@ pub struct NamedServer {
     pub port: u16,
     /// Its name, without the dot at its end.
     pub host: String,
-    /// Its addresses; none if it cannot be looked up.
+    /// Some of its addresses, IPv4 ones first; none if it has none, or they cannot be looked up.
     pub addresses: Vec<IpAddr>,
+    /// Why they cannot; absent where DNS says that there are none.
+    pub trouble: Option<String>,
 }
 
 /// Why there are no servers. Each message says what to do next.
@@ -46,7 +56,7 @@ pub struct NamedServer {
 pub enum LookupError {
     /// Which DNS servers there are cannot be read.
     #[error("cannot read which DNS servers there are: {0}; look at /etc/resolv.conf")]
-    Configuration(ResolveError),
+    Configuration(io::Error),
     /// The domain names no server.
     #[error(
         "the domain {0} names no NFS servers in DNS (there is no record {1}); `meridian domain records {0}` at one of its servers prints what its zone needs"
@@ -82,8 +92,34 @@ impl fmt::Display for Asked {
 
 /// What went wrong, without the layers of the resolver through which it came.
 fn reason(error: &ResolveError) -> String {
-    let within = error.proto().map(ToString::to_string);
-    within.unwrap_or_else(|| error.to_string())
+    match error.proto().map(|within| (within, within.kind())) {
+        Some((_, ProtoErrorKind::NoRecordsFound { response_code, .. })) => {
+            format!("the answer is: {response_code}")
+        }
+        Some((within, _)) => within.to_string(),
+        None => error.to_string(),
+    }
+}
+
+/// Whether DNS says that there is no such record. A server that fails or refuses to answer has said nothing of it.
+fn says_none(error: &ResolveError) -> bool {
+    let kind = error.proto().map(|within| within.kind());
+    matches!(
+        kind,
+        Some(ProtoErrorKind::NoRecordsFound {
+            response_code: ResponseCode::NoError | ResponseCode::NXDomain,
+            ..
+        })
+    )
+}
+
+/// The addresses of a server to be asked, of those that it has: each once, in the form in which it is reached.
+fn few(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = addresses.map(|address| address.to_canonical()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.truncate(ADDRESSES_MAX);
+    addresses
 }
 
 impl Lookup {
@@ -92,26 +128,14 @@ impl Lookup {
     /// # Errors
     /// [`LookupError::Configuration`].
     pub fn of_this_machine() -> Result<Lookup, LookupError> {
-        let mut builder = TokioResolver::builder_tokio().map_err(LookupError::Configuration)?;
-        set(builder.options_mut());
-        Ok(Lookup {
-            resolver: builder.build(),
-            asked: Asked::OfThisMachine,
-        })
+        let servers = resolv_conf::servers_of_this_machine().map_err(LookupError::Configuration)?;
+        Ok(asking(&servers, Asked::OfThisMachine))
     }
 
     /// Asks this DNS server alone.
     #[must_use]
     pub fn at(server: SocketAddr) -> Lookup {
-        let servers = NameServerConfigGroup::from_ips_clear(&[server.ip()], server.port(), true);
-        let configuration = ResolverConfig::from_parts(None, Vec::new(), servers);
-        let provider = TokioConnectionProvider::default();
-        let mut builder = TokioResolver::builder_with_config(configuration, provider);
-        set(builder.options_mut());
-        Lookup {
-            resolver: builder.build(),
-            asked: Asked::Named(server),
-        }
+        asking(&[server], Asked::Named(server))
     }
 
     /// The servers of a domain, in the order of their priorities.
@@ -121,7 +145,7 @@ impl Lookup {
     pub async fn servers(&self, domain: &Domain) -> Result<Vec<NamedServer>, LookupError> {
         let name = domain.service_name();
         let found = self.resolver.srv_lookup(name.clone()).await;
-        let found = found.map_err(|error| match error.is_no_records_found() {
+        let found = found.map_err(|error| match says_none(&error) {
             true => LookupError::None(domain.clone(), name),
             false => LookupError::Failed(domain.clone(), reason(&error), self.asked),
         })?;
@@ -135,11 +159,11 @@ impl Lookup {
         let lookups = records.into_iter().map(|record| {
             let resolver = self.resolver.clone();
             tokio::spawn(async move {
-                let addresses = resolver.lookup_ip(record.target().clone()).await;
-                let mut addresses: Vec<IpAddr> =
-                    addresses.map_or_else(|_| Vec::new(), |found| found.iter().collect());
-                addresses.sort_unstable();
-                addresses.dedup();
+                let found = resolver.lookup_ip(record.target().clone()).await;
+                let (addresses, trouble) = match found {
+                    Ok(found) => (few(found.iter()), None),
+                    Err(error) => (Vec::new(), (!says_none(&error)).then(|| reason(&error))),
+                };
                 let host = record.target().to_ascii();
                 NamedServer {
                     priority: record.priority(),
@@ -147,6 +171,7 @@ impl Lookup {
                     port: record.port(),
                     host: host.trim_end_matches('.').to_ascii_lowercase(),
                     addresses,
+                    trouble,
                 }
             })
         });
@@ -158,9 +183,103 @@ impl Lookup {
     }
 }
 
-fn set(options: &mut ResolverOpts) {
+/// Asks these DNS servers, all at once: those that are silent are waited for together, and an answer waits for none of them.
+fn asking(servers: &[SocketAddr], asked: Asked) -> Lookup {
+    let mut configuration = ResolverConfig::new();
+    for server in servers {
+        for protocol in [Protocol::Udp, Protocol::Tcp] {
+            configuration.add_name_server(NameServerConfig::new(*server, protocol));
+        }
+    }
+    let provider = TokioConnectionProvider::default();
+    let mut builder = TokioResolver::builder_with_config(configuration, provider);
+    let options = builder.options_mut();
     options.timeout = PATIENCE;
     options.attempts = ATTEMPTS;
-    options.ip_strategy = hickory_resolver::config::LookupIpStrategy::Ipv4AndIpv6;
+    options.num_concurrent_reqs = servers.len();
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.use_hosts_file = ResolveHosts::Auto;
+    Lookup {
+        resolver: builder.build(),
+        asked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    use super::*;
+
+    /// A DNS server that answers every question with this code and no record.
+    fn answering(code: u8) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let socket = UdpSocket::bind(at).unwrap();
+        std::thread::spawn(move || {
+            let mut question = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut question) {
+                let _ = socket.send_to(&answer(&question[..length], code), from);
+            }
+        });
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let _ = answer_over(stream, code);
+            }
+        });
+        at
+    }
+
+    fn answer_over(mut stream: TcpStream, code: u8) -> std::io::Result<()> {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length)?;
+        let mut question = vec![0; u16::from_be_bytes(length).into()];
+        stream.read_exact(&mut question)?;
+        let answer = answer(&question, code);
+        stream.write_all(&[length.to_vec(), answer].concat())
+    }
+
+    /// The question again, marked as an answer.
+    fn answer(question: &[u8], code: u8) -> Vec<u8> {
+        let mut answer = question.to_vec();
+        answer[2] |= 0x80;
+        answer[3] = 0x80 | code;
+        answer
+    }
+
+    fn refusal(code: u8) -> LookupError {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let domain = "example.org".parse().unwrap();
+        let lookup = Lookup::at(answering(code));
+        runtime.block_on(lookup.servers(&domain)).unwrap_err()
+    }
+
+    #[test]
+    fn a_dns_server_that_fails_or_refuses_has_not_said_that_there_is_none() {
+        for none in [0, 3] {
+            let error = refusal(none);
+            assert!(matches!(error, LookupError::None(..)), "{error}");
+        }
+        for (code, why) in [(2, "Server Failure"), (5, "Refused")] {
+            let error = refusal(code);
+            assert!(matches!(error, LookupError::Failed(..)), "{error}");
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_few_addresses_of_a_server_are_asked() {
+        let many =
+            (0..2500_u16).map(|at| IpAddr::from([10, 0, at.to_be_bytes()[0], at.to_be_bytes()[1]]));
+        assert_eq!(few(many).len(), ADDRESSES_MAX);
+        let twice = ["2001:db8::1", "::ffff:192.0.2.1", "192.0.2.1"];
+        let once: Vec<IpAddr> = ["192.0.2.1", "2001:db8::1"]
+            .map(|text| text.parse().unwrap())
+            .into();
+        assert_eq!(few(twice.iter().map(|text| text.parse().unwrap())), once);
+    }
 }

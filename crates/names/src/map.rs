@@ -21,6 +21,9 @@ const PROBE: Duration = Duration::from_millis(1500);
 /// When somebody has answered, others may take so much longer to be named beside it.
 const LAGGARDS: Duration = Duration::from_millis(250);
 
+/// At most this many servers are named in a message.
+const NAMED_MAX: usize = 3;
+
 /// Why a key leads nowhere. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
@@ -53,13 +56,22 @@ pub async fn map(lookup: &Lookup, key: &str) -> Result<MapEntry, MapError> {
 async fn find(lookup: &Lookup, domain: &Domain) -> Result<MapEntry, MapError> {
     let servers = lookup.servers(domain).await?;
     let answering = ask_all(&servers).await;
-    choose(domain, answering).ok_or_else(|| {
-        let hosts: Vec<&str> = servers.iter().map(|server| server.host.as_str()).collect();
-        MapError::Silent(domain.clone(), hosts.join(", "))
-    })
+    choose(domain, answering).ok_or_else(|| MapError::Silent(domain.clone(), named(&servers)))
 }
 
-/// Those that answer, of all of them, once those of the best priority have had their chance.
+/// The first few of the servers, for people.
+fn named(servers: &[NamedServer]) -> String {
+    let hosts = servers.iter().take(NAMED_MAX);
+    let hosts: Vec<&str> = hosts.map(|server| server.host.as_str()).collect();
+    let told = hosts.join(", ");
+    match servers.len().saturating_sub(NAMED_MAX) {
+        0 => told,
+        more => format!("{told} and {more} more"),
+    }
+}
+
+/// Those that answer, of all of them, once those of the best priority have had their chance. How many connections that takes at
+/// most is for [`Lookup`] to bound.
 async fn ask_all(servers: &[NamedServer]) -> Vec<Answering> {
     let mut asking = JoinSet::new();
     for server in servers {
@@ -88,4 +100,28 @@ async fn ask_all(servers: &[NamedServer]) -> Vec<Answering> {
         answering.push(one);
     }
     answering
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_a_few_of_the_servers() {
+        let servers = |count: usize| -> Vec<NamedServer> {
+            let hosts = (1..=count).map(|at| format!("s{at}"));
+            let servers = hosts.map(|host| NamedServer {
+                priority: 0,
+                weight: 0,
+                port: 2049,
+                host,
+                addresses: Vec::new(),
+                trouble: None,
+            });
+            servers.collect()
+        };
+        assert_eq!(named(&servers(1)), "s1");
+        assert_eq!(named(&servers(3)), "s1, s2, s3");
+        assert_eq!(named(&servers(32)), "s1, s2, s3 and 29 more");
+    }
 }

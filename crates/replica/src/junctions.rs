@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use view::{DecisionKind, Outcome, Referral};
+use view::{DecisionKind, Outcome, Referral, TransportError, ViewError};
 
 use crate::handle::Replica;
 
@@ -51,16 +51,55 @@ impl Replica {
             name: junction.name,
             to: to.map(|(server, path)| Referral { server, path }).collect(),
         });
-        match tokio::time::timeout(AGREED, views.decide(decision)).await {
-            Ok(Ok(Outcome::Applied)) => Ok(()),
-            Ok(Ok(Outcome::Refused(why))) => Err(why),
-            Ok(Err(error)) => Err(format!(
-                "the set does not agree on it now: {error}; `meridian view` shows who takes part"
-            )),
-            Err(_) => Err(format!(
-                "no majority of the set has agreed within {} s; look with `meridian junction list` whether it did later, and try again",
-                AGREED.as_secs()
-            )),
+        let decided = tokio::time::timeout(AGREED, views.decide(decision)).await;
+        conclude(decided.unwrap_or(Err(ViewError::OutcomeUnknown)))
+    }
+}
+
+/// What has become of a decision, for people.
+fn conclude(decided: Result<Outcome, ViewError>) -> Result<(), String> {
+    match decided {
+        Ok(Outcome::Applied) => Ok(()),
+        Ok(Outcome::Refused(why)) => Err(why),
+        Err(error) if may_come_true(&error) => Err(
+            "no majority of the set has said so far that it agrees, and it may still do so; look with `meridian junction list`, and try again if it has not"
+                .to_owned(),
+        ),
+        Err(error) => Err(format!(
+            "the set does not agree on it now: {error}; `meridian view` shows who takes part"
+        )),
+    }
+}
+
+/// Whether the set may still agree on what it was asked, or has agreed already.
+fn may_come_true(error: &ViewError) -> bool {
+    match error {
+        ViewError::OutcomeUnknown => true,
+        ViewError::LeaderUnreachable { error, .. } => *error != TransportError::Unreachable,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vfs::ReplicaSlot;
+
+    use super::*;
+
+    #[test]
+    fn what_may_still_come_true_is_not_told_as_refused() {
+        let leading = |error| ViewError::LeaderUnreachable {
+            leader: ReplicaSlot(2),
+            error,
+        };
+        let broken = leading(TransportError::Failed("closed".to_owned()));
+        for unknown in [ViewError::OutcomeUnknown, broken] {
+            let told = conclude(Err(unknown)).unwrap_err();
+            assert!(told.contains("meridian junction list"), "{told}");
+        }
+        for refused in [ViewError::NoLeader, leading(TransportError::Unreachable)] {
+            let told = conclude(Err(refused)).unwrap_err();
+            assert!(told.contains("does not agree"), "{told}");
         }
     }
 }

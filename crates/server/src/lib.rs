@@ -52,6 +52,6 @@ pub use status::{
     ThawAnswer, ThawQuestion, ViewStatus, Whereabouts, ask as ask_status, ask_clients, ask_drain,
     ask_drain_data, ask_durability, ask_evict, ask_forget_data_server, ask_frozen, ask_junction,
     ask_junctions, ask_move_authority, ask_readmit_data_server, ask_rebalance, ask_reload,
-    ask_remove_data_server, ask_scrub, ask_thaw, ask_view, ask_where, moment,
+    ask_remove_data_server, ask_scrub, ask_thaw, ask_view, ask_where, moment, size,
 };
 pub use vfs::{Counted, ShownBytes, ShownText, is_visible};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::tree_name;
+use super::{number, tree_name};
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArguments {
@@ -44,7 +44,7 @@ pub(crate) struct FrozenArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ThawArguments {
     /// The lost replica whose unseen changes are given up, as `meridian frozen` names it
-    #[arg(long, value_name = "REPLICA")]
+    #[arg(long, value_name = "REPLICA", value_parser = number)]
     pub(crate) discard: u16,
     /// Why, for the record
     #[arg(long, value_name = "TEXT")]
@@ -63,7 +63,7 @@ pub(crate) struct ThawArguments {
 #[derive(Debug, Args)]
 pub(crate) struct RecoverSetArguments {
     /// All replicas that are left, such as `1,3`; every other one is given up for ever
-    #[arg(long, value_name = "REPLICAS", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "REPLICAS", value_delimiter = ',', required = true, value_parser = number)]
     pub(crate) survivors: Vec<u16>,
     /// Do it without asking
     #[arg(long)]

@@ -10,7 +10,7 @@ use server::configuration::{ClientAddress, PeerAddress, parse_size};
 use server::pools::StripeUnit;
 
 use super::token::TokenCommand;
-use super::{lifetime, tree_name};
+use super::{lifetime, number, tree_name};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
@@ -51,7 +51,7 @@ pub(crate) enum PoolCommand {
     /// those files; `meridian status` shows how far it is. Goes on after a restart.
     DrainData {
         /// The data server's number, as `meridian pool members` shows it
-        #[arg(value_name = "SERVER")]
+        #[arg(value_name = "SERVER", value_parser = number)]
         number: u16,
         /// Have it get new files again
         #[arg(long)]
@@ -90,7 +90,7 @@ pub(crate) enum PoolCommand {
     /// before. Once it is done, the same command names the files that are left.
     Forget {
         /// The data server's number, as `meridian pool members` shows it
-        #[arg(value_name = "SERVER")]
+        #[arg(value_name = "SERVER", value_parser = number)]
         number: u16,
         /// Do it without asking
         #[arg(long)]
@@ -105,7 +105,7 @@ pub(crate) enum PoolCommand {
     /// Use a data server again that is refused since an older copy of its contents was seen, on the metadata server, which has to run
     Readmit {
         /// The data server's number, as `meridian pool members` shows it
-        #[arg(value_name = "SERVER")]
+        #[arg(value_name = "SERVER", value_parser = number)]
         number: u16,
         /// Data directory of the metadata server [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
@@ -114,7 +114,7 @@ pub(crate) enum PoolCommand {
     /// Remove a data server that holds no files, or a metadata server that has joined, for ever, on the first metadata server, which has to run
     Remove {
         /// The server's number, as `meridian pool members` shows it
-        #[arg(value_name = "SERVER")]
+        #[arg(value_name = "SERVER", value_parser = number)]
         number: u16,
         /// Data directory of the metadata server [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
@@ -123,7 +123,7 @@ pub(crate) enum PoolCommand {
     /// Change where a server of the pool is reached, on the metadata server
     Address {
         /// The server's number, as `meridian pool members` shows it
-        #[arg(value_name = "SERVER")]
+        #[arg(value_name = "SERVER", value_parser = number)]
         number: u16,
         /// Where the others call the first metadata server, or clients another server, from now on
         #[arg(value_name = "HOST:PORT")]

@@ -10,7 +10,7 @@ use server::configuration::{ClientAddress, PeerAddress};
 
 use super::administration::RecoverSetArguments;
 use super::token::TokenCommand;
-use super::{lifetime, tree_name};
+use super::{lifetime, number, tree_name};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SetCommand {
@@ -43,7 +43,7 @@ pub(crate) enum SetCommand {
     #[command(alias = "revoke")]
     Remove {
         /// The member's number, as `meridian set members` shows it
-        #[arg(value_name = "REPLICA")]
+        #[arg(value_name = "REPLICA", value_parser = number)]
         slot: u16,
         /// Give up what the member alone has, as `meridian thaw --discard` does
         #[arg(long)]
@@ -62,7 +62,7 @@ pub(crate) enum SetCommand {
     /// Change what people call a member, on the server that keeps the authority
     Name {
         /// The member's number, as `meridian set members` shows it
-        #[arg(value_name = "REPLICA")]
+        #[arg(value_name = "REPLICA", value_parser = number)]
         slot: u16,
         /// Its name from now on: letters, digits, `-`, `_` and `.`, a letter first; an empty one takes the name away
         name: String,
@@ -137,7 +137,7 @@ pub(crate) struct JoinArguments {
 #[derive(Debug, Args)]
 pub(crate) struct AddressArguments {
     /// The member's number, as `meridian set members` shows it
-    #[arg(value_name = "REPLICA")]
+    #[arg(value_name = "REPLICA", value_parser = number)]
     pub(crate) slot: u16,
     /// Where the other replicas reach it from now on
     #[arg(value_name = "HOST:PORT")]
@@ -150,7 +150,7 @@ pub(crate) struct AddressArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ClientAddressArguments {
     /// The member's number, as `meridian set members` shows it
-    #[arg(value_name = "REPLICA")]
+    #[arg(value_name = "REPLICA", value_parser = number)]
     pub(crate) slot: u16,
     /// Where clients reach it from now on
     #[arg(value_name = "HOST[:PORT]", required_unless_present = "default")]
@@ -180,7 +180,7 @@ pub(crate) enum AuthorityCommand {
     /// Have another member keep the authority; both servers must run
     Move {
         /// The member that keeps it from now on
-        #[arg(long, value_name = "REPLICA")]
+        #[arg(long, value_name = "REPLICA", value_parser = number)]
         to: u16,
         /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]

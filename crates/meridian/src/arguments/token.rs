@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
+use super::number;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// List the tokens that still work, without their secrets
@@ -20,7 +22,7 @@ pub(crate) enum TokenCommand {
     /// Have a token admit nobody any more
     Revoke {
         /// The number that the server using it would get, as `token list` shows it
-        #[arg(value_name = "NUMBER")]
+        #[arg(value_name = "NUMBER", value_parser = number)]
         number: u16,
         /// Data directory of the server that made it [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use names::{Domain, Lookup};
+use names::{Domain, Lookup, LookupError};
 use server::{Configuration, set};
 
 use super::Finding;
@@ -24,7 +24,10 @@ pub(super) async fn findings(configuration: &Configuration) -> Vec<Finding> {
     let servers = async { Lookup::of_this_machine()?.servers(domain).await };
     let servers = match servers.await {
         Ok(servers) => servers,
-        Err(error) => return vec![Finding::mend(DNS, error.to_string(), remedy)],
+        Err(error @ (LookupError::None(..) | LookupError::Declined(_))) => {
+            return vec![Finding::mend(DNS, error.to_string(), remedy)];
+        }
+        Err(error) => return vec![Finding::mend(DNS, error.to_string(), "as the message says")],
     };
     let published: BTreeSet<(String, u16)> = servers
         .iter()

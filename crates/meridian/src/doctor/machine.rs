@@ -6,7 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::Finding;
+use server::size;
+
+use super::{Finding, Verdict};
 
 const CLOCK: &str = "clock";
 const DISK: &str = "disk";
@@ -35,7 +37,14 @@ fn judge_clock(said: Option<&str>) -> Finding {
             "nothing keeps it right",
             "install and start a time service, such as systemd-timesyncd or chrony",
         ),
-        _ => Finding::unknown(CLOCK, "systemd does not say whether it is synchronised"),
+        _ => Finding::new(
+            CLOCK,
+            Verdict::Unknown,
+            "systemd does not say whether it is synchronised",
+            Some(
+                "see that a time service runs, with `timedatectl` or `chronyc tracking`".to_owned(),
+            ),
+        ),
     }
 }
 
@@ -68,7 +77,7 @@ pub(super) fn disk(data: &Path) -> Vec<Finding> {
 }
 
 fn judge_room(total: u64, free: u64) -> Finding {
-    let what = format!("{} GiB of {} GiB are free", free >> 30, total >> 30);
+    let what = format!("{} of {} are free", size(free), size(total));
     match free < LITTLE_BYTES.min(total / LITTLE_PART) {
         true => Finding::mend(
             DISK,
@@ -110,7 +119,6 @@ fn judge_mount(mounts: &str, place: &Path) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
     use super::*;
 
     #[test]

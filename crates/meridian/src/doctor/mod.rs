@@ -3,6 +3,7 @@
 //! Each part looks at one thing and returns [`Finding`]s. What must never enter: changes to anything.
 
 mod clients;
+mod configuration;
 mod domain;
 mod machine;
 mod mounts;
@@ -10,6 +11,7 @@ mod server_side;
 mod set;
 
 use std::fmt;
+use std::path::Path;
 
 use serde::Serialize;
 use server::{Configuration, ConfigurationError};
@@ -97,21 +99,24 @@ impl fmt::Display for Finding {
 }
 
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<Exit, Failure> {
-    let wrong = |error: ConfigurationError| Failure::new(Exit::Configuration, error);
-    let mut configuration = match &arguments.config {
-        Some(file) => Configuration::read(file).map_err(wrong)?,
-        None => Configuration::default(),
+    let (configuration, found) = match configuration(arguments) {
+        Ok(known) => known,
+        Err(error) => {
+            if arguments.json {
+                output::say_json(&[configuration::wrong(&error)])?;
+            }
+            return Err(Failure::new(Exit::Configuration, error));
+        }
     };
-    if let Some(data) = &arguments.data {
-        configuration.data.clone_from(data);
-    }
     let runtime = runtime()?;
     let progress = Progress::of("looking");
     let mut findings = machine::clock();
     findings.extend(mounts::local());
+    findings.extend(found);
     findings.extend(machine::disk(&configuration.data));
     let status = runtime.block_on(server::ask_status(&configuration.data));
     findings.extend(server_side::findings(&configuration, &status));
+    findings.extend(set::rights(&configuration.data));
     findings.extend(set::findings(&configuration.data));
     findings.extend(set::programs(&status));
     findings.extend(runtime.block_on(clients::findings(&configuration.data)));
@@ -127,4 +132,20 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<Exit, Failure> {
         .iter()
         .any(|finding| finding.verdict == Verdict::Mend);
     Ok(if ill { Exit::Defects } else { Exit::Success })
+}
+
+/// What the server is configured to do, and what is to be said of where that stands.
+fn configuration(
+    arguments: &DoctorArguments,
+) -> Result<(Configuration, Option<Finding>), ConfigurationError> {
+    let Some(file) = &arguments.config else {
+        let installed = Path::new(configuration::INSTALLED);
+        let (configuration, found) = configuration::installed(installed, arguments.data.as_deref());
+        return Ok((configuration, Some(found)));
+    };
+    let mut configuration = Configuration::read(file)?;
+    if let Some(data) = &arguments.data {
+        configuration.data.clone_from(data);
+    }
+    Ok((configuration, None))
 }

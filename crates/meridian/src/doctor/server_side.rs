@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use server::{Configuration, Status, StatusError};
 
-use super::Finding;
+use super::{Finding, Verdict};
 
 const SERVER: &str = "server";
 const PORTS: &str = "ports";
@@ -28,6 +28,12 @@ pub(super) fn findings(
             found.extend(configuration.listen.iter().map(|wanted| port(wanted.0)));
             found
         }
+        Err(error @ StatusError::Permission(_)) => vec![Finding::new(
+            SERVER,
+            Verdict::Unknown,
+            error.to_string(),
+            Some("run this as the user of the server (`sudo -u meridian`), or as root".to_owned()),
+        )],
         Err(error) => vec![Finding::mend(
             SERVER,
             error.to_string(),
@@ -60,7 +66,10 @@ fn running(status: &Status) -> Vec<Finding> {
     });
     let alarms = status.alarms.iter();
     found.extend(alarms.map(|alarm| {
-        let remedy = format!("docs/operating.md#alarm-{}", alarm.name);
+        let remedy = format!(
+            "operating.md says what to do about `{}`; the package puts it into /usr/share/doc/meridian",
+            alarm.name
+        );
         Finding::mend(ALARM, alarm.to_string(), remedy)
     }));
     found
@@ -83,8 +92,17 @@ fn port(wanted: SocketAddr) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
     use super::*;
+
+    #[test]
+    fn who_may_not_ask_is_told_as_whom_to_ask() {
+        let status = Err(StatusError::Permission("/d".into()));
+        let [told] = &findings(&Configuration::default(), &status)[..] else {
+            panic!("one thing is to be said");
+        };
+        assert_eq!(told.verdict, Verdict::Unknown);
+        assert!(told.remedy.as_ref().unwrap().contains("as root"), "{told}");
+    }
 
     #[test]
     fn a_port_that_is_taken_is_told() {

@@ -13,10 +13,20 @@ const SET: &str = "set";
 const NAMES: &str = "names";
 const PEERS: &str = "peers";
 const VERSION: &str = "version";
+const RIGHTS: &str = "rights";
+const AUTHORITY: &str = "authority";
 const CERTIFICATE: &str = "certificate";
 
 /// A certificate is to be seen to when it is good for no longer than this.
 const SOON: Duration = Duration::from_secs(90 * 86_400);
+
+/// Whether the data directory and its keys are the server's user's alone.
+pub(super) fn rights(data: &Path) -> Vec<Finding> {
+    let found = set::exposures(data).into_iter();
+    found
+        .map(|exposure| Finding::mend(RIGHTS, exposure.what, exposure.remedy))
+        .collect()
+}
 
 pub(super) fn findings(data: &Path) -> Vec<Finding> {
     match set::belongs_to_one(data) {
@@ -47,6 +57,13 @@ pub(super) fn findings(data: &Path) -> Vec<Finding> {
             true => own_address(address),
             false => peer(member.slot, address),
         }));
+    }
+    if let Err(error) = set::check_authority(data) {
+        found.push(Finding::mend(
+            AUTHORITY,
+            error.to_string(),
+            "as the message says",
+        ));
     }
     found.push(certificate(
         set::certificate_expires(data),
@@ -93,6 +110,12 @@ pub(super) fn programs(status: &Result<Status, StatusError>) -> Vec<Finding> {
 
 fn program(own: &str, peer: &ReplicaPeerStatus) -> Finding {
     let slot = peer.slot;
+    if let (Some(theirs), false) = (&peer.program, peer.connected) {
+        return Finding::unknown(
+            VERSION,
+            format!("replica {slot} ran {theirs} when it was last in contact"),
+        );
+    }
     match &peer.program {
         None => Finding::unknown(VERSION, format!("replica {slot} has not said what it runs")),
         Some(theirs) if theirs == own => {
@@ -101,7 +124,7 @@ fn program(own: &str, peer: &ReplicaPeerStatus) -> Finding {
         Some(theirs) => Finding::mind(
             VERSION,
             format!("replica {slot} runs {theirs}, this server {own}"),
-            "during an upgrade, go on with it; otherwise upgrade the older one (docs/operating.md#rolling-restart-and-upgrade)",
+            "during an upgrade, go on with it; otherwise upgrade the older one (`Rolling restart and upgrade` in operating.md)",
         ),
     }
 }

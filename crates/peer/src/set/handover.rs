@@ -27,7 +27,7 @@ use vfs::ReplicaSlot;
 use super::SetError;
 use super::authority::{is_key_of, valid_until_unix_s};
 use super::directory::{AUTHORITY_KEY, SetDirectory, SetFile, check_signature};
-use super::files::{self, damaged, io_error};
+use super::files::{self, damaged};
 use super::list::MemberList;
 use crate::tls::fingerprint;
 
@@ -95,23 +95,44 @@ impl AuthorityBackup {
     /// Reads a backup: a file, or a directory that is a copy of the `set` directory of a previous keeper.
     ///
     /// # Errors
-    /// [`SetError::Damaged`] when it is none, and file errors.
+    /// [`SetError::NoBackup`] when it is none, or cannot be read.
     pub fn read(path: &Path) -> Result<AuthorityBackup, SetError> {
-        if path.is_dir() {
-            let list = SetDirectory::new(path).member_list()?;
-            let key = files::read(&path.join(AUTHORITY_KEY))?;
-            return Ok(AuthorityBackup { key, list });
-        }
-        let metadata = fs::metadata(path).map_err(io_error(path))?;
-        if metadata.len() > BACKUP_BYTES_MAX {
-            return Err(damaged(
-                path,
-                "it is too large for a backup of the authority",
-            ));
-        }
-        // The error might quote the key.
-        serde_json::from_str(&files::read(path)?)
-            .map_err(|_| damaged(path, "it is no backup of the authority"))
+        let read = match path.is_dir() {
+            true => read_copy(path),
+            false => read_backup(path),
+        };
+        read.map_err(|reason| SetError::NoBackup {
+            path: path.to_owned(),
+            reason,
+        })
+    }
+}
+
+/// Why a copy of a `set` directory is no backup, or what it holds.
+fn read_copy(path: &Path) -> Result<AuthorityBackup, String> {
+    let list = SetDirectory::new(path).member_list().map_err(bare)?;
+    let key = files::read(&path.join(AUTHORITY_KEY)).map_err(bare)?;
+    Ok(AuthorityBackup { key, list })
+}
+
+/// The same of a file.
+fn read_backup(path: &Path) -> Result<AuthorityBackup, String> {
+    let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
+    if metadata.len() > BACKUP_BYTES_MAX {
+        return Err(format!("it has more than {BACKUP_BYTES_MAX} bytes"));
+    }
+    // The error might quote the key.
+    serde_json::from_str(&files::read(path).map_err(bare)?)
+        .map_err(|_| "it is no backup of the authority".to_owned())
+}
+
+/// What is wrong, without what would be done about the set's own files.
+fn bare(error: SetError) -> String {
+    match error {
+        SetError::Io { path, error } => format!("{}: {error}", path.display()),
+        SetError::Damaged { path, reason } => format!("{}: {reason}", path.display()),
+        SetError::NoSet(_) => "there is no set in it".to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -157,7 +178,7 @@ impl SetDirectory {
     /// members.
     ///
     /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, and file errors.
+    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::NotExported`], and file errors.
     pub fn export_authority(&self, to: &Path) -> Result<(), SetError> {
         let _lock = self.open()?;
         let list = self.read_as_keeper()?.list;
@@ -171,7 +192,10 @@ impl SetDirectory {
             file.write_all(&json)?;
             file.sync_all()
         };
-        write().map_err(io_error(to))
+        write().map_err(|error| SetError::NotExported {
+            path: to.to_owned(),
+            error,
+        })
     }
 
     /// Takes the authority out of the keeper's hands, for the next one to store.

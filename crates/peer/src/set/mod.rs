@@ -162,6 +162,25 @@ pub enum SetError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// A backup of the authority cannot be written where it was wished.
+    #[error("cannot write the backup to {path}: {error}; {remedy}", path = path.display(), remedy = export_remedy(error))]
+    NotExported {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// What was named as a backup of the authority is none.
+    #[error(
+        "{path} is no backup of the authority that can be used ({reason}); name a file that `meridian set authority show --export` wrote, or a copy of the `set` directory of the server that kept the authority",
+        path = path.display()
+    )]
+    NoBackup {
+        /// Which file or directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A file does not contain what it should.
     #[error(
         "{path} is damaged ({reason}); restore it from a backup, or let the replica join again"
@@ -208,5 +227,21 @@ fn remedy(error: &std::io::Error) -> &'static str {
         _ => {
             "see that the disk is there and can be written (`dmesg` tells of errors), and try again"
         }
+    }
+}
+
+/// What to do when a file that is to be made cannot be.
+fn export_remedy(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            "make the directory that it is to be in first"
+        }
+        ErrorKind::AlreadyExists => "name a file that is not there yet",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "name a file in a directory where the user who runs this may write"
+        }
+        ErrorKind::StorageFull => "free space there, or name a file on another disk",
+        _ => "name another file",
     }
 }

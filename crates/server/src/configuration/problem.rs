@@ -10,6 +10,9 @@ use std::path::PathBuf;
 
 use vfs::{ShownBytes, ShownText};
 
+/// At most this many are told.
+const PROBLEMS_MAX: usize = 20;
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -52,11 +55,25 @@ pub struct Place {
 }
 
 impl ConfigurationError {
-    /// Problems in the order in which they stand in the file.
+    /// Problems in the order in which they stand in the file, the same one once for each line, and the first ones of many.
     pub(super) fn wrong(file: PathBuf, text: &str, problems: Vec<Problem>) -> ConfigurationError {
         let placed = |problem: Problem| (place_of(text, problem.place.start), problem);
         let mut problems: Vec<_> = problems.into_iter().map(placed).collect();
         problems.sort_by_key(|(place, _)| *place);
+        problems.dedup_by(|(place, problem), (before, kept)| {
+            place.line == before.line && problem.what == kept.what
+        });
+        let more = problems.len().saturating_sub(PROBLEMS_MAX);
+        if let Some((place, next)) = problems.get(PROBLEMS_MAX).filter(|_| more > 1) {
+            let left_out = Problem {
+                place: next.place.clone(),
+                what: format!("{more} more things are wrong from here on"),
+                remedy: "mend those above first".to_owned(),
+            };
+            let place = *place;
+            problems.truncate(PROBLEMS_MAX);
+            problems.push((place, left_out));
+        }
         ConfigurationError::Wrong { file, problems }
     }
 }
@@ -77,7 +94,9 @@ impl fmt::Display for ConfigurationError {
                 let remedy = match source.kind() {
                     io::ErrorKind::IsADirectory => "name the file in it, such as meridian.toml",
                     io::ErrorKind::NotFound => "check the path",
-                    io::ErrorKind::InvalidData => "it is to be a regular file with text in UTF-8",
+                    io::ErrorKind::InvalidData => {
+                        "it is to be a regular file with at most 1 MiB of text in UTF-8"
+                    }
                     _ => "check the path, and who may read it",
                 };
                 write!(
@@ -136,5 +155,23 @@ mod tests {
             error.to_string(),
             "f.toml:1:1: first; mend it\nf.toml:2:2: second; mend it"
         );
+    }
+
+    #[test]
+    fn one_problem_is_told_once_and_of_many_the_first() {
+        let told = |text: &str, problems: Vec<Problem>| {
+            ConfigurationError::wrong("f.toml".into(), text, problems).lines()
+        };
+        let problem = |start: usize, what: String| Problem {
+            place: start..start,
+            what,
+            remedy: "mend it".to_owned(),
+        };
+        let same = (0..80).map(|at| problem(at, "no such thing".to_owned()));
+        assert_eq!(told(&"a".repeat(80), same.collect()).len(), 1);
+        let many = (0..80).map(|at| problem(2 * at, format!("wrong {at}")));
+        let told = told(&"a\n".repeat(80), many.collect());
+        assert_eq!(told.len(), PROBLEMS_MAX + 1);
+        assert!(told[PROBLEMS_MAX].contains("60 more things"), "{told:?}");
     }
 }

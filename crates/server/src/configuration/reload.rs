@@ -3,6 +3,7 @@
 //! What must never enter: the changing.
 
 use std::fmt;
+use std::time::Duration;
 
 use nfs4_server::{AccessRule, PseudoPath};
 use serde::{Deserialize, Serialize};
@@ -47,10 +48,8 @@ impl Difference {
             ("`data`", running.data != read.data),
             ("`listen`", running.listen != read.listen),
             ("`commit`", running.commit != read.commit),
-            (
-                "[time] and [limits]",
-                running.limits != read.limits || running.transport != read.transport,
-            ),
+            ("[time]", times(running) != times(read)),
+            ("[limits]", limits_differ(running, read)),
             ("[store]", running.store != read.store),
             ("[replication]", running.replication != read.replication),
             ("[names]", running.domain != read.domain),
@@ -70,6 +69,18 @@ impl Difference {
             next_start: self.later.clone(),
         }
     }
+}
+
+/// What [time] says, which stands among the limits.
+fn times(configuration: &Configuration) -> (Duration, Duration) {
+    (configuration.limits.lease, configuration.limits.grace)
+}
+
+/// Whether any limit differs that is no time.
+fn limits_differ(running: &Configuration, read: &Configuration) -> bool {
+    let mut limits = read.limits.clone();
+    (limits.lease, limits.grace) = times(running);
+    running.limits != limits || running.transport != read.transport
 }
 
 impl fmt::Display for ReloadAnswer {
@@ -115,8 +126,13 @@ mod tests {
         assert_eq!(difference.rules[0].1, changed.exports[0].rules);
         assert_eq!(
             difference.answer().to_string(),
-            "/export: other access rules are in force now.\nDifferent, and in force from the next start on: the export /more, `listen`, [time] and [limits]."
+            "/export: other access rules are in force now.\nDifferent, and in force from the next start on: the export /more, `listen`, [limits]."
         );
+        let slower = read(
+            "[time]\nlease_seconds = 120\n[[export]]\npath = \"/export\"\n[[export.allow]]\nclients = \"*\"",
+        );
+        let difference = Difference::between(&running, &slower).answer();
+        assert_eq!(difference.next_start, ["[time]"]);
         let back = Difference::between(&changed, &running).answer();
         let gone = "that /more is no export any more";
         assert!(back.next_start.iter().any(|what| what == gone), "{back}");

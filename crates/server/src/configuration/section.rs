@@ -202,6 +202,15 @@ impl<'t> Section<'t> {
         if text.is_some_and(|text| self.complains_of_unit(value, key, text, &duration::units())) {
             return None;
         }
+        if let Some(number) = text.filter(|text| text.trim().parse::<u64>().is_ok()) {
+            let what = format!("`{key}` is \"{number}\", without a unit");
+            let remedy = format!(
+                "write one behind it; known are `{}`",
+                duration::units().join("`, `")
+            );
+            self.problems.add(value.span(), what, remedy);
+            return None;
+        }
         let inside = text
             .and_then(parse_duration)
             .filter(|time| range.contains(time));
@@ -426,5 +435,13 @@ mod tests {
         for (bytes, text) in [(0, "0"), (5, "5 B"), (4096, "4 KiB"), (3 << 30, "3 GiB")] {
             assert_eq!(format_size(bytes), text);
         }
+    }
+
+    #[test]
+    fn a_time_without_a_unit_is_told_as_that() {
+        let text = "[replication]\ndata_delay = \"5\"";
+        let told = super::super::Configuration::parse("f.toml".as_ref(), text);
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("is \"5\", without a unit"), "{told}");
     }
 }

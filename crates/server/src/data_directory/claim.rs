@@ -133,8 +133,16 @@ pub(crate) fn refuse_another_users(path: &Path) -> Result<(), DataDirectoryError
     }
 }
 
+/// Whether the machine's own list of users has a user of this name.
+pub(crate) fn has_user(name: &str) -> bool {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    users
+        .lines()
+        .any(|line| line.split(':').next() == Some(name))
+}
+
 /// What the machine's own list of users calls a user.
-fn user_name(user: u32) -> String {
+pub(crate) fn user_name(user: u32) -> String {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let named = users.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use claim::Claim;
-pub(crate) use claim::{is_claimed, refuse_another_users};
+pub(crate) use claim::{has_user, is_claimed, refuse_another_users, user_name};
 pub(crate) use client_records::MakeRoom;
 pub use client_records::StoredClientRecords;
 pub(crate) use examination::{Defect, Examination};

@@ -15,7 +15,7 @@ use vfs::{Name, is_visible};
 use super::overview::Overview;
 use super::places::addresses_of;
 use crate::configuration::{ClientAddress, NFS_PORT};
-use crate::set::client_addresses;
+use crate::set::{client_addresses, is_local};
 use crate::status::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};
 
 /// Servers of one junction: clients read no more.
@@ -52,6 +52,9 @@ impl Overview {
                 );
             };
             self.check_name(&wish.name)?;
+            if let Some(twice) = repeated(&wish.to) {
+                return Err(format!("{twice} is named twice; name each place once"));
+            }
             if wish.to.len() > SERVERS_MAX {
                 return Err(format!(
                     "clients read {SERVERS_MAX} servers of a junction at most; name the nearest ones"
@@ -99,7 +102,7 @@ impl Overview {
 
     fn check_name(&self, name: &str) -> Result<(), String> {
         Name::new(name.as_bytes().to_vec())
-            .map_err(|error| format!("`{name}` cannot be a name: {error}"))?;
+            .map_err(|error| format!("`{name}` cannot be a name: {error}; choose another one"))?;
         if !name.chars().all(is_visible) {
             return Err(
                 "the name has characters that cannot be seen; choose another one".to_owned(),
@@ -118,6 +121,17 @@ impl Overview {
     }
 }
 
+/// A place that is among these more than once.
+fn repeated(places: &[JunctionPlace]) -> Option<&JunctionPlace> {
+    let alike = |one: &JunctionPlace, other: &JunctionPlace| {
+        plain(&one.server) == plain(&other.server)
+            && one.path.trim_end_matches('/') == other.path.trim_end_matches('/')
+    };
+    let mut each = places.iter().enumerate();
+    each.find(|(at, place)| places[..*at].iter().any(|before| alike(before, place)))
+        .map(|(_, place)| place)
+}
+
 /// A junction as clients are shown it. What the set has agreed on was checked where it was said.
 fn shown(junction: JunctionView) -> Option<Junction> {
     let to = junction.to.into_iter().map(|(server, path)| {
@@ -132,7 +146,7 @@ fn shown(junction: JunctionView) -> Option<Junction> {
     })
 }
 
-/// The servers of the set, as clients find them, and the root of the domain that they show.
+/// The servers of the set, as clients or the other servers find them, and the root of the domain that they show.
 struct Home {
     root: String,
     hosts: Vec<String>,
@@ -142,9 +156,15 @@ struct Home {
 impl Home {
     fn of(root: String, members: &[Member]) -> Home {
         let members = members.iter().filter(|member| !member.revoked);
-        let places = members.flat_map(client_addresses);
-        let hosts = places.filter_map(|place| Some(place.rsplit_once(':')?.0.to_owned()));
-        let hosts: Vec<String> = hosts.collect();
+        let places = members.flat_map(|member| {
+            let mut places = client_addresses(member);
+            places.extend_from_slice(&member.addresses);
+            places
+        });
+        let hosts = places.filter_map(|place| Some(plain(place.rsplit_once(':')?.0)));
+        let mut hosts: Vec<String> = hosts.collect();
+        hosts.sort_unstable();
+        hosts.dedup();
         Home {
             root,
             addresses: hosts.iter().flat_map(|host| addresses_of(host)).collect(),
@@ -152,9 +172,11 @@ impl Home {
         }
     }
 
+    /// Whether a server is one of the set, or on this machine.
     fn has(&self, server: &str, addresses: &[IpAddr]) -> bool {
-        self.hosts.iter().any(|host| host == server)
-            || (addresses.iter()).any(|address| self.addresses.contains(address))
+        let is_own = |address: &IpAddr| self.addresses.contains(address) || is_local(*address);
+        let name = plain(server);
+        name == "localhost" || self.hosts.contains(&name) || addresses.iter().any(is_own)
     }
 
     /// Which entry of the domain's root a place is, or lies in, if it is at a server of the set.
@@ -188,6 +210,11 @@ impl Home {
     }
 }
 
+/// A host's name as it is compared: without the dot at its end, in small letters.
+fn plain(host: &str) -> String {
+    host.trim_end_matches('.').to_ascii_lowercase()
+}
+
 /// The addresses of each server that a junction is to lead to.
 ///
 /// # Errors
@@ -201,6 +228,7 @@ fn look_at(
     let looked = wish.to.iter().map(|place| {
         check_place(place)?;
         let addresses = addresses_of(&place.server);
+        check_addresses(place, &addresses)?;
         let path = format!("{}/", place.path.trim_end_matches('/'));
         if home.has(&place.server, &addresses) && (own.starts_with(&path) || path.starts_with(&own)) {
             return Err(format!(
@@ -235,8 +263,24 @@ fn check_place(place: &JunctionPlace) -> Result<(), String> {
             "the path at {host} is none; write it with a slash in front, such as {host}:/export"
         ));
     }
-    PseudoPath::from_str(path).map_err(|error| error.to_string())?;
+    PseudoPath::from_str(path).map_err(|error| {
+        format!("{error}; write the path of a tree there, such as {host}:/export")
+    })?;
     Ok(())
+}
+
+/// Refuses addresses at which no single server is: clients would ask themselves, or nobody.
+fn check_addresses(place: &JunctionPlace, addresses: &[IpAddr]) -> Result<(), String> {
+    let is_none = |address: &IpAddr| {
+        let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+        address.is_unspecified() || address.is_multicast() || is_broadcast
+    };
+    match addresses.iter().find(|address| is_none(address)) {
+        Some(address) => Err(format!(
+            "{place} leads to {address}, which is the address of no server; name one that clients can reach"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Why nobody would come to a place now, for people.
@@ -285,8 +329,8 @@ mod tests {
     ) -> Result<Vec<Vec<IpAddr>>, String> {
         let member = Member {
             slot: 1,
-            addresses: vec!["192.0.2.1:7643".to_owned()],
-            client_addresses: Vec::new(),
+            addresses: vec!["alpha.invalid:7643".to_owned()],
+            client_addresses: vec!["192.0.2.1:2049".to_owned()],
             revoked: false,
             witness: false,
             metadata_server: false,
@@ -348,6 +392,36 @@ mod tests {
             let refused = looked(place("192.0.2.1", path)).unwrap_err();
             assert!(refused.contains("back to the junction itself"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_server_of_the_set_is_known_by_any_of_its_names() {
+        for server in [
+            "::ffff:192.0.2.1",
+            "[::ffff:192.0.2.1]",
+            "127.0.0.1",
+            "::1",
+            "LOCALHOST.",
+            "Alpha.Invalid",
+            "alpha.invalid.",
+        ] {
+            let refused = looked(place(server, OWN)).unwrap_err();
+            assert!(refused.contains("back to the junction itself"), "{refused}");
+        }
+        for server in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255"] {
+            let refused = looked(place(server, "/export")).unwrap_err();
+            assert!(refused.contains("address of no server"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_named_twice_is_found() {
+        let places = ["a:/x", "b:/x", "A.:/x/"].map(|text| {
+            let (server, path) = text.split_once(':').unwrap();
+            place(server, path)
+        });
+        assert_eq!(repeated(&places), Some(&places[2]));
+        assert_eq!(repeated(&places[..2]), None);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::data_directory::{DataDirectory, DataDirectoryError, MakeRoom, SealedF
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
 use crate::pools::PoolPlaceError;
-use crate::set::MembershipError;
+use crate::set::{self, MembershipError};
 use crate::status::{Status, StatusSocket};
 use crate::transport::{self, ListenError, Listener, Transport};
 
@@ -294,6 +294,7 @@ impl Server {
     pub async fn start(configuration: Configuration, origin: Origin) -> Result<Server, ServeError> {
         process::raise_open_files();
         let data = DataDirectory::open_or_create(&configuration.data)?;
+        set::warn_of_exposures(data.path());
         // Ports come before stores: opening a large store can take a while, and a taken port is
         // better told at once. Clients that connect meanwhile just wait.
         let listeners = configuration

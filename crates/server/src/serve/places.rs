@@ -195,14 +195,14 @@ pub(super) async fn keep(overview: Arc<Overview>, mut stopping: watch::Receiver<
     }
 }
 
-/// The addresses of a host, as far as it has any.
+/// The addresses of a host, as far as it has any, each in the form in which it is reached.
 pub(super) fn addresses_of(host: &str) -> Vec<IpAddr> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(address) = host.parse() {
-        return vec![address];
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return vec![address.to_canonical()];
     }
     let found = resolve(&format!("{host}:{NFS_PORT}")).unwrap_or_default();
-    found.iter().map(SocketAddr::ip).collect()
+    found.iter().map(|at| at.ip().to_canonical()).collect()
 }
 
 #[cfg(test)]

@@ -28,6 +28,14 @@ pub fn export_authority(data: &Path, to: &Path) -> Result<(), SetCommandError> {
     Ok(SetDirectory::new(set_path(data)).export_authority(to)?)
 }
 
+/// Looks at what only the keeper of the authority needs, if the server of this data directory is that.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next; the key is missing, for one.
+pub fn check_authority(data: &Path) -> Result<(), SetCommandError> {
+    Ok(SetDirectory::new(set_path(data)).check_authority()?)
+}
+
 /// Who would lose the authority to the server of this data directory. That server has to run and to take part in the
 /// view, so that it knows the newest list of members that a majority of the set knows; the keeper must not be there.
 ///

@@ -8,6 +8,7 @@
 
 mod authority;
 mod membership;
+mod privacy;
 mod reach;
 mod recovering;
 mod rejoining;
@@ -28,10 +29,14 @@ use crate::data_directory::{
 };
 
 pub use authority::{
-    AuthorityView, authority, check_restoration, export_authority, restore_authority,
+    AuthorityView, authority, check_authority, check_restoration, export_authority,
+    restore_authority,
 };
 pub(crate) use membership::Membership;
 pub use membership::MembershipError;
+pub(crate) use privacy::warn_of_exposures;
+pub use privacy::{Exposure, exposures};
+pub(crate) use reach::is_local;
 pub use reach::{foreignness, resolve, silence_at};
 pub use recovering::{LastChance, go_on_with, last_chance};
 pub use rejoining::{Rejoined, rejoin};

@@ -65,7 +65,7 @@ pub fn foreignness(address: &str) -> Result<Option<String>, SetCommandError> {
 }
 
 /// The system gives a socket no address that the machine does not have.
-fn is_local(address: IpAddr) -> bool {
+pub(crate) fn is_local(address: IpAddr) -> bool {
     match UdpSocket::bind((address, 0)) {
         Ok(_) => true,
         Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,

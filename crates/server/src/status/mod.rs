@@ -59,8 +59,8 @@ pub use replication::{ControlStatus, ReplicaPeerStatus, ReplicationStatus};
 pub use rows::Rows;
 pub use scrub::{ScrubQuestion, ScrubText};
 pub(crate) use socket::{Answering, StatusSocket};
-pub use text::moment;
-pub(crate) use text::{duration, size};
+pub(crate) use text::duration;
+pub use text::{moment, size};
 pub use views::ViewStatus;
 pub use whereabouts::{PartStatus, Whereabouts};
 

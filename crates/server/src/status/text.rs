@@ -118,7 +118,8 @@ pub fn moment(unix_s: u64) -> String {
 }
 
 /// A number of bytes to three digits or so.
-pub(crate) fn size(bytes: u64) -> String {
+#[must_use]
+pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = 0;
     let mut tenths = bytes.saturating_mul(10);

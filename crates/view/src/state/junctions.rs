@@ -10,13 +10,15 @@ impl ViewState {
         if to.is_empty() {
             return match self.junctions.remove(name) {
                 Some(_) => Ok(format!("removed the junction {name}")),
-                None => Err(format!("there is no junction {name}")),
+                None => Err(format!(
+                    "there is no junction {name}; `meridian junction list` shows those that there are"
+                )),
             };
         }
         let referrals = to.iter().map(|to| to.server.len() + to.path.len());
         if name.len() + referrals.sum::<usize>() > JUNCTION_BYTES_MAX {
             return Err(format!(
-                "a junction with its servers and paths has at most {JUNCTION_BYTES_MAX} bytes"
+                "a junction with its servers and paths has at most {JUNCTION_BYTES_MAX} bytes; name fewer servers, or shorter paths"
             ));
         }
         if self.junctions.get(name).is_some_and(|known| known == to) {
@@ -29,11 +31,18 @@ impl ViewState {
             ));
         }
         self.junctions.insert(name.to_owned(), to.to_vec());
-        let places = to.iter().map(|to| format!("{}:{}", to.server, to.path));
-        let places: Vec<String> = places.collect();
+        let places: Vec<String> = to.iter().map(place).collect();
         Ok(format!(
             "the junction {name} leads to {}",
             places.join(", ")
         ))
+    }
+}
+
+/// A place as it is written: brackets tell the colons of an IPv6 address from that before the path.
+fn place(to: &Referral) -> String {
+    match to.server.contains(':') && !to.server.starts_with('[') {
+        true => format!("[{}]:{}", to.server, to.path),
+        false => format!("{}:{}", to.server, to.path),
     }
 }

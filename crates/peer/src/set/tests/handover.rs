@@ -305,3 +305,34 @@ fn a_member_that_was_removed_and_a_backup_that_is_none_restore_nothing() {
         "{refused}"
     );
 }
+
+/// What is wrong with a path that an administrator gave is not told as if it were a file of the set, whose remedy takes
+/// the copy away.
+#[test]
+fn a_backup_that_cannot_be_written_or_read_is_told_of_that_path() {
+    let root = TempDir::new().expect("a directory");
+    let first = founder(&root);
+    let taken = root.path().join("taken");
+    std::fs::write(&taken, "rubbish").expect("writes");
+    for (to, remedy) in [
+        (root.path().join("nowhere/backup"), "make the directory"),
+        (taken.join("backup"), "make the directory"),
+        (taken.clone(), "not there yet"),
+        (root.path().to_owned(), "not there yet"),
+    ] {
+        let told = first.export_authority(&to).expect_err("not written");
+        let told = told.to_string();
+        assert!(told.contains(remedy), "{told}");
+        assert!(!told.contains("rejoin"), "{told}");
+    }
+    let empty = root.path().join("empty");
+    std::fs::create_dir(&empty).expect("makes a directory");
+    let copy = root.path().join("first");
+    std::fs::remove_file(copy.join("authority.key")).expect("is there");
+    for from in [root.path().join("nowhere"), empty, taken, copy] {
+        let told = AuthorityBackup::read(&from).expect_err("no backup");
+        let told = told.to_string();
+        assert!(told.contains("authority show --export"), "{told}");
+        assert!(!told.contains("rejoin"), "{told}");
+    }
+}
