@@ -16,17 +16,24 @@ use crate::replicas::two_configured;
 /// Leases run out soon.
 const SETTINGS: &str = "[time]\nlease_seconds = 2\n";
 
+/// How often a client renews its lease that keeps it.
+const RENEWAL: Option<Duration> = Some(Duration::from_millis(500));
+
 /// Files that one client has open and locked; and clients that have one each.
 const MANY: usize = 4000;
 
-/// A client that says nothing by itself, and the same each time it comes with this name. While what it held is given up it is told
-/// to come again.
+/// A client that says nothing by itself, and the same each time it comes with this name.
 async fn silent(owner: &str, server: SocketAddr) -> Client {
+    named(owner, server, None).await
+}
+
+/// The client of this name. While what it held is given up it is told to come again.
+async fn named(owner: &str, server: SocketAddr, renewal: Option<Duration>) -> Client {
     loop {
         let options = Options {
             owner: Bytes::copy_from_slice(owner.as_bytes()),
             verifier: Verifier4([7; 8]),
-            renewal: None,
+            renewal,
             patience: Duration::from_secs(120),
             ..Options::at(server)
         };
@@ -42,7 +49,7 @@ async fn silent(owner: &str, server: SocketAddr) -> Client {
 /// One that stays.
 async fn steady(server: SocketAddr) -> Arc<Client> {
     let options = Options {
-        renewal: Some(Duration::from_millis(500)),
+        renewal: RENEWAL,
         ..Options::at(server)
     };
     Arc::new(Client::connect(options).await.unwrap())
@@ -103,7 +110,8 @@ async fn comes_back(place: &Place, server: &Running, count: usize) {
     drop(client);
     let others = go_on(Arc::clone(&other), root.clone());
     until_gone(place, 1).await;
-    let client = Arc::new(silent("the one client", server.address).await);
+    // While others look at what it holds it must not lose that again.
+    let client = Arc::new(named("the one client", server.address, RENEWAL).await);
     let files = take_all(&client, &root, count).await;
     assert_held(&other, &files).await;
     let mine = Bytes::from_static(b"mine");
