@@ -88,7 +88,8 @@ impl Clients {
 }
 
 impl RemoteTree {
-    async fn do_at_home(&self, question: Question) -> Result<()> {
+    /// Has the home do something that has no answer but that it is done.
+    pub(crate) async fn do_at_home(&self, question: Question) -> Result<()> {
         match self.ask(question).await? {
             Answer::Done => Ok(()),
             _ => Err(other_answer()),

@@ -389,7 +389,7 @@ impl FileSystem for RemoteTree {
 
     async fn allocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent) -> Result<()> {
         let change = Change::Allocate(access.into(), id, extent);
-        answered!(self, Question::Change(change), Answer::Done => ())
+        self.do_at_home(Question::Change(change)).await
     }
 
     async fn deallocate(
@@ -399,7 +399,7 @@ impl FileSystem for RemoteTree {
         extent: Extent,
     ) -> Result<()> {
         let change = Change::Deallocate(access.into(), id, extent);
-        answered!(self, Question::Change(change), Answer::Done => ())
+        self.do_at_home(Question::Change(change)).await
     }
 
     async fn xattr(&self, who: &Credentials, id: ObjectId, name: &XattrName) -> Result<Bytes> {
@@ -464,7 +464,7 @@ impl FileSystem for RemoteTree {
     }
 
     async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
-        answered!(self, Question::EndRequests(ended), Answer::Done => ())
+        self.do_at_home(Question::EndRequests(ended)).await
     }
 
     async fn end_reclaim(&self) -> Result<()> {

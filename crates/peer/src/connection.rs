@@ -36,7 +36,8 @@ struct Connection {
 
 /// When a writer sends a frame although nothing is to be said. Each side sends one within every keepalive
 /// interval, so that the other side's reader knows that it is there; no answer is needed for that. Where
-/// the round trip is measured, on the control lane, there is a ping in each interval, messages or not.
+/// the round trip is measured, on the control lane, there is a ping in each interval, messages or not, as soon
+/// as none of them waits.
 struct Schedule {
     keepalive: Duration,
     pings: bool,
