@@ -11,20 +11,80 @@ use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
 use control::Moment;
 use vfs::{Extent, ObjectId};
 
-const LEASE_REQUEST: u8 = 1;
-const TAKEN: u8 = 2;
-const LOOKED: u8 = 3;
+/// What a message or an act is, as one byte. Numbers are never used again for another meaning.
+trait Tag: Copy + 'static {
+    /// All there are.
+    const ALL: &'static [Self];
+    /// What is said of any other byte.
+    const UNKNOWN: Malformed;
 
-const LEASE: u8 = 1;
-const TAKE: u8 = 2;
-const LOOK: u8 = 3;
+    /// The byte.
+    fn number(self) -> u8;
 
-const FENCE: u8 = 0;
-const TRUNCATE: u8 = 1;
-const PUNCH: u8 = 2;
-const REMOVE: u8 = 3;
+    /// Takes the byte off the front of a message.
+    fn read(fields: &mut Fields<'_>) -> Result<Self, Malformed> {
+        let number = fields.u8()?;
+        let mut all = Self::ALL.iter().copied();
+        all.find(|tag| tag.number() == number).ok_or(Self::UNKNOWN)
+    }
+}
 
-const UNKNOWN: Malformed = Malformed("it is of no known kind");
+const UNKNOWN_MESSAGE: Malformed = Malformed("it is of no known kind");
+
+/// Which [`ToHome`] it is.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum ToHomeKind {
+    LeaseRequest = 1,
+    Taken = 2,
+    Looked = 3,
+}
+
+impl Tag for ToHomeKind {
+    const ALL: &'static [Self] = &[Self::LeaseRequest, Self::Taken, Self::Looked];
+    const UNKNOWN: Malformed = UNKNOWN_MESSAGE;
+
+    fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// Which [`ToDataServer`] it is.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum ToDataServerKind {
+    Lease = 1,
+    Take = 2,
+    Look = 3,
+}
+
+impl Tag for ToDataServerKind {
+    const ALL: &'static [Self] = &[Self::Lease, Self::Take, Self::Look];
+    const UNKNOWN: Malformed = UNKNOWN_MESSAGE;
+
+    fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// Which [`Act`] it is.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum ActKind {
+    Fence = 0,
+    Truncate = 1,
+    Punch = 2,
+    Remove = 3,
+}
+
+impl Tag for ActKind {
+    const ALL: &'static [Self] = &[Self::Fence, Self::Truncate, Self::Punch, Self::Remove];
+    const UNKNOWN: Malformed = Malformed("it asks for no known act");
+
+    fn number(self) -> u8 {
+        self as u8
+    }
+}
 
 impl ToHome {
     /// The bytes that are sent; 65 at most.
@@ -33,19 +93,19 @@ impl ToHome {
         let mut bytes = Vec::new();
         match *self {
             ToHome::LeaseRequest { asked, standing } => {
-                bytes.push(LEASE_REQUEST);
+                bytes.push(ToHomeKind::LeaseRequest.number());
                 put(&mut bytes, asked.0);
                 bytes.extend(standing.identity.to_be_bytes());
                 put(&mut bytes, standing.counter);
                 put(&mut bytes, standing.run);
             }
             ToHome::Taken { number, report } => {
-                bytes.push(TAKEN);
+                bytes.push(ToHomeKind::Taken.number());
                 put(&mut bytes, number.0);
                 put_report(&mut bytes, report);
             }
             ToHome::Looked { question, report } => {
-                bytes.push(LOOKED);
+                bytes.push(ToHomeKind::Looked.number());
                 put(&mut bytes, question);
                 put_report(&mut bytes, report);
             }
@@ -59,8 +119,8 @@ impl ToHome {
     /// When it wrote no such bytes.
     pub fn decode(bytes: &[u8]) -> Result<ToHome, Malformed> {
         let mut fields = Fields::new(bytes);
-        let message = match fields.u8()? {
-            LEASE_REQUEST => ToHome::LeaseRequest {
+        let message = match ToHomeKind::read(&mut fields)? {
+            ToHomeKind::LeaseRequest => ToHome::LeaseRequest {
                 asked: Moment(fields.u64()?),
                 standing: Standing {
                     identity: u128::from_be_bytes(fields.array()?),
@@ -68,15 +128,14 @@ impl ToHome {
                     run: fields.u64()?,
                 },
             },
-            TAKEN => ToHome::Taken {
+            ToHomeKind::Taken => ToHome::Taken {
                 number: IntentNumber(fields.u64()?),
                 report: report(&mut fields)?,
             },
-            LOOKED => ToHome::Looked {
+            ToHomeKind::Looked => ToHome::Looked {
                 question: fields.u64()?,
                 report: report(&mut fields)?,
             },
-            _ => return Err(UNKNOWN),
         };
         fields.end()?;
         Ok(message)
@@ -90,14 +149,14 @@ impl ToDataServer {
         let mut bytes = Vec::new();
         match self {
             ToDataServer::Lease { asked, issue, key } => {
-                bytes.push(LEASE);
+                bytes.push(ToDataServerKind::Lease.number());
                 put(&mut bytes, asked.0);
                 put(&mut bytes, issue.0);
                 bytes.extend(key.number().0.to_be_bytes());
                 bytes.extend(key.secret());
             }
             ToDataServer::Take(intent) => {
-                bytes.push(TAKE);
+                bytes.push(ToDataServerKind::Take.number());
                 put(&mut bytes, intent.number.0);
                 put_contents(&mut bytes, intent.contents);
                 put(&mut bytes, intent.generation.0);
@@ -109,7 +168,7 @@ impl ToDataServer {
                 contents,
                 stable,
             } => {
-                bytes.push(LOOK);
+                bytes.push(ToDataServerKind::Look.number());
                 put(&mut bytes, issue.0);
                 put(&mut bytes, *question);
                 put_contents(&mut bytes, *contents);
@@ -125,19 +184,19 @@ impl ToDataServer {
     /// When it wrote no such bytes.
     pub fn decode(bytes: &[u8]) -> Result<ToDataServer, Malformed> {
         let mut fields = Fields::new(bytes);
-        let message = match fields.u8()? {
-            LEASE => ToDataServer::Lease {
+        let message = match ToDataServerKind::read(&mut fields)? {
+            ToDataServerKind::Lease => ToDataServer::Lease {
                 asked: Moment(fields.u64()?),
                 issue: IssueNumber(fields.u64()?),
                 key: HandleKey::new(KeyNumber(fields.u32()?), fields.array()?),
             },
-            TAKE => ToDataServer::Take(Intent {
+            ToDataServerKind::Take => ToDataServer::Take(Intent {
                 number: IntentNumber(fields.u64()?),
                 contents: contents(&mut fields)?,
                 generation: Generation(fields.u64()?),
                 act: act(&mut fields)?,
             }),
-            LOOK => ToDataServer::Look {
+            ToDataServerKind::Look => ToDataServer::Look {
                 issue: IssueNumber(fields.u64()?),
                 question: fields.u64()?,
                 contents: contents(&mut fields)?,
@@ -147,7 +206,6 @@ impl ToDataServer {
                     _ => return Err(Malformed("it says neither yes nor no")),
                 },
             },
-            _ => return Err(UNKNOWN),
         };
         fields.end()?;
         Ok(message)
@@ -217,30 +275,29 @@ fn contents(fields: &mut Fields<'_>) -> Result<ContentsId, Malformed> {
 
 fn put_act(bytes: &mut Vec<u8>, act: Act) {
     match act {
-        Act::Fence => bytes.push(FENCE),
+        Act::Fence => bytes.push(ActKind::Fence.number()),
         Act::Truncate(size) => {
-            bytes.push(TRUNCATE);
+            bytes.push(ActKind::Truncate.number());
             put(bytes, size);
         }
         Act::Punch(extent) => {
-            bytes.push(PUNCH);
+            bytes.push(ActKind::Punch.number());
             put(bytes, extent.offset);
             put(bytes, extent.length);
         }
-        Act::Remove => bytes.push(REMOVE),
+        Act::Remove => bytes.push(ActKind::Remove.number()),
     }
 }
 
 fn act(fields: &mut Fields<'_>) -> Result<Act, Malformed> {
-    Ok(match fields.u8()? {
-        FENCE => Act::Fence,
-        TRUNCATE => Act::Truncate(fields.u64()?),
-        PUNCH => Act::Punch(Extent {
+    Ok(match ActKind::read(fields)? {
+        ActKind::Fence => Act::Fence,
+        ActKind::Truncate => Act::Truncate(fields.u64()?),
+        ActKind::Punch => Act::Punch(Extent {
             offset: fields.u64()?,
             length: fields.u64()?,
         }),
-        REMOVE => Act::Remove,
-        _ => return Err(Malformed("it asks for no known act")),
+        ActKind::Remove => Act::Remove,
     })
 }
 
