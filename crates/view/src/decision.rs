@@ -22,6 +22,9 @@ pub struct Decision {
     pub by: ReplicaSlot,
     /// When, in seconds since 1970 by the clock of who decides.
     pub at_unix_s: u64,
+    /// The epoch that it was judged in. Refused in any other where the kind says so; other kinds do not keep it, so that it reads as 0 at
+    /// other replicas.
+    pub seen_epoch: u64,
     /// What is decided.
     pub kind: DecisionKind,
 }
@@ -29,22 +32,20 @@ pub struct Decision {
 /// What is decided. Unless it says otherwise, only an active replica can decide it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecisionKind {
-    /// An active replica is active no longer. Refused when that would leave no majority of the configured.
+    /// An active replica is active no longer. Refused when that would leave no majority of the configured, and in any epoch but the one
+    /// it was judged in.
     Exclude {
         /// Who is excluded; may be who decides it.
         slot: ReplicaSlot,
-        /// The epoch this was judged in; refused in any other.
-        seen_epoch: u64,
         /// Why, for people; cut at [`crate::REASON_BYTES_MAX`].
         reason: String,
     },
     /// A configured replica is active from now on; its [`crate::Loss`] is over. Also tells that an active
     /// replica goes on as a later incarnation. The first one makes a newcomer a voter. A replica can ask for itself.
+    /// Refused in any epoch but the one it was judged in.
     Admit {
         /// Who is admitted.
         slot: ReplicaSlot,
-        /// The epoch this was judged in; refused in any other.
-        seen_epoch: u64,
         /// The incarnation that is admitted.
         incarnation: u64,
     },
@@ -61,14 +62,12 @@ pub enum DecisionKind {
         /// Who is removed.
         slot: ReplicaSlot,
     },
-    /// Controls of a replica that was lost end. The epoch stays as it is.
+    /// Controls of a replica that was lost end. The epoch stays as it is. Refused in any epoch but the one it was judged in.
     Settle {
         /// The replica that was lost.
         slot: ReplicaSlot,
         /// What ends. Its `id` is given when it is applied.
         settlement: Settlement,
-        /// The epoch this was judged in; refused in any other.
-        seen_epoch: u64,
     },
     /// An administrator's word that all but the survivors are gone for ever, said at one of them, which becomes active if no
     /// survivor was. See [`crate::force`].
@@ -77,14 +76,13 @@ pub enum DecisionKind {
         survivors: BTreeSet<ReplicaSlot>,
     },
     /// Active replicas are active no longer, and others take their places, in one step. Refused where
-    /// [`DecisionKind::Exclude`] would do, and when no majority of the configured would be active.
+    /// [`DecisionKind::Exclude`] would do, when no majority of the configured would be active, and in any
+    /// epoch but the one it was judged in.
     Replace {
         /// Who is excluded; not who decides it, and not every active replica that holds data.
         out: BTreeSet<ReplicaSlot>,
         /// Who is admitted, as which incarnation; voters that are not active.
         admitted: BTreeMap<ReplicaSlot, u64>,
-        /// The epoch this was judged in; refused in any other.
-        seen_epoch: u64,
         /// Why the previous are excluded, for people; cut at [`crate::REASON_BYTES_MAX`].
         reason: String,
     },

@@ -1,4 +1,5 @@
-//! Decisions as they stand on disk and travel between replicas: who decides and when stands between the fields of each kind.
+//! Decisions as they stand on disk and travel between replicas: who decides, when, and in which epoch stands between the fields of each
+//! kind.
 //!
 //! What must never enter: what a decision means. The order of variants and fields is the format: new ones are added at the end.
 
@@ -16,6 +17,9 @@ type By = ReplicaSlot;
 type At = u64;
 /// The epoch that a decision was judged in.
 type Seen = u64;
+
+/// What that reads as of the kinds that do not depend on it.
+const NOT_KEPT: Seen = 0;
 
 /// Each kind of [`DecisionKind`], its fields in the order of the format.
 #[derive(Serialize, Deserialize)]
@@ -44,33 +48,25 @@ impl From<Decision> for Encoded {
         let Decision {
             by,
             at_unix_s: at,
+            seen_epoch: seen,
             kind,
         } = decision;
         match kind {
-            DecisionKind::Exclude {
-                slot,
-                seen_epoch,
-                reason,
-            } => Encoded::Exclude(slot, by, seen_epoch, reason, at),
-            DecisionKind::Admit {
-                slot,
-                seen_epoch,
-                incarnation,
-            } => Encoded::Admit(slot, by, seen_epoch, incarnation, at),
+            DecisionKind::Exclude { slot, reason } => Encoded::Exclude(slot, by, seen, reason, at),
+            DecisionKind::Admit { slot, incarnation } => {
+                Encoded::Admit(slot, by, seen, incarnation, at)
+            }
             DecisionKind::Configure { slot, kind } => Encoded::Configure(slot, kind, by, at),
             DecisionKind::Remove { slot } => Encoded::Remove(slot, by, at),
-            DecisionKind::Settle {
-                slot,
-                settlement,
-                seen_epoch,
-            } => Encoded::Settle(slot, settlement, by, seen_epoch, at),
+            DecisionKind::Settle { slot, settlement } => {
+                Encoded::Settle(slot, settlement, by, seen, at)
+            }
             DecisionKind::Recover { survivors } => Encoded::Recover(survivors, by, at),
             DecisionKind::Replace {
                 out,
                 admitted,
-                seen_epoch,
                 reason,
-            } => Encoded::Replace(out, admitted, by, seen_epoch, reason, at),
+            } => Encoded::Replace(out, admitted, by, seen, reason, at),
             DecisionKind::Note { what } => Encoded::Note(what, by, at),
             DecisionKind::Junction { name, to } => Encoded::Junction(name, to, by, at),
             DecisionKind::Withdraw { slot } => Encoded::Withdraw(slot, by, at),
@@ -80,56 +76,43 @@ impl From<Decision> for Encoded {
 
 impl From<Encoded> for Decision {
     fn from(encoded: Encoded) -> Decision {
-        let (by, at_unix_s, kind) = match encoded {
-            Encoded::Exclude(slot, by, seen_epoch, reason, at) => (
-                by,
-                at,
-                DecisionKind::Exclude {
-                    slot,
-                    seen_epoch,
-                    reason,
-                },
-            ),
-            Encoded::Admit(slot, by, seen_epoch, incarnation, at) => (
-                by,
-                at,
-                DecisionKind::Admit {
-                    slot,
-                    seen_epoch,
-                    incarnation,
-                },
-            ),
-            Encoded::Configure(slot, kind, by, at) => {
-                (by, at, DecisionKind::Configure { slot, kind })
+        let (by, at_unix_s, seen_epoch, kind) = match encoded {
+            Encoded::Exclude(slot, by, seen, reason, at) => {
+                (by, at, seen, DecisionKind::Exclude { slot, reason })
             }
-            Encoded::Remove(slot, by, at) => (by, at, DecisionKind::Remove { slot }),
-            Encoded::Settle(slot, settlement, by, seen_epoch, at) => (
+            Encoded::Admit(slot, by, seen, incarnation, at) => {
+                (by, at, seen, DecisionKind::Admit { slot, incarnation })
+            }
+            Encoded::Configure(slot, kind, by, at) => {
+                (by, at, NOT_KEPT, DecisionKind::Configure { slot, kind })
+            }
+            Encoded::Remove(slot, by, at) => (by, at, NOT_KEPT, DecisionKind::Remove { slot }),
+            Encoded::Settle(slot, settlement, by, seen, at) => {
+                (by, at, seen, DecisionKind::Settle { slot, settlement })
+            }
+            Encoded::Recover(survivors, by, at) => {
+                (by, at, NOT_KEPT, DecisionKind::Recover { survivors })
+            }
+            Encoded::Replace(out, admitted, by, seen, reason, at) => (
                 by,
                 at,
-                DecisionKind::Settle {
-                    slot,
-                    settlement,
-                    seen_epoch,
-                },
-            ),
-            Encoded::Recover(survivors, by, at) => (by, at, DecisionKind::Recover { survivors }),
-            Encoded::Replace(out, admitted, by, seen_epoch, reason, at) => (
-                by,
-                at,
+                seen,
                 DecisionKind::Replace {
                     out,
                     admitted,
-                    seen_epoch,
                     reason,
                 },
             ),
-            Encoded::Note(what, by, at) => (by, at, DecisionKind::Note { what }),
-            Encoded::Junction(name, to, by, at) => (by, at, DecisionKind::Junction { name, to }),
-            Encoded::Withdraw(slot, by, at) => (by, at, DecisionKind::Withdraw { slot }),
+            Encoded::Note(what, by, at) => (by, at, NOT_KEPT, DecisionKind::Note { what }),
+            Encoded::Junction(name, to, by, at) => {
+                (by, at, NOT_KEPT, DecisionKind::Junction { name, to })
+            }
+            Encoded::Withdraw(slot, by, at) => (by, at, NOT_KEPT, DecisionKind::Withdraw { slot }),
         };
         Decision {
             by,
             at_unix_s,
+            seen_epoch,
             kind,
         }
     }
@@ -146,8 +129,8 @@ mod tests {
     }
 
     /// The format of version 3: each kind as servers before this type had written it.
-    fn written() -> [(DecisionKind, &'static [u8]); 10] {
-        let (seen_epoch, reason) = (4, || "ab".to_owned());
+    fn written() -> [(Seen, DecisionKind, &'static [u8]); 10] {
+        let reason = || "ab".to_owned();
         let settlement = Settlement {
             through: 10,
             incarnation_below: 11,
@@ -164,22 +147,23 @@ mod tests {
         let (out, admitted) = ([slot(2)].into(), [(slot(3), 6)].into());
         [
             (
+                4,
                 DecisionKind::Exclude {
                     slot: slot(2),
-                    seen_epoch,
                     reason: reason(),
                 },
                 b"\x03\x00\x02\x01\x04\x02ab\x05",
             ),
             (
+                4,
                 DecisionKind::Admit {
                     slot: slot(2),
-                    seen_epoch,
                     incarnation: 6,
                 },
                 b"\x03\x01\x02\x01\x04\x06\x05",
             ),
             (
+                NOT_KEPT,
                 DecisionKind::Configure {
                     slot: slot(2),
                     kind: Kind::Witness,
@@ -187,41 +171,46 @@ mod tests {
                 b"\x03\x02\x02\x01\x01\x05",
             ),
             (
+                NOT_KEPT,
                 DecisionKind::Remove { slot: slot(2) },
                 b"\x03\x03\x02\x01\x05",
             ),
             (
+                4,
                 DecisionKind::Settle {
                     slot: slot(2),
                     settlement,
-                    seen_epoch,
                 },
                 settled,
             ),
             (
+                NOT_KEPT,
                 DecisionKind::Recover {
                     survivors: [slot(1), slot(2)].into(),
                 },
                 b"\x03\x05\x02\x01\x02\x01\x05",
             ),
             (
+                4,
                 DecisionKind::Replace {
                     out,
                     admitted,
-                    seen_epoch,
                     reason: reason(),
                 },
                 b"\x03\x06\x01\x02\x01\x03\x06\x01\x04\x02ab\x05",
             ),
             (
+                NOT_KEPT,
                 DecisionKind::Note { what: reason() },
                 b"\x03\x07\x02ab\x01\x05",
             ),
             (
+                NOT_KEPT,
                 DecisionKind::Junction { name: reason(), to },
                 b"\x03\x08\x02ab\x01\x01s\x02/p\x01\x05",
             ),
             (
+                NOT_KEPT,
                 DecisionKind::Withdraw { slot: slot(2) },
                 b"\x03\x09\x02\x01\x05",
             ),
@@ -230,10 +219,11 @@ mod tests {
 
     #[test]
     fn decisions_are_written_as_they_always_were() {
-        for (kind, bytes) in written() {
+        for (seen_epoch, kind, bytes) in written() {
             let decision = Decision {
                 by: slot(1),
                 at_unix_s: 5,
+                seen_epoch,
                 kind,
             };
             assert_eq!(encode(&decision).unwrap(), bytes, "{decision:?}");

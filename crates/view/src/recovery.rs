@@ -42,14 +42,15 @@ pub async fn force(
     at_unix_s: u64,
 ) -> Result<Outcome, ViewError> {
     let (log, machine) = open(storage).await?;
+    let mut trial = ViewState::clone(&machine.watch().borrow());
     let decision = Decision {
         by,
         at_unix_s,
+        seen_epoch: trial.epoch,
         kind: DecisionKind::Recover {
             survivors: survivors.clone(),
         },
     };
-    let mut trial = ViewState::clone(&machine.watch().borrow());
     if let Outcome::Refused(reason) = trial.decide(&decision) {
         return Ok(Outcome::Refused(reason));
     }

@@ -377,11 +377,7 @@ pub(crate) async fn decide_settlement(
         at_unix_s: unix_seconds(),
         id: 0,
     };
-    let decision = shared.decision(DecisionKind::Settle {
-        slot,
-        settlement,
-        seen_epoch: shared.lease.view().epoch.0,
-    });
+    let decision = shared.decision(DecisionKind::Settle { slot, settlement });
     match views.decide(decision).await {
         Ok(Outcome::Applied) => Ok(()),
         Ok(Outcome::Refused(why)) => Err(why),

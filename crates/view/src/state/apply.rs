@@ -35,27 +35,20 @@ impl ViewState {
         let Decision {
             by,
             at_unix_s,
+            seen_epoch,
             ref kind,
         } = *decision;
         let verdict = match kind {
-            DecisionKind::Exclude {
-                slot,
-                seen_epoch,
-                reason,
-            } => {
+            DecisionKind::Exclude { slot, reason } => {
                 let exclusion = Exclusion::of(by, at_unix_s, reason);
-                self.judged(by, *seen_epoch)
+                self.judged(by, seen_epoch)
                     .and_then(|()| self.exclude(*slot, exclusion))
             }
-            DecisionKind::Admit {
-                slot,
-                seen_epoch,
-                incarnation,
-            } => {
+            DecisionKind::Admit { slot, incarnation } => {
                 let judge = if by == *slot {
-                    self.current(*seen_epoch)
+                    self.current(seen_epoch)
                 } else {
-                    self.judged(by, *seen_epoch)
+                    self.judged(by, seen_epoch)
                 };
                 judge.and_then(|()| self.admit(*slot, *incarnation))
             }
@@ -65,22 +58,17 @@ impl ViewState {
             DecisionKind::Remove { slot } => {
                 self.entitled(by).and_then(|()| self.remove(*slot, by))
             }
-            DecisionKind::Settle {
-                slot,
-                settlement,
-                seen_epoch,
-            } => self
-                .judged(by, *seen_epoch)
+            DecisionKind::Settle { slot, settlement } => self
+                .judged(by, seen_epoch)
                 .and_then(|()| self.settle(*slot, settlement)),
             DecisionKind::Recover { survivors } => self.recover(survivors, by, at_unix_s),
             DecisionKind::Replace {
                 out,
                 admitted,
-                seen_epoch,
                 reason,
             } => {
                 let exclusion = Exclusion::of(by, at_unix_s, reason);
-                self.judged(by, *seen_epoch)
+                self.judged(by, seen_epoch)
                     .and_then(|()| self.replace(out, admitted, &exclusion))
             }
             DecisionKind::Note { what } => match self.members.contains_key(&by) {

@@ -34,9 +34,9 @@ fn exclude(number: u16, by: u16, seen_epoch: u64) -> Decision {
     Decision {
         by: slot(by),
         at_unix_s: 200,
+        seen_epoch,
         kind: DecisionKind::Exclude {
             slot: slot(number),
-            seen_epoch,
             reason: "silent".to_owned(),
         },
     }
@@ -46,9 +46,9 @@ fn admit(number: u16, by: u16, seen_epoch: u64, incarnation: u64) -> Decision {
     Decision {
         by: slot(by),
         at_unix_s: 300,
+        seen_epoch,
         kind: DecisionKind::Admit {
             slot: slot(number),
-            seen_epoch,
             incarnation,
         },
     }
@@ -58,6 +58,7 @@ fn configure(number: u16, by: u16) -> Decision {
     Decision {
         by: slot(by),
         at_unix_s: 400,
+        seen_epoch: 0,
         kind: DecisionKind::Configure {
             slot: slot(number),
             kind: Kind::Data,
@@ -69,6 +70,7 @@ fn remove(number: u16, by: u16) -> Decision {
     Decision {
         by: slot(by),
         at_unix_s: 500,
+        seen_epoch: 0,
         kind: DecisionKind::Remove { slot: slot(number) },
     }
 }
@@ -88,10 +90,10 @@ fn settle(number: u16, by: u16, seen_epoch: u64, settlement: Settlement) -> Deci
     Decision {
         by: slot(by),
         at_unix_s: 600,
+        seen_epoch,
         kind: DecisionKind::Settle {
             slot: slot(number),
             settlement,
-            seen_epoch,
         },
     }
 }
@@ -100,6 +102,7 @@ fn recover(survivors: &[u16], by: u16) -> Decision {
     Decision {
         by: slot(by),
         at_unix_s: 700,
+        seen_epoch: 0,
         kind: DecisionKind::Recover {
             survivors: survivors.iter().copied().map(slot).collect(),
         },
@@ -238,6 +241,7 @@ fn a_newcomer_that_was_withdrawn_can_be_configured_again_and_no_other_member_is_
     let withdraw = |number: u16| Decision {
         by: slot(1),
         at_unix_s: 0,
+        seen_epoch: 0,
         kind: DecisionKind::Withdraw { slot: slot(number) },
     };
     refuse(&state, &withdraw(2), "replica 2 is no newcomer");
@@ -439,6 +443,7 @@ fn what_a_person_does_is_noted_and_begins_no_epoch() {
     let note = |by: u16, what: String| Decision {
         by: slot(by),
         at_unix_s: 700,
+        seen_epoch: 0,
         kind: DecisionKind::Note { what },
     };
     let epoch = state.epoch;

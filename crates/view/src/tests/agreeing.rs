@@ -74,9 +74,9 @@ async fn two_of_five_decide_nothing_while_cut_off_and_follow_afterwards() {
         let decision = Decision {
             by: slot(number),
             at_unix_s: 1,
+            seen_epoch: 1,
             kind: DecisionKind::Exclude {
                 slot: slot(many[0]),
-                seen_epoch: 1,
                 reason: "it does not answer".to_owned(),
             },
         };
@@ -146,9 +146,9 @@ async fn a_refusal_says_why_and_changes_nothing() {
         let decision = Decision {
             by: slot(2),
             at_unix_s: 1,
+            seen_epoch: 0,
             kind: DecisionKind::Exclude {
                 slot: slot(3),
-                seen_epoch: 0,
                 reason: String::new(),
             },
         };
@@ -212,19 +212,19 @@ async fn an_exclusion_that_leaves_too_few_is_not_even_written() {
             let exclude = Decision {
                 by: slot(by),
                 at_unix_s: 1,
+                seen_epoch: epoch,
                 kind: DecisionKind::Exclude {
                     slot: slot(2),
-                    seen_epoch: epoch,
                     reason: REASON.to_owned(),
                 },
             };
             let replace = Decision {
                 by: slot(by),
                 at_unix_s: 1,
+                seen_epoch: epoch,
                 kind: DecisionKind::Replace {
                     out: BTreeSet::from([slot(2)]),
                     admitted: BTreeMap::new(),
-                    seen_epoch: epoch,
                     reason: REASON.to_owned(),
                 },
             };

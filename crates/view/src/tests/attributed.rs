@@ -20,6 +20,7 @@ fn removal(of: u16, by: u16) -> Decision {
     Decision {
         by: slot(by),
         at_unix_s: 1,
+        seen_epoch: 0,
         kind: DecisionKind::Remove { slot: slot(of) },
     }
 }
@@ -39,6 +40,7 @@ async fn counterexample_40_a_decision_in_another_ones_name_is_refused() {
     let note = |by: u16| Decision {
         by: slot(by),
         at_unix_s: 1,
+        seen_epoch: 0,
         kind: DecisionKind::Note {
             what: "done".to_owned(),
         },

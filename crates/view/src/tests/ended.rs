@@ -19,9 +19,9 @@ async fn a_leader_whose_ledger_fails_says_so_and_leads_no_longer() {
     let asked = at.decide(Decision {
         by: slot(broken),
         at_unix_s: 2,
+        seen_epoch: 1,
         kind: DecisionKind::Admit {
             slot: slot(broken),
-            seen_epoch: 1,
             incarnation: 4,
         },
     });
@@ -49,6 +49,7 @@ async fn nobody_recovers_a_set_by_a_message() {
     let decision = Decision {
         by: slot(2),
         at_unix_s: 9,
+        seen_epoch: 0,
         kind: DecisionKind::Recover {
             survivors: [slot(1)].into(),
         },

@@ -291,9 +291,9 @@ impl Set {
         let decision = |seen_epoch| Decision {
             by: slot(at),
             at_unix_s: 1,
+            seen_epoch,
             kind: DecisionKind::Admit {
                 slot: slot(number),
-                seen_epoch,
                 incarnation,
             },
         };
@@ -309,9 +309,9 @@ impl Set {
         let decision = |seen_epoch| Decision {
             by: slot(at),
             at_unix_s: 1,
+            seen_epoch,
             kind: DecisionKind::Exclude {
                 slot: slot(number),
-                seen_epoch,
                 reason: "it does not answer".to_owned(),
             },
         };

@@ -26,9 +26,9 @@ fn command() -> Command {
     Command::Decide(Decision {
         by: slot(1),
         at_unix_s: 5,
+        seen_epoch: 4,
         kind: DecisionKind::Exclude {
             slot: slot(2),
-            seen_epoch: 4,
             reason: "silent".to_owned(),
         },
     })

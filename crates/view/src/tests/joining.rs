@@ -14,6 +14,7 @@ fn configuration(number: u16, at: u16) -> Decision {
     Decision {
         by: slot(at),
         at_unix_s: 1,
+        seen_epoch: 0,
         kind: DecisionKind::Configure {
             slot: slot(number),
             kind: Kind::Data,
@@ -35,6 +36,7 @@ impl Set {
         let decision = |_| Decision {
             by: slot(at),
             at_unix_s: 1,
+            seen_epoch: 0,
             kind: DecisionKind::Remove { slot: slot(number) },
         };
         self.decide(at, decision, |state| {
@@ -56,10 +58,10 @@ impl Set {
         let decision = |seen_epoch| Decision {
             by: slot(at),
             at_unix_s: 1,
+            seen_epoch,
             kind: DecisionKind::Settle {
                 slot: slot(number),
                 settlement: settlement(),
-                seen_epoch,
             },
         };
         self.decide(at, decision, |state| state.is_settled(slot(number)))
@@ -184,6 +186,7 @@ async fn a_change_of_the_configuration_that_the_authority_does_not_back_is_refus
         let removal = Decision {
             by: slot(at),
             at_unix_s: 1,
+            seen_epoch: 0,
             kind: DecisionKind::Remove { slot: slot(2) },
         };
         for decision in [removal, configuration(4, at)] {

@@ -29,9 +29,9 @@ async fn a_leader_put_back_gives_no_entry_the_name_of_another() {
         let decision = Decision {
             by: slot(leader),
             at_unix_s: 2,
+            seen_epoch,
             kind: DecisionKind::Exclude {
                 slot: slot(other),
-                seen_epoch,
                 reason: "it does not answer".to_owned(),
             },
         };

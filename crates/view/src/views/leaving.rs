@@ -21,13 +21,11 @@ impl Core {
 }
 
 fn too_few(state: &ViewState, configs: &[BTreeSet<u64>], decision: &Decision) -> Option<String> {
-    let seen = match &decision.kind {
-        DecisionKind::Exclude { seen_epoch, .. } | DecisionKind::Replace { seen_epoch, .. } => {
-            *seen_epoch
-        }
-        _ => return None,
-    };
-    if seen != state.epoch {
+    let leaves = matches!(
+        decision.kind,
+        DecisionKind::Exclude { .. } | DecisionKind::Replace { .. }
+    );
+    if !leaves || decision.seen_epoch != state.epoch {
         return None;
     }
     let mut then = state.clone();
@@ -77,9 +75,9 @@ mod tests {
         Decision {
             by: FIRST,
             at_unix_s: 1,
+            seen_epoch: state.epoch,
             kind: DecisionKind::Exclude {
                 slot: ReplicaSlot(slot),
-                seen_epoch: state.epoch,
                 reason: "it does not answer".to_owned(),
             },
         }
@@ -111,16 +109,17 @@ mod tests {
         let settle = Decision {
             by: FIRST,
             at_unix_s: 1,
+            seen_epoch: state.epoch,
             kind: DecisionKind::Settle {
                 slot: ReplicaSlot(4),
                 settlement: settled,
-                seen_epoch: state.epoch,
             },
         };
         assert_eq!(state.decide(&settle), Outcome::Applied);
         let remove = Decision {
             by: FIRST,
             at_unix_s: 1,
+            seen_epoch: 0,
             kind: DecisionKind::Remove {
                 slot: ReplicaSlot(4),
             },
@@ -164,10 +163,10 @@ mod tests {
         let replace = Decision {
             by: FIRST,
             at_unix_s: 1,
+            seen_epoch: state.epoch,
             kind: DecisionKind::Replace {
                 out: BTreeSet::from([ReplicaSlot(2)]),
                 admitted: BTreeMap::from([(ReplicaSlot(3), 1)]),
-                seen_epoch: state.epoch,
                 reason: "it does not answer".to_owned(),
             },
         };

@@ -7,11 +7,12 @@ use super::ReplicaState;
 use crate::state::time::unix_seconds;
 
 impl ReplicaState {
-    /// Something to be decided, in the name of this replica.
+    /// Something to be decided, in the name of this replica, as it knows the view.
     pub(crate) fn decision(&self, kind: DecisionKind) -> Decision {
         Decision {
             by: self.slot(),
             at_unix_s: unix_seconds(),
+            seen_epoch: self.lease.view().epoch.0,
             kind,
         }
     }
@@ -20,7 +21,6 @@ impl ReplicaState {
     pub(crate) async fn exclude(&self, slot: ReplicaSlot, reason: &str) {
         let decision = self.decision(DecisionKind::Exclude {
             slot,
-            seen_epoch: self.lease.view().epoch.0,
             reason: reason.to_owned(),
         });
         if self.decide(decision).await {

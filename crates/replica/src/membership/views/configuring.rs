@@ -226,6 +226,7 @@ fn next(
             return is_in_the_way.then_some(Step::Change(Decision {
                 by,
                 at_unix_s,
+                seen_epoch: state.epoch,
                 kind: DecisionKind::Withdraw { slot },
             }));
         }
@@ -233,6 +234,7 @@ fn next(
         Some(Step::Change(Decision {
             by,
             at_unix_s,
+            seen_epoch: state.epoch,
             kind: DecisionKind::Configure {
                 slot: ReplicaSlot(member.slot),
                 kind: kind_of(member),
@@ -253,6 +255,7 @@ fn towards_removal(
     let remove = Decision {
         by,
         at_unix_s,
+        seen_epoch: state.epoch,
         kind: DecisionKind::Remove { slot },
     };
     if holds(&remove) {
@@ -261,9 +264,9 @@ fn towards_removal(
     let part = Decision {
         by,
         at_unix_s,
+        seen_epoch: state.epoch,
         kind: DecisionKind::Exclude {
             slot,
-            seen_epoch: state.epoch,
             reason: REMOVED.to_owned(),
         },
     };
@@ -315,6 +318,7 @@ mod tests {
             let configure = Decision {
                 by: FOUNDER,
                 at_unix_s: 0,
+                seen_epoch: 0,
                 kind: DecisionKind::Configure {
                     slot,
                     kind: Kind::Data,
@@ -325,9 +329,9 @@ mod tests {
             let admit = Decision {
                 by: slot,
                 at_unix_s: 0,
+                seen_epoch,
                 kind: DecisionKind::Admit {
                     slot,
-                    seen_epoch,
                     incarnation: 1,
                 },
             };
@@ -416,11 +420,8 @@ mod tests {
         let admit = Decision {
             by: slot,
             at_unix_s,
-            kind: DecisionKind::Admit {
-                slot,
-                seen_epoch,
-                incarnation,
-            },
+            seen_epoch,
+            kind: DecisionKind::Admit { slot, incarnation },
         };
         hold(&mut state, &admit);
         configures(&mut state, &[2, 3], 2);
@@ -439,11 +440,8 @@ mod tests {
         let settle = Decision {
             by: FOUNDER,
             at_unix_s: 0,
-            kind: DecisionKind::Settle {
-                slot,
-                settlement,
-                seen_epoch,
-            },
+            seen_epoch,
+            kind: DecisionKind::Settle { slot, settlement },
         };
         hold(state, &settle);
     }
@@ -456,9 +454,9 @@ mod tests {
         let exclude = Decision {
             by: FOUNDER,
             at_unix_s: 0,
+            seen_epoch: state.epoch,
             kind: DecisionKind::Exclude {
                 slot: third,
-                seen_epoch: state.epoch,
                 reason: String::new(),
             },
         };
@@ -495,9 +493,9 @@ mod tests {
         let exclude = Decision {
             by: FOUNDER,
             at_unix_s: 0,
+            seen_epoch: state.epoch,
             kind: DecisionKind::Exclude {
                 slot: fourth,
-                seen_epoch: state.epoch,
                 reason: String::new(),
             },
         };

@@ -100,7 +100,6 @@ async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
     let decision = shared.decision(DecisionKind::Replace {
         out: out.clone(),
         admitted: admitted.clone(),
-        seen_epoch: shared.lease.view().epoch.0,
         reason: SILENT.to_owned(),
     });
     if shared.decide(decision).await {

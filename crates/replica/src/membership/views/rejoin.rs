@@ -454,7 +454,6 @@ async fn ask(shared: &Arc<ReplicaState>) {
     }
     let decision = shared.decision(DecisionKind::Admit {
         slot: shared.slot(),
-        seen_epoch: shared.lease.view().epoch.0,
         incarnation: shared.incarnation,
     });
     match views.decide(decision).await {

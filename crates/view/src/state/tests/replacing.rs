@@ -9,12 +9,12 @@ fn replace(out: &[u16], admitted: &[(u16, u64)], by: u16, seen_epoch: u64) -> De
     Decision {
         by: slot(by),
         at_unix_s: 800,
+        seen_epoch,
         kind: DecisionKind::Replace {
             out: out.iter().copied().map(slot).collect(),
             admitted: admitted
                 .map(|(number, incarnation)| (slot(*number), *incarnation))
                 .collect(),
-            seen_epoch,
             reason: "silent".to_owned(),
         },
     }

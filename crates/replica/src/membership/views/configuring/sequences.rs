@@ -161,6 +161,7 @@ impl Run {
                 let recover = Decision {
                     by: FOUNDER,
                     at_unix_s: 0,
+                    seen_epoch: 0,
                     kind: DecisionKind::Recover { survivors },
                 };
                 self.decide(&recover);
@@ -218,11 +219,8 @@ impl Run {
         self.decide(&Decision {
             by,
             at_unix_s: 0,
-            kind: DecisionKind::Settle {
-                slot,
-                settlement,
-                seen_epoch: self.state.epoch,
-            },
+            seen_epoch: self.state.epoch,
+            kind: DecisionKind::Settle { slot, settlement },
         })
     }
 
@@ -255,9 +253,9 @@ impl Run {
         let exclude = Decision {
             by,
             at_unix_s,
+            seen_epoch,
             kind: DecisionKind::Exclude {
                 slot: first,
-                seen_epoch,
                 reason: reason.clone(),
             },
         };
@@ -270,10 +268,10 @@ impl Run {
         let replace = Decision {
             by,
             at_unix_s,
+            seen_epoch,
             kind: DecisionKind::Replace {
                 out,
                 admitted,
-                seen_epoch,
                 reason,
             },
         };
@@ -292,9 +290,9 @@ impl Run {
             self.decide(&Decision {
                 by: slot,
                 at_unix_s: 0,
+                seen_epoch: self.state.epoch,
                 kind: DecisionKind::Admit {
                     slot,
-                    seen_epoch: self.state.epoch,
                     incarnation: self.incarnations[&slot],
                 },
             })
@@ -333,9 +331,9 @@ impl Run {
             Some(Step::PartWith(slot)) => self.decide(&Decision {
                 by: FOUNDER,
                 at_unix_s: 0,
+                seen_epoch: self.state.epoch,
                 kind: DecisionKind::Exclude {
                     slot,
-                    seen_epoch: self.state.epoch,
                     reason: String::new(),
                 },
             }),
