@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use server::{JunctionPlace, JunctionStatus};
+use server::{JunctionView, Referral};
 
 use crate::arguments::JunctionCommand;
 use crate::asking::{directory, runtime};
@@ -41,9 +41,9 @@ pub(crate) fn run(command: &JunctionCommand) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-fn decide(data: &Option<PathBuf>, name: &str, to: Vec<JunctionPlace>) -> Result<(), Failure> {
+fn decide(data: &Option<PathBuf>, name: &str, to: Vec<Referral>) -> Result<(), Failure> {
     let name = name.to_owned();
-    let wish = JunctionStatus { name, to };
+    let wish = JunctionView { name, to };
     let progress = Progress::of("waiting for the set to agree");
     let decided = runtime()?.block_on(server::ask_junction(&directory(data), wish));
     drop(progress);

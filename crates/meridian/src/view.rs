@@ -2,7 +2,7 @@
 //!
 //! What must never enter: how views are agreed.
 
-use server::Configuration;
+use server::{Configuration, ViewText};
 
 use crate::arguments::ViewArguments;
 use crate::asking::runtime;
@@ -19,7 +19,7 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, Failure> {
     if arguments.json {
         output::say_json(&view)?;
     } else {
-        output::say(&view)?;
+        output::say(ViewText(&view))?;
     }
     Ok(Exit::Success)
 }

@@ -33,10 +33,7 @@ pub(crate) fn two_configured(text: &str) -> [(Site, Running); 2] {
 }
 
 /// Waits until a server says so of its replica.
-fn until(
-    site: &Site,
-    fact: impl Fn(&server::ReplicationStatus) -> bool,
-) -> server::ReplicationStatus {
+fn until(site: &Site, fact: impl Fn(&server::ReplicaStatus) -> bool) -> server::ReplicaStatus {
     loop {
         let status = site.place.status().exports.remove(0).replication.unwrap();
         if fact(&status) {
@@ -107,7 +104,7 @@ fn status_tells_peers_controls_and_what_was_shipped() {
         here.leave().await.unwrap();
     });
     let status = until(&first, |replication| {
-        let behind = |peer: &server::ReplicaPeerStatus| peer.lag_updates + peer.lag_files > 0;
+        let behind = |peer: &server::PeerView| peer.lag_updates + peer.lag_files > 0;
         replication.shipped_content_bytes >= 1 << 18 && !replication.peers.iter().any(behind)
     });
     assert_eq!((status.slot, status.peers[0].slot), (1, 2));

@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::fixture::Running;
 use crate::fixture::site::{HASTY, Site, block_on, refuse, succeed};
 use nfs4_client::{Client, How, Options, StableHow4};
-use server::ReplicationStatus;
+use server::ReplicaStatus;
 
 /// How often something is looked for that has to appear.
 const PAUSE: Duration = Duration::from_millis(50);
 
-fn replication(site: &Site) -> ReplicationStatus {
+fn replication(site: &Site) -> ReplicaStatus {
     let mut exports = site.place.status().exports;
     exports.remove(0).replication.unwrap()
 }

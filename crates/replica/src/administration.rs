@@ -17,7 +17,7 @@ use crate::membership::authority;
 use crate::membership::losses;
 use crate::membership::views;
 use crate::state::members::REMOVED;
-use crate::status::{self, claimed, is_deep};
+use crate::status::{self, MemberNames, claimed, is_deep};
 
 /// At most this many objects of each kind are named in the account of what a thaw gives up.
 const NAMED: usize = 4;
@@ -32,31 +32,51 @@ const FILES_AT_ONCE: usize = 32;
 /// So long it may take to put something on record.
 const ON_RECORD: Duration = Duration::from_secs(2);
 
-/// What a replica knows of the view.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What a replica knows of the view. What has a default is absent in what older servers say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewStatus {
-    /// The number of the view in force here.
+    /// The number of the view in force here; 0 when this replica has heard of none yet.
     pub epoch: u64,
     /// Who leads the agreement on views, if that is known.
     pub leader: Option<u16>,
     /// This replica is in the view.
     pub takes_part: bool,
-    /// It has everything that was made without it.
+    /// It has everything that was made without it, and that its clients may ask for.
     pub up_to_date: bool,
     /// What keeps it outside, for people.
     pub obstacle: Option<String>,
-    /// For so long clients may be answered if nothing more is promised, in seconds; `None`: for ever.
-    pub lease_seconds: Option<f64>,
+    /// For how long clients may be answered if nothing more is promised, in milliseconds; `None`: for ever.
+    pub lease_ms: Option<u64>,
+    /// What the members are called.
+    #[serde(default)]
+    pub names: MemberNames,
     /// Who counts for majorities of the agreement on views. One that was removed counts until the others have agreed on that.
+    #[serde(default)]
     pub voters: BTreeSet<u64>,
     /// That is being changed: until it is done, a majority is needed of those before and of those after.
+    #[serde(default)]
     pub voters_change: bool,
-    /// The members.
+    /// The members, by slot.
     pub members: Vec<MemberView>,
-    /// Replicas that were lost, and are not back.
+    /// Replicas that left the view with controls that may still stand, and are not back.
     pub losses: Vec<LossView>,
-    /// The last decisions, oldest first.
+    /// The last decisions, oldest first; where they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audit: Vec<AuditView>,
+}
+
+impl ViewStatus {
+    /// Controls that keep objects frozen.
+    #[must_use]
+    pub fn frozen_controls(&self) -> u64 {
+        self.losses.iter().map(|loss| loss.frozen_controls).sum()
+    }
+
+    /// Whether the set has exactly two members, be one of them a witness: neither can go on without the other.
+    #[must_use]
+    pub fn has_two_voters(&self) -> bool {
+        self.members.len() == 2
+    }
 }
 
 /// One member of the set.
@@ -174,8 +194,8 @@ impl Replica {
                 true => Some(REMOVED.to_owned()),
                 false => shared.obstacle(),
             },
-            #[expect(clippy::cast_precision_loss, reason = "for people")]
-            lease_seconds: left.map(|micros| micros as f64 / 1e6),
+            lease_ms: left.map(|micros| micros / 1000),
+            names: status::names(shared),
             voters_change: voters.len() > 1,
             voters: voters.into_iter().flatten().collect(),
             members: members(&state),

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use view::{DecisionKind, Outcome, Referral, TransportError, ViewError};
 
 use crate::handle::Replica;
@@ -11,13 +12,13 @@ use crate::handle::Replica;
 /// So long the set may take to agree.
 const AGREED: Duration = Duration::from_secs(10);
 
-/// A name, and the trees that it leads to: servers with paths, in the order of preference.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A name in the root of the domain, and the trees of other servers that it leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JunctionView {
     /// The name.
     pub name: String,
-    /// Where it leads: name or address of a server, and the path of the tree there.
-    pub to: Vec<(String, String)>,
+    /// Where it leads, in the order of preference. In a wish: nowhere when it is to be gone.
+    pub to: Vec<Referral>,
 }
 
 impl Replica {
@@ -27,10 +28,7 @@ impl Replica {
         let state = self.shared().view_state().unwrap_or_default();
         let junctions = state.junctions.iter().map(|(name, to)| JunctionView {
             name: name.clone(),
-            to: to
-                .iter()
-                .map(|to| (to.server.clone(), to.path.clone()))
-                .collect(),
+            to: to.clone(),
         });
         junctions.collect()
     }
@@ -46,10 +44,9 @@ impl Replica {
                     .to_owned(),
             );
         };
-        let to = junction.to.into_iter();
         let decision = self.shared().decision(DecisionKind::Junction {
             name: junction.name,
-            to: to.map(|(server, path)| Referral { server, path }).collect(),
+            to: junction.to,
         });
         let decided = tokio::time::timeout(AGREED, views.decide(decision)).await;
         conclude(decided.unwrap_or(Err(ViewError::OutcomeUnknown)))

@@ -44,5 +44,7 @@ pub use state::lineage::is_members_copy;
 pub use state::rejoins::{RejoinView, Stage};
 pub use state::scrub::{FindingView, ScrubView};
 pub use state::settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
-pub use status::{ClockView, ControlView, LinkView, PeerView, ReplicaStatus, ShortView};
-pub use view::REASON_BYTES_MAX;
+pub use status::{
+    ClockView, ControlView, LinkView, MemberNames, PeerView, ReplicaStatus, ShortView,
+};
+pub use view::{REASON_BYTES_MAX, Referral};

@@ -1,17 +1,20 @@
 //! What a replica tells people about itself: peers, controls, how far behind others are, what was shipped.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use control::{ClockDifference, Depth, Proposal};
 use serde::{Deserialize, Serialize};
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::administration::ViewStatus;
 use crate::driver::replica_state::ReplicaState;
 use crate::frontend::free_space;
 use crate::handle::Replica;
 use crate::membership::links::{connected, lags};
 use crate::state::rejoins::RejoinView;
 use crate::state::scrub::ScrubView;
+use crate::state::settings::Durability;
 
 /// At most this many controls are listed.
 const LISTED: usize = 200;
@@ -25,66 +28,94 @@ const REASONS_AT_ONCE: usize = 8;
 /// At most this many torn files are named.
 const TORN_NAMED: usize = 16;
 
-/// A replica at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The names of members, by slot. Not all have one.
+pub type MemberNames = BTreeMap<u16, String>;
+
+/// A replica at one moment, as `meridian status --json` shows it. What has a default is absent in what older servers say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaStatus {
     /// Its place in the set.
     pub slot: u16,
+    /// What the members are called, this one included.
+    #[serde(default)]
+    pub names: MemberNames,
     /// It is a witness: it votes, keeps no contents, and serves no clients.
+    #[serde(default)]
     pub witness: bool,
-    /// How often it has started.
-    pub incarnation: u64,
     /// It was removed from the set, and serves nobody.
+    #[serde(default)]
     pub removed: bool,
     /// The version of the list of members that it knows.
     pub members_version: u64,
-    /// The whole tree is here, and clients are answered.
+    /// The whole tree is here, and clients are answered; until then they are told to come again.
     pub ready: bool,
-    /// Why its data directory is known to be an older copy, or to have lost its end: it takes no part then.
-    pub rolled_back: Option<String>,
-    /// The other members.
+    /// When updates are answered where no directory says otherwise.
+    pub durability: Durability,
+    /// The other members, by slot.
     pub peers: Vec<PeerView>,
     /// The controls it acknowledges, its own first; at most two hundred.
     pub controls: Vec<ControlView>,
     /// How many there are.
-    pub controls_total: usize,
-    /// Files whose unstable data a crash has taken, and that others have to hear of yet.
-    pub recovering_files: u64,
-    /// How far it is on its way back into the view, or into a set that it has joined.
-    pub returning: Option<RejoinView>,
-    /// Files of which part was lost with a replica, so that they cannot be read.
-    pub torn_files: u64,
-    /// Paths of them, not all when there are many.
-    pub torn_paths: Vec<String>,
-    /// How many entries are kept in memory of what others lack, or may not know: it does not grow
-    /// with the time that somebody is away.
-    pub entries_kept: u64,
-    /// Bytes of memory for what is kept of files that others lack contents of, about.
-    pub kept_bytes: u64,
-    /// The limit of `kept_bytes`.
-    pub kept_bytes_max: u64,
-    /// A member of the view that lacks more than is kept: changes wait for it, or it leaves.
-    pub too_slow: Option<u16>,
-    /// Operations of clients here that were carried out elsewhere.
+    pub controls_total: u64,
+    /// Operations of clients here that were carried out by other replicas.
     pub forwarded: u64,
-    /// Operations carried out for other members.
+    /// Operations carried out here for other replicas.
     pub served: u64,
     /// Bytes that clients have written here.
-    pub bytes_written: u64,
+    pub written_bytes: u64,
     /// Bytes of file contents sent to all others together, before compression.
-    pub content_bytes_shipped: u64,
+    pub shipped_content_bytes: u64,
     /// Bytes of update records sent to all others together.
-    pub record_bytes_shipped: u64,
+    pub shipped_record_bytes: u64,
     /// Promises for its lease that were dropped, because this start of the server had not asked for them.
-    pub promises_dropped: u64,
-    /// Messages with updates of a third replica that were dropped: they were not its own, or not to be taken at that time.
-    pub relays_refused: u64,
+    #[serde(default)]
+    pub dropped_promises: u64,
+    /// Messages with updates of a third member that were dropped: not that member's own, or not to be taken at that time.
+    #[serde(default)]
+    pub refused_relays: u64,
     /// How often the time of day jumped against the clock of leases.
+    #[serde(default)]
     pub clock_jumps: u64,
+    /// How far it is on its way back into the view, or into a set that it has joined.
+    #[serde(default)]
+    pub returning: Option<RejoinView>,
+    /// Files whose unstable data a crash has taken, and that others have to hear of yet.
+    #[serde(default)]
+    pub recovering_files: u64,
+    /// Files of which part was lost with a replica, so that they cannot be read.
+    #[serde(default)]
+    pub torn_files: u64,
+    /// Paths of them, not all when there are many.
+    #[serde(default)]
+    pub torn_paths: Vec<String>,
     /// Who refuses changes, or soon will, for want of room on whose disk.
+    #[serde(default)]
     pub short: Vec<ShortView>,
-    /// Changes that were refused here because another member's disk has no room.
+    /// How many entries are kept in memory of what others lack, or may not know: it does not grow
+    /// with the time that somebody is away.
+    #[serde(default)]
+    pub kept_entries: u64,
+    /// Bytes of memory for what is kept of files that others lack contents of, about.
+    #[serde(default)]
+    pub kept_bytes: u64,
+    /// The limit of `kept_bytes`.
+    #[serde(default)]
+    pub kept_bytes_max: u64,
+    /// The slot of a member of the view that lacks more than is kept: changes wait for it, or it leaves.
+    #[serde(default)]
+    pub too_slow: Option<u16>,
+    /// Changes of clients that were refused here because another member's disk has no room.
+    #[serde(default)]
     pub space_refusals: u64,
+    /// Why its data directory is known to be an older copy, or to have lost its end: it takes no part then.
+    #[serde(default)]
+    pub rolled_back: Option<String>,
+    /// Who takes part, without the decisions.
+    #[serde(default)]
+    pub view: Option<ViewStatus>,
+    /// The comparison of the copies, without its findings.
+    #[serde(default)]
+    pub scrub: Option<ScrubView>,
 }
 
 /// A disk with too little room, and who refuses changes because of it.
@@ -96,26 +127,29 @@ pub struct ShortView {
     pub of: u16,
 }
 
-/// One other member.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Another member of the set, as this one sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerView {
     /// Its place in the set.
     pub slot: u16,
-    /// It is a witness.
+    /// It is a witness: it keeps no contents.
+    #[serde(default)]
     pub witness: bool,
     /// Where it listens.
     pub addresses: Vec<String>,
     /// There is a session with it.
     pub connected: bool,
-    /// Of the control connection, in seconds.
-    pub round_trip_seconds: Option<f64>,
-    /// How far its time of day is from this replica's; `None` when it has not answered for a site lease.
+    /// Round-trip time of the control connection, in microseconds.
+    pub round_trip_us: Option<u64>,
+    /// How far its time of day is from this replica's; `None` when it has not answered for a site lease lately.
+    #[serde(default)]
     pub clock: Option<ClockView>,
-    /// Bytes sent to it on the wire.
+    /// Bytes sent to it, as they went over the wire.
     pub sent_bytes: u64,
-    /// Bytes received from it on the wire.
+    /// Bytes received from it.
     pub received_bytes: u64,
     /// Bytes of messages that wait here for it, contents and updates excepted.
+    #[serde(default)]
     pub waiting_bytes: u64,
     /// Updates made here that it has not acknowledged.
     pub lag_updates: u64,
@@ -123,31 +157,41 @@ pub struct PeerView {
     pub lag_bytes: Option<u64>,
     /// Files of which it lacks something.
     pub lag_files: u64,
-    /// Since when it has lacked something, in seconds.
-    pub lag_seconds: f64,
-    /// For how long an update of its has been waiting here until controls are granted or updates of others come, in seconds. `None`:
-    /// none is.
-    pub update_waits_seconds: Option<f64>,
+    /// For how long it has lacked something, in milliseconds.
+    pub lag_ms: u64,
+    /// For how long an update of its has been waiting here until controls are granted or updates of others come, in
+    /// milliseconds. `None`: none is.
+    #[serde(default)]
+    pub update_waits_ms: Option<u64>,
     /// How far it is on its way back into the view, of what this replica sends it.
+    #[serde(default)]
     pub returning: Option<RejoinView>,
     /// Bytes that users may still fill there, as it said last. A witness has none to fill.
+    #[serde(default)]
     pub available_bytes: Option<u64>,
     /// It lacks contents that are not sent, because there is no room for them.
+    #[serde(default)]
     pub awaits_room: bool,
     /// Bytes of contents that were sent to it and that it had no room for.
+    #[serde(default)]
     pub refused_bytes: u64,
+    /// Messages of it that were dropped, because it may not say such things.
+    #[serde(default)]
+    pub refused_messages: u64,
     /// Why it is not connected.
     pub last_error: Option<String>,
-    /// Which program it said it is.
+    /// Which program it said it is, at the last connection.
+    #[serde(default)]
     pub program: Option<String>,
     /// Why its data directory is known to be an older copy, or to have lost its end: it is refused then.
+    #[serde(default)]
     pub rolled_back: Option<String>,
     /// What it sent that makes no sense; it is not listened to then, before it is started anew.
+    #[serde(default)]
     pub nonsense: Option<String>,
     /// Its links to third members, as it said lately.
+    #[serde(default)]
     pub links: Vec<LinkView>,
-    /// Messages of it that were dropped, because it may not say such things.
-    pub refused_messages: u64,
 }
 
 /// How far the time of day of another member is from this one's.
@@ -173,20 +217,26 @@ pub struct LinkView {
 }
 
 /// One control that is acknowledged here.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlView {
     /// Its name.
     pub name: String,
-    /// Who holds it.
+    /// The slot of the replica that holds it.
     pub holder: u16,
     /// What it covers: paths where they are known, else object identifiers.
     pub paths: Vec<String>,
     /// Whether it reaches below its objects.
     pub deep: bool,
-    /// For how long it has been acknowledged here, in seconds.
-    pub age_seconds: f64,
+    /// For how long it has been acknowledged here, in milliseconds.
+    pub age_ms: u64,
     /// Of own controls: why it has not ended.
-    pub held_because: Option<&'static str>,
+    pub held_because: Option<String>,
+}
+
+/// Seconds in a smaller unit, rounded. What is no time at all counts as none.
+fn scaled(seconds: f64, units: f64) -> u64 {
+    // Casts saturate.
+    (seconds * units).round() as u64
 }
 
 impl Replica {
@@ -201,38 +251,47 @@ impl Replica {
         let torn_named = torn.iter().take(TORN_NAMED);
         ReplicaStatus {
             slot: shared.slot().0,
+            names: names(shared),
             witness: shared.is_witness,
-            incarnation: shared.incarnation,
             removed: shared.is_removed(),
             members_version: list.version,
             ready: shared.is_whole() && !shared.lease.is_barred() && !shared.is_removed(),
-            rolled_back: shared.lineage.fault().map(|fault| fault.of_own()),
+            durability: shared.settings.durability,
             peers: peers(shared),
             controls,
             controls_total,
-            recovering_files: metrics.recovering.load(Ordering::Relaxed),
+            forwarded: metrics.forwarded.load(Ordering::Relaxed),
+            served: metrics.served.load(Ordering::Relaxed),
+            written_bytes: shared.store.statistics().bytes_written,
+            shipped_content_bytes: metrics.content_bytes.load(Ordering::Relaxed),
+            shipped_record_bytes: metrics.record_bytes.load(Ordering::Relaxed),
+            dropped_promises: shared.lease.unbelieved(),
+            refused_relays: metrics.relays_refused.load(Ordering::Relaxed),
+            clock_jumps: shared.lease.jumps(),
             returning: (!shared.lease.is_up_to_date())
                 .then(|| shared.peers.own_rejoin())
                 .flatten(),
+            recovering_files: metrics.recovering.load(Ordering::Relaxed),
             torn_files: torn.len() as u64,
             torn_paths: torn_named.map(|file| named(shared, *file)).collect(),
-            entries_kept: entries_kept(shared) as u64,
-            kept_bytes: shared.kept_bytes(),
-            kept_bytes_max: shared.settings.kept_memory,
-            too_slow: shared.awaited().map(|slot| slot.0),
-            forwarded: metrics.forwarded.load(Ordering::Relaxed),
-            served: metrics.served.load(Ordering::Relaxed),
-            bytes_written: shared.store.statistics().bytes_written,
-            content_bytes_shipped: metrics.content_bytes.load(Ordering::Relaxed),
-            record_bytes_shipped: metrics.record_bytes.load(Ordering::Relaxed),
-            promises_dropped: shared.lease.unbelieved(),
-            relays_refused: metrics.relays_refused.load(Ordering::Relaxed),
-            clock_jumps: shared.lease.jumps(),
             short: free_space::shortages(shared)
                 .into_iter()
                 .map(|(by, of)| ShortView { by: by.0, of: of.0 })
                 .collect(),
+            kept_entries: kept_entries(shared) as u64,
+            kept_bytes: shared.kept_bytes(),
+            kept_bytes_max: shared.settings.kept_memory,
+            too_slow: shared.awaited().map(|slot| slot.0),
             space_refusals: shared.free_space.refused(),
+            rolled_back: shared.lineage.fault().map(|fault| fault.of_own()),
+            view: Some(ViewStatus {
+                audit: Vec::new(),
+                ..self.view_status()
+            }),
+            scrub: Some(ScrubView {
+                findings: Vec::new(),
+                ..self.scrub_status()
+            }),
         }
     }
 
@@ -259,9 +318,16 @@ impl Replica {
     }
 }
 
-fn entries_kept(shared: &ReplicaState) -> usize {
+fn kept_entries(shared: &ReplicaState) -> usize {
     let kept = shared.engine.with_core(|guard| guard.ledger.entries_kept());
     kept + shared.conversations.listed()
+}
+
+/// What the members are called.
+pub(crate) fn names(shared: &ReplicaState) -> MemberNames {
+    let members = shared.member_list().members.into_iter();
+    let named = members.filter(|member| !member.name.is_empty());
+    named.map(|member| (member.slot, member.name)).collect()
 }
 
 fn peers(shared: &ReplicaState) -> Vec<PeerView> {
@@ -299,7 +365,9 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 witness: member.witness,
                 addresses: member.addresses.clone(),
                 connected: is_connected,
-                round_trip_seconds: wire.and_then(|wire| wire.rtt).map(|rtt| rtt.as_secs_f64()),
+                round_trip_us: wire
+                    .and_then(|wire| wire.rtt)
+                    .map(|rtt| scaled(rtt.as_secs_f64(), 1e6)),
                 clock: clock_of(shared, slot),
                 sent_bytes: wire.map_or(0, |wire| wire.sent_bytes),
                 received_bytes: wire.map_or(0, |wire| wire.received_bytes),
@@ -307,8 +375,8 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 lag_updates: lag.map_or(0, |lag| lag.updates),
                 lag_bytes: (bytes < u64::MAX).then_some(bytes),
                 lag_files: lag.map_or(0, |lag| lag.files),
-                lag_seconds: lag.map_or(0.0, |lag| lag.seconds),
-                update_waits_seconds: update_waits(shared, slot),
+                lag_ms: lag.map_or(0, |lag| scaled(lag.seconds, 1e3)),
+                update_waits_ms: update_waits(shared, slot),
                 returning: returning.filter(|_| is_connected),
                 available_bytes: available,
                 awaits_room,
@@ -324,9 +392,10 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
         .collect()
 }
 
-fn update_waits(shared: &ReplicaState, of: ReplicaSlot) -> Option<f64> {
+fn update_waits(shared: &ReplicaState, of: ReplicaSlot) -> Option<u64> {
     let inbox = shared.inbox(of)?;
-    inbox.stuck_for().map(|waits| waits.as_secs_f64())
+    let waits = inbox.stuck_for()?;
+    Some(scaled(waits.as_secs_f64(), 1e3))
 }
 
 fn clock_of(shared: &ReplicaState, peer: ReplicaSlot) -> Option<ClockView> {
@@ -362,7 +431,7 @@ fn links_of(shared: &ReplicaState, peer: ReplicaSlot) -> Vec<LinkView> {
         .collect()
 }
 
-fn controls(shared: &ReplicaState) -> (Vec<ControlView>, usize) {
+fn controls(shared: &ReplicaState) -> (Vec<ControlView>, u64) {
     let own = shared.slot();
     let (mut found, total) = shared.engine.with_core(|guard| {
         let mut total = 0;
@@ -392,8 +461,8 @@ fn controls(shared: &ReplicaState) -> (Vec<ControlView>, usize) {
             holder: proposal.name.holder.0,
             paths: claimed(shared, &proposal),
             deep: is_deep(&proposal),
-            age_seconds,
-            held_because,
+            age_ms: scaled(age_seconds, 1e3),
+            held_because: held_because.map(str::to_owned),
         });
     (views.collect(), total)
 }
@@ -419,4 +488,16 @@ pub(crate) fn claimed(shared: &ReplicaState, control: &Proposal) -> Vec<String> 
 pub(crate) fn named(shared: &ReplicaState, object: ObjectId) -> String {
     let path = shared.store.path_of(object);
     path.unwrap_or_else(|_| format!("object {object}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_without_sense_count_as_none() {
+        for (seconds, ms) in [(0.0, 0), (1.2346, 1235), (-1.0, 0), (f64::NAN, 0)] {
+            assert_eq!(scaled(seconds, 1e3), ms);
+        }
+    }
 }

@@ -213,7 +213,7 @@ async fn counterexample_43_what_is_remembered_does_not_grow_while_somebody_is_aw
     }
     let (replica, store) = (set.sites[0].replica.clone(), set.sites[0].store.clone());
     eventually("nothing is remembered for it", || {
-        replica.status().entries_kept == 0 && store.unshipped().unwrap().is_empty()
+        replica.status().kept_entries == 0 && store.unshipped().unwrap().is_empty()
     })
     .await;
     drop((replica, store));
@@ -240,7 +240,7 @@ async fn counterexample_43_what_is_remembered_goes_with_a_removed_replica() {
     for site in &set.sites {
         let (replica, store) = (site.replica.clone(), site.store.clone());
         eventually("nothing is remembered for it", || {
-            replica.status().entries_kept == 0 && store.unshipped().unwrap().is_empty()
+            replica.status().kept_entries == 0 && store.unshipped().unwrap().is_empty()
         })
         .await;
     }

@@ -117,7 +117,7 @@ async fn with_majority_an_answered_update_is_at_a_second_replica() {
 async fn a_file_removed_before_it_is_shipped_costs_no_content() {
     let set = Set::of(2).await;
     let site = &set.sites[0];
-    let before = site.replica.status().content_bytes_shipped;
+    let before = site.replica.status().shipped_content_bytes;
     // Nothing is shipped to a peer that cannot take it; so the contents are still here when they go.
     let large = vec![1; 100_000];
     for number in 0..20 {
@@ -129,13 +129,13 @@ async fn a_file_removed_before_it_is_shipped_costs_no_content() {
         site.close(made, "w").await.unwrap();
     }
     set.rest().await;
-    let shipped = site.replica.status().content_bytes_shipped - before;
+    let shipped = site.replica.status().shipped_content_bytes - before;
     assert!(
         shipped <= 400_000,
         "{shipped} of 2,000,000 bytes were shipped"
     );
     eventually("the bytes are counted", || {
-        site.replica.status().bytes_written >= 2_000_000
+        site.replica.status().written_bytes >= 2_000_000
     })
     .await;
 }

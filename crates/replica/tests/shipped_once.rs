@@ -18,7 +18,7 @@ fn bytes(of: u64) -> Vec<u8> {
 }
 
 fn shipped(site: &Site) -> u64 {
-    site.replica.status().content_bytes_shipped
+    site.replica.status().shipped_content_bytes
 }
 
 /// Waits until a replica lacks nothing of the first one.

@@ -129,7 +129,7 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room()
     .await;
     // It is not sent again and again what it has no room for. Nobody else lacks anything.
     let sender = set.sites[1].replica.clone();
-    let shipped = sender.status().content_bytes_shipped;
+    let shipped = sender.status().shipped_content_bytes;
     set.sites[1]
         .save(ROOT, "large", &vec![7; FILE_BYTES])
         .await
@@ -137,13 +137,13 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room()
     eventually("contents are held back", || {
         let status = sender.status();
         let mut peers = status.peers.iter();
-        status.content_bytes_shipped >= shipped + FILE_BYTES as u64
+        status.shipped_content_bytes >= shipped + FILE_BYTES as u64
             && peers.any(|peer| peer.slot == slot && peer.awaits_room)
     })
     .await;
     // Long enough for a file to be sent several times.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let shipped = sender.status().content_bytes_shipped - shipped;
+    let shipped = sender.status().shipped_content_bytes - shipped;
     assert!(shipped <= 2 * FILE_BYTES as u64, "{shipped}");
     drop((sender, kept_out));
     disk.empty();

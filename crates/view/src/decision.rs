@@ -4,6 +4,7 @@
 //! format on disk and between replicas, that of a decision in `encoded`: new ones are added at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
@@ -116,10 +117,21 @@ pub const JUNCTION_BYTES_MAX: usize = 3072;
 /// A tree of another server, as clients reach it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Referral {
-    /// Name or address of the server.
+    /// Name or address of the server, as clients reach it at the standard port of NFS.
     pub server: String,
     /// The path of the tree there.
     pub path: String,
+}
+
+/// As people write it, an address of IPv6 in brackets.
+impl fmt::Display for Referral {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_bare = self.server.contains(':') && !self.server.starts_with('[');
+        match is_bare {
+            true => write!(f, "[{}]:{}", self.server, self.path),
+            false => write!(f, "{}:{}", self.server, self.path),
+        }
+    }
 }
 
 /// Controls of a lost replica that end: by takeover, or because an administrator gives up what it alone had.

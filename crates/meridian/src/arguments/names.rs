@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use names::Domain;
-use server::JunctionPlace;
+use server::Referral;
 
 /// The port of DNS (RFC 1035, section 4.2).
 const DNS_PORT: u16 = 53;
@@ -62,7 +62,7 @@ pub(crate) enum JunctionCommand {
         name: String,
         /// A server and the path of the tree there, such as files.example.net:/export; may be repeated, the best one first
         #[arg(long, value_name = "HOST:/PATH", required = true, value_parser = junction_place)]
-        to: Vec<JunctionPlace>,
+        to: Vec<Referral>,
         /// Data directory of a member whose server runs [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
@@ -94,7 +94,7 @@ fn dns_server(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_: std::net::AddrParseError| "write an address such as 192.0.2.53".to_owned())
 }
 
-fn junction_place(text: &str) -> Result<JunctionPlace, String> {
+fn junction_place(text: &str) -> Result<Referral, String> {
     let wanted = || "write HOST:/PATH, such as files.example.net:/export".to_owned();
     let (server, path) = text.split_once(":/").ok_or_else(wanted)?;
     let bare = server
@@ -102,7 +102,7 @@ fn junction_place(text: &str) -> Result<JunctionPlace, String> {
         .and_then(|rest| rest.strip_suffix(']'));
     match bare.unwrap_or(server) {
         "" => Err(wanted()),
-        server => Ok(JunctionPlace {
+        server => Ok(Referral {
             server: server.to_owned(),
             path: format!("/{path}"),
         }),

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use server::{Counted, ReplicaPeerStatus, Status, StatusError, set};
+use server::{Counted, PeerView, Status, StatusError, set};
 
 use super::Finding;
 
@@ -108,7 +108,7 @@ pub(super) fn programs(status: &Result<Status, StatusError>) -> Vec<Finding> {
     peers.map(|peer| program(&own, peer)).collect()
 }
 
-fn program(own: &str, peer: &ReplicaPeerStatus) -> Finding {
+fn program(own: &str, peer: &PeerView) -> Finding {
     let slot = peer.slot;
     if let (Some(theirs), false) = (&peer.program, peer.connected) {
         return Finding::unknown(

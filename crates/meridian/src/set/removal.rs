@@ -168,6 +168,8 @@ const GIVEN_UP: &str = "What it alone had is given up.\n";
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// Members by their places: taking part, away, or never there.
@@ -188,8 +190,8 @@ mod tests {
             up_to_date: true,
             obstacle: None,
             lease_ms: None,
-            names: std::collections::BTreeMap::new(),
-            voters: Vec::new(),
+            names: server::MemberNames::new(),
+            voters: BTreeSet::new(),
             voters_change: false,
             members: (1..).zip(members).map(member).collect(),
             losses: Vec::new(),
@@ -219,7 +221,7 @@ mod tests {
         // Of four the fourth was removed a moment ago, and the others have not agreed on that yet.
         let mut soon = view(&[HERE, HERE, HERE]);
         assert_eq!(too_few_are_left(&soon, 3), None);
-        soon.voters = vec![1, 2, 3, 4];
+        soon.voters = [1, 2, 3, 4].into();
         assert!(too_few_are_left(&soon, 3).is_some());
     }
 }

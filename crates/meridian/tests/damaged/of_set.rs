@@ -32,7 +32,7 @@ fn stop(members: Vec<(Site, Running)>) -> Vec<Site> {
             exports.iter().all(|export| {
                 let replication = export.replication.as_ref().unwrap();
                 let has_all =
-                    |peer: &server::ReplicaPeerStatus| peer.lag_updates == 0 && peer.lag_files == 0;
+                    |peer: &server::PeerView| peer.lag_updates == 0 && peer.lag_files == 0;
                 replication.controls_total == 0 && replication.peers.iter().all(has_all)
             })
         });

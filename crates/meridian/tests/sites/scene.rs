@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use server::{ExportStatus, ReplicationStatus};
+use server::{ExportStatus, ReplicaStatus};
 use testbed::{
     Guest, Job, LinkSettings, Meridian, Mount, NFS_PORT, Output, Place, Script, Service, Wan, World,
 };
@@ -134,7 +134,7 @@ impl Sites {
     }
 
     /// What this site's server says of its replica.
-    pub fn status(&self, site: usize) -> Result<ReplicationStatus> {
+    pub fn status(&self, site: usize) -> Result<ReplicaStatus> {
         let replication = self.export(site)?.replication;
         replication.context("the server belongs to a set")
     }
@@ -231,7 +231,7 @@ impl Sites {
         eventually("every server has everything", || {
             for site in 0..NAMES.len() {
                 let status = self.status(site)?;
-                let behind = |peer: &server::ReplicaPeerStatus| {
+                let behind = |peer: &server::PeerView| {
                     !peer.connected || peer.lag_updates + peer.lag_files > 0
                 };
                 if status.peers.iter().any(behind) {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use server::{ReplicationStatus, Status};
+use server::{ReplicaStatus, Status};
 use testbed::{Guest, Mount, Place, Service, Signal, World};
 
 use crate::scene::{
@@ -37,7 +37,7 @@ pub fn set_up(world: &World, configuration: &str) -> Result<Vec<Service>> {
     Ok(servers)
 }
 
-fn status(place: &Place) -> Result<ReplicationStatus> {
+fn status(place: &Place) -> Result<ReplicaStatus> {
     let status: Status = serde_json::from_str(&meridian(place, &["status", "--json"])?)?;
     let mut exports = status.exports.into_iter();
     let replication = exports.find_map(|export| export.replication);

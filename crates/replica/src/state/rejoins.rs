@@ -26,10 +26,13 @@ const FRESH: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
     /// The updates that it missed, one after another, and the contents that they changed.
+    #[serde(rename = "by log")]
     ByLog,
     /// Contents of files of which it has another version, or none.
+    #[serde(rename = "contents")]
     Contents,
     /// The rows of all objects, to compare its own with.
+    #[serde(rename = "comparing")]
     Comparing,
 }
 
@@ -46,7 +49,7 @@ impl Stage {
 }
 
 /// How far a returning replica is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejoinView {
     /// What it gets.
     pub stage: Stage,
@@ -59,7 +62,7 @@ pub struct RejoinView {
     /// Bytes of contents that it lacks yet, at most; `None` when nobody knows.
     pub bytes_left: Option<u64>,
     /// Until nothing is left at the pace of the last minute, in seconds; `None` when it does not become less.
-    pub seconds_left: Option<f64>,
+    pub seconds_left: Option<u64>,
 }
 
 /// What one that sends says of it.
@@ -128,7 +131,8 @@ impl Course {
             objects_left: last.objects_left,
             bytes_done: last.bytes_done,
             bytes_left: last.bytes_left,
-            seconds_left: self.seconds_left(),
+            // Casts saturate.
+            seconds_left: self.seconds_left().map(|seconds| seconds.ceil() as u64),
         }
     }
 
@@ -264,7 +268,7 @@ mod tests {
             "not for days, after six seconds"
         );
         course.note(at(10), left(Stage::Contents, 50, Some(800)));
-        assert_eq!(course.view().seconds_left, Some(40.0), "bytes are slower");
+        assert_eq!(course.view().seconds_left, Some(40), "bytes are slower");
         course.note(at(11), left(Stage::Contents, 120, Some(800)));
         assert_eq!(
             course.view().seconds_left,
@@ -274,7 +278,7 @@ mod tests {
         course.note(at(200), left(Stage::Contents, 60, None));
         assert_eq!(course.samples.len(), 1, "only the last minute counts");
         course.note(at(210), left(Stage::Contents, 30, None));
-        assert_eq!(course.view().seconds_left, Some(10.0));
+        assert_eq!(course.view().seconds_left, Some(10));
         course.note(at(211), left(Stage::ByLog, 30, None));
         assert_eq!(
             course.view().seconds_left,
@@ -282,7 +286,7 @@ mod tests {
             "another stage begins anew"
         );
         course.note(at(212), left(Stage::ByLog, 0, None));
-        assert_eq!(course.view().seconds_left, Some(0.0));
+        assert_eq!(course.view().seconds_left, Some(0));
     }
 
     #[test]

@@ -15,6 +15,17 @@ pub enum Durability {
     Majority,
 }
 
+impl Durability {
+    /// As people write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Relaxed => "relaxed",
+            Durability::Majority => "majority",
+        }
+    }
+}
+
 /// How names are looked up in a directory that another replica controls (rule 21).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameSpace {

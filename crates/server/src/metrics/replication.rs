@@ -10,14 +10,12 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::status::{
-    RejoinStatus, ReplicaPeerStatus, ReplicationStatus, ScrubView, Status, ViewStatus,
-};
+use crate::status::{PeerView, RejoinView, ReplicaStatus, ScrubView, Status, ViewStatus};
 
 /// A name, what it means, of which kind it is, and where it is taken from.
 type Metric<S> = (&'static str, &'static str, MetricType, fn(&S) -> f64);
 
-const OF_REPLICAS: [Metric<ReplicationStatus>; 17] = [
+const OF_REPLICAS: [Metric<ReplicaStatus>; 17] = [
     (
         "replica_ready",
         "1 when the whole tree is here",
@@ -122,7 +120,7 @@ const OF_REPLICAS: [Metric<ReplicationStatus>; 17] = [
     ),
 ];
 
-const OF_PEERS: [Metric<ReplicaPeerStatus>; 17] = [
+const OF_PEERS: [Metric<PeerView>; 17] = [
     (
         "replica_peer_connected",
         "1 while there is a connection",
@@ -320,18 +318,17 @@ const OF_SCRUBS: [Metric<ScrubView>; 8] = [
     ),
 ];
 
-fn objects_left(returning: Option<&RejoinStatus>) -> f64 {
+fn objects_left(returning: Option<&RejoinView>) -> f64 {
     returning.map_or(0.0, |returning| returning.objects_left as f64)
 }
 
-fn bytes_left(returning: Option<&RejoinStatus>) -> f64 {
+fn bytes_left(returning: Option<&RejoinView>) -> f64 {
     let bytes = returning.and_then(|returning| returning.bytes_left);
     bytes.unwrap_or(0) as f64
 }
 
-fn seconds_left(returning: Option<&RejoinStatus>) -> f64 {
-    let left =
-        |returning: &RejoinStatus| returning.seconds_left.map_or(f64::INFINITY, |s| s as f64);
+fn seconds_left(returning: Option<&RejoinView>) -> f64 {
+    let left = |returning: &RejoinView| returning.seconds_left.map_or(f64::INFINITY, |s| s as f64);
     returning.map_or(0.0, left)
 }
 
@@ -352,7 +349,7 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fm
     encode_members(&trees, encoder)
 }
 
-type Trees<'s> = [(&'s str, &'s ReplicationStatus)];
+type Trees<'s> = [(&'s str, &'s ReplicaStatus)];
 
 fn encode_replicas(trees: &Trees<'_>, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     for (name, help, kind, value) in OF_REPLICAS {
@@ -451,13 +448,14 @@ mod tests {
 
     use super::*;
     use crate::metrics::{OperationCounters, exposition};
+    use crate::status::examples;
 
     #[test]
     fn replicas_and_their_peers_are_shown() {
         let mut status = Status::example();
         let page = exposition(Arc::new(OperationCounters::default()), status.clone());
         assert!(!page.contains("meridian_replica"), "{page}");
-        status.exports[0].replication = Some(ReplicationStatus::example());
+        status.exports[0].replication = Some(examples::replica());
         status.alarms = crate::status::alarms(&status.exports[0]);
         let page = exposition(Arc::new(OperationCounters::default()), status);
         for line in [

@@ -14,7 +14,6 @@ use super::trees::Tree;
 use crate::set::MAJORITY_OF_TWO;
 use crate::status::{
     Answer, Answering, DurabilityAnswer, DurabilityQuestion, DurabilitySetting, Question,
-    ViewStatus,
 };
 
 /// What a witness is not asked for.
@@ -120,9 +119,7 @@ impl Overview {
                     "{path} is not a directory; set it for the directory that it is in"
                 ));
             }
-            if setting == DurabilitySetting::Majority
-                && ViewStatus::new(replica.view_status()).has_two_voters()
-            {
+            if setting == DurabilitySetting::Majority && replica.view_status().has_two_voters() {
                 return Err(format!("{MAJORITY_OF_TWO}, then choose majority"));
             }
             chosen = match setting {
@@ -148,10 +145,7 @@ impl Overview {
         };
         Ok(DurabilityAnswer {
             path: path.clone(),
-            durability: match durability {
-                Durability::Relaxed => "relaxed".to_owned(),
-                Durability::Majority => "majority".to_owned(),
-            },
+            durability,
             from: from.map(path_of),
         })
     }

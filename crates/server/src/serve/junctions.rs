@@ -9,14 +9,14 @@ use std::time::Duration;
 use ::names::probe;
 use nfs4_server::{Junction, JunctionTarget, PseudoPath};
 use peer::set::Member;
-use replica::{JunctionView, Replica};
+use replica::{JunctionView, Referral, Replica};
 use vfs::{Name, is_visible};
 
 use super::overview::Overview;
 use super::places::addresses_of;
 use crate::configuration::{ClientAddress, NFS_PORT};
 use crate::set::{client_addresses, is_local};
-use crate::status::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};
+use crate::status::{JunctionAnswer, JunctionsStatus};
 
 /// Servers of one junction: clients read no more.
 const SERVERS_MAX: usize = 10;
@@ -27,21 +27,14 @@ const PATIENCE: Duration = Duration::from_secs(3);
 impl Overview {
     /// What the set agrees on, as far as this server knows.
     pub(super) fn junctions(&self) -> Result<JunctionsStatus, String> {
-        let junctions = self.agreeing()?.junctions().into_iter();
-        let junctions = junctions.map(|junction| JunctionStatus {
-            name: junction.name,
-            to: (junction.to.into_iter())
-                .map(|(server, path)| JunctionPlace { server, path })
-                .collect(),
-        });
         Ok(JunctionsStatus {
             domain: self.domain.as_ref().map(ToString::to_string),
-            junctions: junctions.collect(),
+            junctions: self.agreeing()?.junctions(),
         })
     }
 
     /// Has the set agree on a junction, or that there is none.
-    pub(super) async fn junction(&self, wish: JunctionStatus) -> Result<JunctionAnswer, String> {
+    pub(super) async fn junction(&self, wish: JunctionView) -> Result<JunctionAnswer, String> {
         let replica = self.agreeing()?;
         let mut warnings = Vec::new();
         if !wish.to.is_empty() {
@@ -73,12 +66,7 @@ impl Overview {
                 warnings.extend(silence(place, &addresses).await);
             }
         }
-        let to = wish.to.into_iter();
-        let decided = replica.decide_junction(JunctionView {
-            name: wish.name,
-            to: to.map(|to| (to.server, to.path)).collect(),
-        });
-        decided.await?;
+        replica.decide_junction(wish).await?;
         self.show_junctions();
         Ok(JunctionAnswer { warnings })
     }
@@ -122,8 +110,8 @@ impl Overview {
 }
 
 /// A place that is among these more than once.
-fn repeated(places: &[JunctionPlace]) -> Option<&JunctionPlace> {
-    let alike = |one: &JunctionPlace, other: &JunctionPlace| {
+fn repeated(places: &[Referral]) -> Option<&Referral> {
+    let alike = |one: &Referral, other: &Referral| {
         plain(&one.server) == plain(&other.server)
             && one.path.trim_end_matches('/') == other.path.trim_end_matches('/')
     };
@@ -134,10 +122,10 @@ fn repeated(places: &[JunctionPlace]) -> Option<&JunctionPlace> {
 
 /// A junction as clients are shown it. What the set has agreed on was checked where it was said.
 fn shown(junction: JunctionView) -> Option<Junction> {
-    let to = junction.to.into_iter().map(|(server, path)| {
+    let to = junction.to.into_iter().map(|to| {
         Some(JunctionTarget {
-            server,
-            path: PseudoPath::from_str(&path).ok()?,
+            server: to.server,
+            path: PseudoPath::from_str(&to.path).ok()?,
         })
     });
     Some(Junction {
@@ -188,7 +176,7 @@ impl Home {
 
     /// Whether a client that enters a junction comes, through others that the set has agreed on, back to
     /// it.
-    fn goes_in_a_circle(&self, wish: &JunctionStatus, agreed: &[JunctionView]) -> bool {
+    fn goes_in_a_circle(&self, wish: &JunctionView, agreed: &[JunctionView]) -> bool {
         let wished = wish.to.iter();
         let mut next: Vec<&str> = wished
             .filter_map(|place| self.entry(&place.server, &place.path))
@@ -204,7 +192,7 @@ impl Home {
             };
             reached.push(name);
             let to = junction.to.iter();
-            next.extend(to.filter_map(|(server, path)| self.entry(server, path)));
+            next.extend(to.filter_map(|place| self.entry(&place.server, &place.path)));
         }
         false
     }
@@ -220,7 +208,7 @@ fn plain(host: &str) -> String {
 /// # Errors
 /// Which of the places cannot be one, and why: it is none, or clients would come back to where they are.
 fn look_at(
-    wish: &JunctionStatus,
+    wish: &JunctionView,
     home: &Home,
     agreed: &[JunctionView],
 ) -> Result<Vec<Vec<IpAddr>>, String> {
@@ -247,7 +235,7 @@ fn look_at(
     Ok(looked)
 }
 
-fn check_place(place: &JunctionPlace) -> Result<(), String> {
+fn check_place(place: &Referral) -> Result<(), String> {
     let host = &place.server;
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let is_host = bare.parse::<IpAddr>().is_ok()
@@ -270,7 +258,7 @@ fn check_place(place: &JunctionPlace) -> Result<(), String> {
 }
 
 /// Refuses addresses at which no single server is: clients would ask themselves, or nobody.
-fn check_addresses(place: &JunctionPlace, addresses: &[IpAddr]) -> Result<(), String> {
+fn check_addresses(place: &Referral, addresses: &[IpAddr]) -> Result<(), String> {
     let is_none = |address: &IpAddr| {
         let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
         address.is_unspecified() || address.is_multicast() || is_broadcast
@@ -284,7 +272,7 @@ fn check_addresses(place: &JunctionPlace, addresses: &[IpAddr]) -> Result<(), St
 }
 
 /// Why nobody would come to a place now, for people.
-async fn silence(place: &JunctionPlace, addresses: &[IpAddr]) -> Option<String> {
+async fn silence(place: &Referral, addresses: &[IpAddr]) -> Option<String> {
     if addresses.is_empty() {
         return Some(format!(
             "{} cannot be looked up from here; clients have to know it when they come by",
@@ -311,22 +299,19 @@ mod tests {
     const ROOT: &str = "/.domainroot/example.org";
     const OWN: &str = "/.domainroot/example.org/software";
 
-    fn place(server: &str, path: &str) -> JunctionPlace {
-        JunctionPlace {
+    fn place(server: &str, path: &str) -> Referral {
+        Referral {
             server: server.to_owned(),
             path: path.to_owned(),
         }
     }
 
-    fn looked(place: JunctionPlace) -> Result<Vec<Vec<IpAddr>>, String> {
+    fn looked(place: Referral) -> Result<Vec<Vec<IpAddr>>, String> {
         looked_beside(place, &[])
     }
 
     /// The same where the set has agreed on junctions, each to one place at its own server.
-    fn looked_beside(
-        place: JunctionPlace,
-        agreed: &[(&str, &str)],
-    ) -> Result<Vec<Vec<IpAddr>>, String> {
+    fn looked_beside(there: Referral, agreed: &[(&str, &str)]) -> Result<Vec<Vec<IpAddr>>, String> {
         let member = Member {
             slot: 1,
             addresses: vec!["alpha.invalid:7643".to_owned()],
@@ -338,11 +323,11 @@ mod tests {
         };
         let agreed = agreed.iter().map(|(name, path)| JunctionView {
             name: (*name).to_owned(),
-            to: vec![("192.0.2.1".to_owned(), (*path).to_owned())],
+            to: vec![place("192.0.2.1", path)],
         });
-        let wish = JunctionStatus {
+        let wish = JunctionView {
             name: "software".to_owned(),
-            to: vec![place],
+            to: vec![there],
         };
         let home = Home::of(ROOT.to_owned(), &[member]);
         look_at(&wish, &home, &agreed.collect::<Vec<_>>())

@@ -365,7 +365,6 @@ impl Server {
             incarnation,
             domain: configuration.domain.clone(),
             commit: configuration.commit,
-            durability: configuration.replication.durability,
             listen: listeners.iter().map(|listener| listener.address).collect(),
             started: Instant::now(),
             metrics: OnceLock::new(),

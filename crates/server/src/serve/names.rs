@@ -8,7 +8,6 @@ use nfs4_server::state::KEY_BYTES;
 use super::pool::Role;
 use crate::data_directory::ReplicaIdentity;
 use crate::set::Membership;
-use crate::status::MemberNames;
 
 /// Who the server is.
 #[derive(Clone, Debug)]
@@ -23,8 +22,6 @@ pub(super) struct Names {
     pub(super) place: Option<u16>,
     /// Where the other replicas called it when it started.
     pub(super) addresses: Vec<String>,
-    /// Of a member of a set.
-    membership: Option<Membership>,
 }
 
 impl Names {
@@ -37,14 +34,7 @@ impl Names {
             },
             place: membership.map(|membership| membership.slot.0),
             addresses: membership.map_or_else(Vec::new, Membership::own_addresses),
-            membership: membership.cloned(),
         }
-    }
-
-    /// What the members of the set are called now.
-    pub(super) fn of_members(&self) -> MemberNames {
-        let membership = self.membership.as_ref();
-        membership.map_or_else(MemberNames::new, Membership::names)
     }
 
     /// As clients see it: server owner and server scope (RFC 8881, sections 2.5 and 2.4).

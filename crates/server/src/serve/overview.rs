@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use nfs4_server::Service;
-use replica::{Durability, Replica};
+use replica::Replica;
 use vfs::{Counted, FileSystem};
 
 use super::Origin;
@@ -21,8 +21,8 @@ use crate::health;
 use crate::metrics::{OperationCounters, Page, exposition};
 use crate::page::{Facts, History, Sample, Source};
 use crate::status::{
-    Alarm, ExportStatus, ReplicationStatus, SpaceStatus, Status, StoreStatus, TrafficStatus,
-    alarms, of_pool,
+    Alarm, ExportStatus, ReplicaStatus, SpaceStatus, Status, StoreStatus, TrafficStatus, alarms,
+    of_pool,
 };
 use crate::transport::{Traffic, Transport};
 
@@ -43,8 +43,6 @@ pub(super) struct Overview {
     /// Whose root is shown.
     pub(super) domain: Option<::names::Domain>,
     pub(super) commit: Commit,
-    /// Of the replicated tree, where no directory says otherwise.
-    pub(super) durability: Durability,
     pub(super) listen: Vec<SocketAddr>,
     pub(super) started: Instant,
     /// Known last, since the figures are made here.
@@ -61,10 +59,7 @@ impl Overview {
         let counts = self.service.counts();
         let mut exports = Vec::new();
         for tree in &self.trees {
-            let mut status = export_status(tree, self.durability).await;
-            let replication = status.replication.take();
-            status.replication = replication.map(|own| own.with_names(self.names.of_members()));
-            exports.push(status);
+            exports.push(export_status(tree).await);
         }
         let pool = match &self.pool {
             Some(pool) => Some(pool.status().await),
@@ -203,7 +198,7 @@ impl Overview {
     }
 }
 
-async fn export_status(tree: &Tree, durability: Durability) -> ExportStatus {
+async fn export_status(tree: &Tree) -> ExportStatus {
     let fs_id = tree.store.properties().fs_id;
     let space = tree.store.space().await.inspect_err(|error| {
         tracing::warn!(tree = %tree.name, %error, "cannot tell how much room there is");
@@ -237,27 +232,16 @@ async fn export_status(tree: &Tree, durability: Durability) -> ExportStatus {
         space,
         store,
         replication: match &tree.replica {
-            Some(replica) => replication_status(replica, durability).await,
+            Some(replica) => replica_status(replica).await,
             None => None,
         },
     }
 }
 
 /// What a replica says of itself. Names and paths are read from its store, which clients must not wait for.
-async fn replication_status(
-    replica: &Arc<Replica>,
-    durability: Durability,
-) -> Option<ReplicationStatus> {
-    let durability = match durability {
-        Durability::Relaxed => "relaxed",
-        Durability::Majority => "majority",
-    };
+async fn replica_status(replica: &Arc<Replica>) -> Option<ReplicaStatus> {
     let replica = replica.clone();
-    let asked = tokio::task::spawn_blocking(move || {
-        let view = replica.view_status();
-        let status = ReplicationStatus::new(replica.status(), view, durability.to_owned());
-        status.with_scrub(replica.scrub_status())
-    });
+    let asked = tokio::task::spawn_blocking(move || replica.status());
     asked.await.ok()
 }
 

@@ -38,7 +38,7 @@ struct Seen {
     /// It is in the view, and keeps contents.
     serves: bool,
     connected: bool,
-    round_trip_seconds: Option<f64>,
+    round_trip_us: Option<u64>,
 }
 
 /// Those that serve, in the order in which clients of `own` had better try them.
@@ -46,8 +46,8 @@ fn in_order(own: u16, mut seen: Vec<Seen>) -> Vec<u16> {
     seen.retain(|member| member.serves);
     seen.sort_by(|one, other| {
         let rank = |member: &Seen| (member.slot != own, !member.connected);
-        let distance = |member: &Seen| member.round_trip_seconds.unwrap_or(f64::MAX);
-        let by_distance = distance(one).total_cmp(&distance(other));
+        let distance = |member: &Seen| member.round_trip_us.unwrap_or(u64::MAX);
+        let by_distance = distance(one).cmp(&distance(other));
         let by_rank = rank(one).cmp(&rank(other)).then(by_distance);
         by_rank.then(one.slot.cmp(&other.slot))
     });
@@ -63,7 +63,7 @@ fn seen(replica: &Replica) -> Vec<Seen> {
             slot: member.slot,
             serves: member.active && member.kind == "data",
             connected: peer.is_some_and(|peer| peer.connected),
-            round_trip_seconds: peer.and_then(|peer| peer.round_trip_seconds),
+            round_trip_us: peer.and_then(|peer| peer.round_trip_us),
         }
     });
     seen.collect()
@@ -214,7 +214,7 @@ mod tests {
             slot,
             serves,
             connected: round_trip_ms.is_some(),
-            round_trip_seconds: round_trip_ms.map(|ms| f64::from(ms) / 1e3),
+            round_trip_us: round_trip_ms.map(|ms| u64::from(ms) * 1000),
         }
     }
 

@@ -10,7 +10,6 @@ use store::TreeIdentity;
 use vfs::ReplicaSlot;
 
 use super::tree_words;
-use crate::status::MemberNames;
 
 /// A server's place in a set.
 #[derive(Clone, Debug)]
@@ -57,13 +56,6 @@ impl Membership {
             tree,
             directory,
         })
-    }
-
-    /// The names of the members that have one, as its files say now; nothing when they cannot be read.
-    pub(crate) fn names(&self) -> MemberNames {
-        let members = self.directory.members().unwrap_or_default();
-        let named = members.into_iter().filter(|member| !member.name.is_empty());
-        named.map(|member| (member.slot, member.name)).collect()
     }
 
     /// Where the other replicas call this server, as its files say now; nothing when they cannot be read.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use replica::Durability;
 use serde::{Deserialize, Serialize};
 
 use super::called;
@@ -13,8 +14,8 @@ use super::clocks;
 use super::replication::REMOVED;
 use super::text::{moment, size};
 use super::{
-    ExportStatus, PoolServerStatus, PoolStatus, ReplicationStatus, ScrubView, ShortView,
-    SpaceStatus, ViewStatus,
+    ExportStatus, PoolServerStatus, PoolStatus, ReplicaStatus, ScrubView, ShortView, SpaceStatus,
+    ViewStatus,
 };
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
 use vfs::{Counted, ShownText};
@@ -136,7 +137,7 @@ fn who_has_how_much(space: &SpaceStatus) -> String {
     )
 }
 
-fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
+fn of_replica(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     if replica.removed {
         // Whatever else it knows of the set is past.
         return vec![("removed", REMOVED.to_owned())];
@@ -177,9 +178,9 @@ fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
         found.extend(waiting_updates(replica));
     }
     if view.has_two_voters() {
-        let what = match replica.durability.as_str() {
-            "majority" => MAJORITY_OF_TWO,
-            _ => TWO_VOTERS,
+        let what = match replica.durability {
+            Durability::Majority => MAJORITY_OF_TWO,
+            Durability::Relaxed => TWO_VOTERS,
         };
         found.push(("two-voters", what.to_owned()));
     }
@@ -187,7 +188,7 @@ fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
 }
 
 /// One disk after another that has too little room.
-fn short(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
+fn short(replica: &ReplicaStatus) -> Option<(&'static str, String)> {
     let mut disks: BTreeMap<u16, Vec<String>> = BTreeMap::new();
     for ShortView { by, of } in &replica.short {
         disks.entry(*of).or_default().push(by.to_string());
@@ -208,7 +209,7 @@ fn short(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
 }
 
 /// Of this copy, and of the other members'.
-fn rolled_back(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
+fn rolled_back(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     let own = replica.rolled_back.iter();
     let own = own.map(|why| ("copy-rolled-back", why.clone()));
     let peers = replica.peers.iter().flat_map(|peer| &peer.rolled_back);
@@ -217,7 +218,7 @@ fn rolled_back(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
 }
 
 /// Who sent what makes no sense.
-fn nonsense(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
+fn nonsense(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     let said = replica.peers.iter().filter_map(|peer| {
         let (who, what) = (called::replica(&replica.names, peer.slot), &peer.nonsense);
         let what = what.as_ref()?;
@@ -228,7 +229,7 @@ fn nonsense(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
 }
 
 /// Whose updates cannot be applied here, though nothing else is the matter with this server.
-fn waiting_updates(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
+fn waiting_updates(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     let told = replica.peers.iter().filter_map(|peer| {
         let waits = peer.update_waits_ms.filter(|waits| *waits >= UPDATE_WAITS_MS)?;
         let (who, waits) = (called::replica(&replica.names, peer.slot), waits / 1000);
@@ -241,7 +242,7 @@ fn waiting_updates(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
 }
 
 /// Who of the view lacks more than is kept. Where the others can do without it it leaves within moments.
-fn slow(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
+fn slow(replica: &ReplicaStatus) -> Option<(&'static str, String)> {
     let who = called::replica(&replica.names, replica.too_slow?);
     let what = format!(
         "{who} takes what others change too slowly, and too few would be left without it: changes here wait until it lacks less"
@@ -249,7 +250,7 @@ fn slow(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
     Some(("member-slow", what))
 }
 
-fn torn(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
+fn torn(replica: &ReplicaStatus) -> Option<(&'static str, String)> {
     let (count, named) = (replica.torn_files, replica.torn_paths.join(", "));
     let files = Counted(count, "file");
     let more = count.saturating_sub(replica.torn_paths.len() as u64);
@@ -299,6 +300,8 @@ fn frozen(view: &ViewStatus) -> Option<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::examples;
+    use crate::status::replication::ReplicaText;
     use crate::status::{ClockView, Status};
 
     fn names(export: &ExportStatus) -> Vec<String> {
@@ -319,8 +322,8 @@ mod tests {
             "{told}"
         );
         let mut export = Status::example().exports.remove(0);
-        let mut replica = ReplicationStatus::example();
-        replica.view = Some(ViewStatus::example());
+        let mut replica = examples::replica();
+        replica.view = Some(examples::view());
         export.replication = Some(replica.clone());
         assert_eq!(names(&export), ["member-away", "frozen-objects"]);
         let mut torn = export.clone();
@@ -353,7 +356,7 @@ mod tests {
             });
         }
         assert_eq!(alarms(&apart).remove(0).name, "clocks-differ");
-        let mut view = ViewStatus::example();
+        let mut view = examples::view();
         view.losses.clear();
         view.members.truncate(2);
         view.lease_ms = Some(0);
@@ -396,13 +399,13 @@ mod tests {
     #[test]
     fn an_update_that_waits_is_told_of_by_a_server_that_takes_part() {
         let mut export = Status::example().exports.remove(0);
-        let mut replica = ReplicationStatus::example();
+        let mut replica = examples::replica();
         replica.peers[0].update_waits_ms = Some(UPDATE_WAITS_MS);
         let told = |export: &ExportStatus| {
             let mut told = alarms(export).into_iter();
             told.find(|alarm| alarm.name == "updates-wait")
         };
-        let mut view = ViewStatus::example();
+        let mut view = examples::view();
         for takes_part in [false, true] {
             view.takes_part = takes_part;
             replica.view = Some(view.clone());
@@ -420,10 +423,10 @@ mod tests {
     #[test]
     fn a_removed_server_says_that_and_nothing_else_of_its_set() {
         let mut export = Status::example().exports.remove(0);
-        let mut replica = ReplicationStatus::example();
-        replica.view = Some(ViewStatus::example());
+        let mut replica = examples::replica();
+        replica.view = Some(examples::view());
         replica.removed = true;
-        let shown = replica.to_string();
+        let shown = ReplicaText(&replica).to_string();
         assert!(shown.contains("REMOVED FROM THE SET"), "{shown}");
         assert!(!shown.contains("peer"), "{shown}");
         export.replication = Some(replica);

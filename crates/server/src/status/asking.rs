@@ -15,7 +15,7 @@ use super::socket::{
 };
 use super::{
     ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
-    ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
+    ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionView, JunctionsStatus,
     RebalanceAnswer, RebalanceQuestion, Rows, ScrubQuestion, ScrubView, Status, ThawAnswer,
     ThawQuestion, ViewStatus, Whereabouts,
 };
@@ -201,10 +201,7 @@ pub async fn ask_junctions(data: &Path) -> Result<JunctionsStatus, StatusError> 
 ///
 /// # Errors
 /// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
-pub async fn ask_junction(
-    data: &Path,
-    wish: JunctionStatus,
-) -> Result<JunctionAnswer, StatusError> {
+pub async fn ask_junction(data: &Path, wish: JunctionView) -> Result<JunctionAnswer, StatusError> {
     match put(data, &Question::Junction(wish), FAR_PATIENCE).await? {
         Answer::Junction(answer) => Ok(answer),
         other => Err(unexpected(data, &other)),

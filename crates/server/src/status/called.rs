@@ -2,10 +2,7 @@
 //!
 //! What must never enter: who may name whom.
 
-use std::collections::BTreeMap;
-
-/// The names of members, by slot. Not all have one.
-pub type MemberNames = BTreeMap<u16, String>;
+use replica::MemberNames;
 
 /// A member in words: `replica 2 (beta)`, or `replica 2` when it has no name.
 pub(crate) fn replica(names: &MemberNames, slot: u16) -> String {

@@ -4,9 +4,9 @@
 
 use std::fmt;
 
-use replica::ClockView;
+use replica::{ClockView, ReplicaStatus};
 
-use super::replication::{ReplicationStatus, short_time};
+use super::replication::short_time;
 
 /// Clocks that differ by more than this raise an alarm, in microseconds.
 const ALLOWED_US: u64 = 1_000_000;
@@ -38,7 +38,7 @@ impl fmt::Display for ClockText {
 }
 
 /// Whose clocks are too far from this server's, and by how much.
-pub(super) fn apart(replica: &ReplicationStatus) -> Option<String> {
+pub(super) fn apart(replica: &ReplicaStatus) -> Option<String> {
     let known = replica.peers.iter();
     let known: Vec<_> = known
         .filter_map(|peer| Some((peer.slot, peer.clock?)))
@@ -61,6 +61,7 @@ pub(super) fn apart(replica: &ReplicationStatus) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::examples;
 
     fn clock(ahead_us: i64, within_us: u64) -> Option<ClockView> {
         Some(ClockView {
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn clocks_that_certainly_differ_by_more_than_a_second_are_told_of() {
-        let mut replica = ReplicationStatus::example();
+        let mut replica = examples::replica();
         assert_eq!(apart(&replica), None);
         for little in [clock(1_000_000, 0), clock(-3_000_000, 2_000_000), None] {
             replica.peers[0].clock = little;

@@ -4,25 +4,8 @@
 
 use std::fmt;
 
+use replica::JunctionView;
 use serde::{Deserialize, Serialize};
-
-/// A name in the root of the domain, and the trees of other servers that it leads to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JunctionStatus {
-    /// The name.
-    pub name: String,
-    /// Where it leads, in the order of preference. In a wish: nowhere when it is to be gone.
-    pub to: Vec<JunctionPlace>,
-}
-
-/// A tree of another server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JunctionPlace {
-    /// Name or address of the server, as clients reach it at the standard port of NFS.
-    pub server: String,
-    /// The path of the tree there.
-    pub path: String,
-}
 
 /// What the set agrees on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +13,7 @@ pub struct JunctionsStatus {
     /// The domain that this server shows, if it shows one.
     pub domain: Option<String>,
     /// The junctions, by name.
-    pub junctions: Vec<JunctionStatus>,
+    pub junctions: Vec<JunctionView>,
 }
 
 /// A junction was added or removed.
@@ -38,16 +21,6 @@ pub struct JunctionsStatus {
 pub struct JunctionAnswer {
     /// What speaks against it, for people.
     pub warnings: Vec<String>,
-}
-
-impl fmt::Display for JunctionPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bracketed = self.server.contains(':') && !self.server.starts_with('[');
-        match bracketed {
-            true => write!(f, "[{}]:{}", self.server, self.path),
-            false => write!(f, "{}:{}", self.server, self.path),
-        }
-    }
 }
 
 impl fmt::Display for JunctionsStatus {

@@ -9,6 +9,8 @@ mod clients;
 mod clocks;
 mod departures;
 mod drain;
+#[cfg(test)]
+pub(crate) mod examples;
 mod frozen;
 mod junctions;
 mod pool;
@@ -35,7 +37,6 @@ pub use asking::{
     ask_readmit_data_server, ask_rebalance, ask_reload, ask_remove_data_server, ask_scrub,
     ask_thaw, ask_view, ask_where,
 };
-pub use called::MemberNames;
 pub(crate) use called::replica as called;
 pub use clients::{ClientStatus, EvictQuestion};
 pub(crate) use clocks::ClockText;
@@ -45,23 +46,23 @@ pub use departures::{
 };
 pub use drain::{DrainAnswer, DrainQuestion};
 pub use frozen::{FrozenText, ThawAnswer, ThawQuestion};
-pub use junctions::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};
+pub use junctions::{JunctionAnswer, JunctionsStatus};
 pub use pool::{CopiesStatus, HoldingStatus, MovingStatus, PoolServerStatus, PoolStatus};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
-pub use rejoining::RejoinStatus;
+pub(crate) use rejoining::RejoinText;
 pub use replica::{
-    AuditView, ClockView, FindingView, FrozenView, LinkView, LossView, MemberView, ScrubView,
-    ShortView,
+    AuditView, ClockView, ControlView, FindingView, FrozenView, JunctionView, LinkView, LossView,
+    MemberNames, MemberView, PeerView, Referral, RejoinView, ReplicaStatus, ScrubView, ShortView,
+    ViewStatus,
 };
 pub(crate) use replication::short_time;
-pub use replication::{ControlStatus, ReplicaPeerStatus, ReplicationStatus};
 pub use rows::Rows;
 pub use scrub::{ScrubQuestion, ScrubText};
 pub(crate) use socket::{Answering, StatusSocket};
 pub(crate) use text::duration;
 pub use text::{moment, size};
-pub use views::ViewStatus;
+pub use views::ViewText;
 pub use whereabouts::{PartStatus, Whereabouts};
 
 /// What [`crate::decode_as_anything`] says, of questions over the control socket and their answers.
@@ -165,7 +166,7 @@ pub struct ExportStatus {
     pub store: StoreStatus,
     /// How it is kept equal to the other replicas, if the set keeps this tree.
     #[serde(default)]
-    pub replication: Option<ReplicationStatus>,
+    pub replication: Option<ReplicaStatus>,
 }
 
 /// A disk is nearly full when less than this is left, and less than a twentieth.

@@ -4,13 +4,14 @@
 
 use std::fmt;
 
+use replica::Durability;
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::ReloadAnswer;
 
 use super::{
     ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
-    ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
+    ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionView, JunctionsStatus,
     RebalanceAnswer, RebalanceQuestion, Rows, ScrubQuestion, ScrubView, Status, ThawAnswer,
     ThawQuestion, ViewStatus, Whereabouts,
 };
@@ -44,7 +45,7 @@ pub(crate) enum Question {
     /// Which names lead to other servers?
     Junctions,
     /// Have a name lead to other servers.
-    Junction(JunctionStatus),
+    Junction(JunctionView),
     /// Where does the file at this path from the root of the tree lie?
     Where(String),
     /// Remove a data server from the pool.
@@ -96,8 +97,8 @@ impl DurabilitySetting {
 pub struct DurabilityAnswer {
     /// The object, as it was asked for.
     pub path: String,
-    /// `relaxed` or `majority`.
-    pub durability: String,
+    /// When updates are answered there.
+    pub durability: Durability,
     /// The directory that says so; none when no directory does and the configuration decides.
     pub from: Option<String>,
 }
@@ -150,7 +151,7 @@ pub(crate) enum Answer {
 
 impl fmt::Display for DurabilityAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (path, durability) = (&self.path, &self.durability);
+        let (path, durability) = (&self.path, self.durability.name());
         match &self.from {
             Some(from) if from == path => write!(f, "{path}: {durability}, set for this directory"),
             Some(from) => write!(f, "{path}: {durability}, set for {from}"),

@@ -185,9 +185,10 @@ impl ShortPath {
 mod tests {
     use super::super::asking::{ask, ask_durability, ask_view, exchange, put};
     use super::super::{
-        ClientStatus, DurabilityQuestion, Rows, Status, StatusError, ThawQuestion, ViewStatus,
+        ClientStatus, DurabilityQuestion, Rows, Status, StatusError, ThawQuestion, ViewText,
     };
     use super::*;
+    use crate::status::examples;
 
     fn example() -> Answering {
         Arc::new(|question| {
@@ -322,7 +323,7 @@ mod tests {
         const HOSTILE: &str = "x\n  ALARM storage-failed: \u{1b}[2J\u{202e}";
         let answering: Answering = Arc::new(|question| {
             Box::pin(async move {
-                let mut view = ViewStatus::example();
+                let mut view = examples::view();
                 view.obstacle = Some(HOSTILE.to_owned());
                 view.members[2].reason = Some(HOSTILE.to_owned());
                 view.losses[0].waits_for = Some(HOSTILE.to_owned());
@@ -334,13 +335,14 @@ mod tests {
         });
         let directory = tempfile::tempdir().unwrap();
         let _socket = StatusSocket::open(directory.path(), answering).unwrap();
-        let told = ask_view(directory.path()).await.unwrap().to_string();
+        let told = ask_view(directory.path()).await.unwrap();
+        let told = ViewText(&told).to_string();
         let refused = ask(directory.path()).await.unwrap_err().to_string();
         let shown = "x\\u{a}  ALARM storage-failed: \\u{1b}[2J\\u{202e}";
         assert_eq!(told.matches(shown).count(), 3, "{told}");
         assert_eq!(refused, shown);
-        let honest = ViewStatus::example();
-        let mut honest = honest.to_string().lines().count();
+        let honest = examples::view();
+        let mut honest = ViewText(&honest).to_string().lines().count();
         honest += 1; // The obstacle has a line of its own.
         assert_eq!(told.lines().count(), honest);
     }

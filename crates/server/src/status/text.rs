@@ -6,6 +6,7 @@ use std::fmt;
 
 use vfs::Counted;
 
+use super::replication::ReplicaText;
 use super::{ExportStatus, Status};
 
 impl fmt::Display for Status {
@@ -78,7 +79,7 @@ impl fmt::Display for ExportStatus {
             write!(f, "\n  FAILED       stable storage has failed; see the log")?;
         }
         match &self.replication {
-            Some(replication) => write!(f, "\n{replication}"),
+            Some(replication) => write!(f, "\n{}", ReplicaText(replication)),
             None => Ok(()),
         }
     }

@@ -1,98 +1,13 @@
-//! What a running server says about who takes part in its set, and about what those left behind who do not.
+//! What a running server says about who takes part in its set, and about what those left behind who do not, for people.
 //!
-//! What must never enter: the counting; the replica knows them, and here they only get a form
-//! that travels.
+//! What must never enter: the counting; the replica knows them.
 
 use std::fmt;
 
-use replica::{AuditView, LossView, MemberView};
-use serde::{Deserialize, Serialize};
+use replica::{AuditView, LossView, MemberNames, MemberView, ViewStatus};
 
 use super::called;
-use super::called::MemberNames;
 use super::text::moment;
-
-/// The view that is in force here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ViewStatus {
-    /// The number of the view; 0 when this server has heard of none yet.
-    pub epoch: u64,
-    /// The replica that leads the agreement on views, if it is known.
-    pub leader: Option<u16>,
-    /// Whether this server is in the view.
-    pub takes_part: bool,
-    /// Whether its copy has everything that its clients may ask for.
-    pub up_to_date: bool,
-    /// What keeps it out of the view.
-    pub obstacle: Option<String>,
-    /// For how long it may answer if the others promise nothing more, in milliseconds; absent when it needs no
-    /// promise.
-    pub lease_ms: Option<u64>,
-    /// What they are called, by slot; absent in what older servers say.
-    #[serde(default)]
-    pub names: MemberNames,
-    /// The replicas that count for majorities, by slot; one that was removed does until the others have agreed on that. Empty in what
-    /// older servers say.
-    #[serde(default)]
-    pub voters: Vec<u64>,
-    /// That is being changed: until it is done, a majority is needed of those before and of those after.
-    #[serde(default)]
-    pub voters_change: bool,
-    /// The configured replicas, by slot.
-    pub members: Vec<MemberView>,
-    /// Replicas that left the view with controls that may still stand.
-    pub losses: Vec<LossView>,
-    /// What was decided lately, oldest first; only when it was asked for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub audit: Vec<AuditView>,
-}
-
-impl ViewStatus {
-    /// What a replica says, with the decisions.
-    pub(crate) fn with_audit(view: replica::ViewStatus) -> ViewStatus {
-        let audit = view.audit.clone();
-        ViewStatus {
-            audit,
-            ..ViewStatus::new(view)
-        }
-    }
-
-    /// What a replica says.
-    pub(crate) fn new(view: replica::ViewStatus) -> ViewStatus {
-        ViewStatus {
-            epoch: view.epoch,
-            leader: view.leader,
-            takes_part: view.takes_part,
-            up_to_date: view.up_to_date,
-            obstacle: view.obstacle,
-            // Casts saturate.
-            lease_ms: view.lease_seconds.map(|seconds| (seconds * 1e3) as u64),
-            names: MemberNames::new(),
-            voters: view.voters.into_iter().collect(),
-            voters_change: view.voters_change,
-            members: view.members,
-            losses: view.losses,
-            audit: Vec::new(),
-        }
-    }
-
-    /// With what the members are called.
-    pub(crate) fn with_names(self, names: MemberNames) -> ViewStatus {
-        ViewStatus { names, ..self }
-    }
-
-    /// Controls that keep objects frozen.
-    #[must_use]
-    pub fn frozen_controls(&self) -> u64 {
-        self.losses.iter().map(|loss| loss.frozen_controls).sum()
-    }
-
-    /// Whether the set has exactly two members, be one of them a witness: neither can go on without the other.
-    #[must_use]
-    pub fn has_two_voters(&self) -> bool {
-        self.members.len() == 2
-    }
-}
 
 /// Slots, as people write them.
 fn listed<'s>(members: impl Iterator<Item = &'s MemberView>) -> String {
@@ -125,32 +40,35 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-/// The answer to `meridian view`.
-impl fmt::Display for ViewStatus {
+/// The answer to `meridian view`, as people read it.
+pub struct ViewText<'s>(pub &'s ViewStatus);
+
+impl fmt::Display for ViewText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "view {}", Summary(self))?;
-        match self.leader {
-            Some(leader) => write!(f, "\n  led by {}", called::replica(&self.names, leader))?,
+        let ViewText(view) = self;
+        write!(f, "view {}", Summary(view))?;
+        match view.leader {
+            Some(leader) => write!(f, "\n  led by {}", called::replica(&view.names, leader))?,
             None => write!(f, "\n  led by nobody that is known here")?,
         }
-        if let Some(obstacle) = &self.obstacle {
+        if let Some(obstacle) = &view.obstacle {
             write!(f, "\n  kept outside: {obstacle}")?;
         }
-        for member in &self.members {
-            write!(f, "\n{}", MemberLine(member, &self.names))?;
+        for member in &view.members {
+            write!(f, "\n{}", MemberLine(member, &view.names))?;
         }
-        for loss in self.losses.iter().filter(|loss| !loss.settled) {
-            write!(f, "\n{}", LossLine(loss, &self.names))?;
+        for loss in view.losses.iter().filter(|loss| !loss.settled) {
+            write!(f, "\n{}", LossLine(loss, &view.names))?;
         }
-        if !self.audit.is_empty() {
+        if !view.audit.is_empty() {
             write!(f, "\ndecisions, the last one last")?;
         }
-        for entry in &self.audit {
+        for entry in &view.audit {
             let AuditView {
                 epoch, by, what, ..
             } = entry;
             let at = moment(entry.at_unix_s);
-            let by = called::replica(&self.names, *by);
+            let by = called::replica(&view.names, *by);
             write!(f, "\n  {at}  view {epoch:<5} by {by}: {what}")?;
         }
         Ok(())
@@ -206,59 +124,13 @@ impl fmt::Display for LossLine<'_> {
 }
 
 #[cfg(test)]
-impl ViewStatus {
-    /// A view of three that one has left with something.
-    pub(crate) fn example() -> ViewStatus {
-        let present = MemberView {
-            slot: 1,
-            kind: "data".to_owned(),
-            active: true,
-            since_epoch: 1,
-            excluded_at_unix_s: None,
-            excluded_by: None,
-            reason: None,
-        };
-        let away = MemberView {
-            slot: 3,
-            active: false,
-            since_epoch: 6,
-            excluded_at_unix_s: Some(1_790_000_000),
-            excluded_by: Some(1),
-            reason: Some("it does not answer".to_owned()),
-            ..present.clone()
-        };
-        ViewStatus {
-            epoch: 6,
-            leader: Some(1),
-            takes_part: true,
-            up_to_date: true,
-            obstacle: None,
-            lease_ms: Some(4230),
-            names: [(3, "gamma".to_owned())].into(),
-            voters: Vec::new(),
-            voters_change: false,
-            members: vec![present.clone(), MemberView { slot: 2, ..present }, away],
-            losses: vec![LossView {
-                slot: 3,
-                since_unix_s: 1_790_000_000,
-                frozen_controls: 2,
-                leaves_something: true,
-                settled: false,
-                ready_to_settle: true,
-                waits_for: None,
-            }],
-            audit: Vec::new(),
-        }
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::examples;
 
     #[test]
     fn a_view_reads_well() {
-        let mut view = ViewStatus::example();
+        let mut view = examples::view();
         view.audit.push(AuditView {
             epoch: 6,
             at_unix_s: 1_790_000_000,
@@ -266,7 +138,7 @@ mod tests {
             what: "replica 3 left: it does not answer".to_owned(),
         });
         assert_eq!(
-            view.to_string(),
+            ViewText(&view).to_string(),
             "view 6, takes part; replicas 1 2, away 3; lease for 4.2 s
   led by replica 1
   replica 1     in the view since 1
@@ -280,7 +152,7 @@ decisions, the last one last
 
     #[test]
     fn a_witness_makes_two_replicas_three_voters() {
-        let mut view = ViewStatus::example();
+        let mut view = examples::view();
         view.members[2].kind = "witness".to_owned();
         assert!(!view.has_two_voters());
         let line = MemberLine(&view.members[2], &MemberNames::new()).to_string();

@@ -287,7 +287,7 @@ impl Lineage {
     /// Writes rows of the agreed log and the next mark with them, stably. It is done also if nobody waits for the end.
     ///
     /// # Errors
-    /// As [`Store::put_facts`].
+    /// As [`OpenStore::put_facts`].
     pub(crate) async fn write_agreed(self: &Arc<Self>, rows: Rows) -> Result<()> {
         let lineage = self.clone();
         to_its_end(async move { lineage.write_with_mark(rows).await }).await

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::names::{quoted, visible};
 use super::reach;
-use crate::status::{FrozenView, LossView, ReplicationStatus, Rows, moment};
+use crate::status::{FrozenView, LossView, ReplicaStatus, Rows, moment};
 
 /// At most this many are listed; `meridian frozen` has the others.
 const LISTED: usize = 50;
@@ -41,7 +41,7 @@ pub(super) struct Way {
 /// What is to be shown, if anything is frozen.
 pub(super) fn part(
     frozen: &Rows<FrozenView>,
-    replication: &ReplicationStatus,
+    replication: &ReplicaStatus,
     data: &Path,
 ) -> Option<FrozenPart> {
     let losses = replication.view.iter().flat_map(|view| &view.losses);

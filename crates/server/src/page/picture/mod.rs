@@ -18,7 +18,7 @@ use self::names::visible;
 use self::sites::{Site, sites};
 use super::history::Rate;
 use crate::status::{
-    Alarm, ClientStatus, ControlStatus, ExportStatus, FrozenView, ReplicationStatus, Rows, Status,
+    Alarm, ClientStatus, ControlView, ExportStatus, FrozenView, ReplicaStatus, Rows, Status,
     called, duration, short_time, size,
 };
 
@@ -149,7 +149,7 @@ impl Picture {
     }
 }
 
-fn title(facts: &Facts, replicated: Option<&ReplicationStatus>) -> String {
+fn title(facts: &Facts, replicated: Option<&ReplicaStatus>) -> String {
     let (host, version) = (&facts.host, &facts.status.version);
     let up = duration(facts.status.uptime_seconds);
     match (replicated, &facts.status.pool) {
@@ -240,7 +240,7 @@ fn export(export: &ExportStatus) -> ExportPart {
     }
 }
 
-fn groups(facts: &Facts, replicated: Option<&ReplicationStatus>) -> Vec<GroupPart> {
+fn groups(facts: &Facts, replicated: Option<&ReplicaStatus>) -> Vec<GroupPart> {
     let set = replicated.map(|replication| GroupPart {
         title: "Sites and links",
         view: sites::view(replication),
@@ -254,7 +254,7 @@ fn groups(facts: &Facts, replicated: Option<&ReplicationStatus>) -> Vec<GroupPar
     set.into_iter().chain(pool).collect()
 }
 
-fn set(facts: &Facts, replication: &ReplicationStatus) -> SetPart {
+fn set(facts: &Facts, replication: &ReplicaStatus) -> SetPart {
     let listed = replication.controls.iter().take(CONTROLS_LISTED);
     let controls: Vec<_> = listed.map(|one| control(one, replication)).collect();
     SetPart {
@@ -266,7 +266,7 @@ fn set(facts: &Facts, replication: &ReplicationStatus) -> SetPart {
     }
 }
 
-fn control(control: &ControlStatus, replication: &ReplicationStatus) -> ControlPart {
+fn control(control: &ControlView, replication: &ReplicaStatus) -> ControlPart {
     let (names, here) = (&replication.names, control.holder == replication.slot);
     ControlPart {
         paths: visible(&control.paths.join(", ")),
@@ -293,6 +293,7 @@ fn reach(deep: bool) -> &'static str {
 mod tests {
     use super::*;
     use crate::status::alarms;
+    use crate::status::examples;
 
     fn alone() -> Facts {
         Facts {
@@ -308,7 +309,7 @@ mod tests {
     fn in_a_set() -> Facts {
         let mut facts = alone();
         let export = &mut facts.status.exports[0];
-        export.replication = Some(ReplicationStatus::example());
+        export.replication = Some(examples::replica());
         facts.status.alarms = alarms(export);
         facts.own_addresses = vec!["beta:7643".to_owned()];
         facts.frozen.rows = vec![FrozenView {

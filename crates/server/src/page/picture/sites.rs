@@ -6,7 +6,7 @@ use vfs::Counted;
 
 use super::names::visible;
 use crate::status::{
-    ClockText, LinkView, MemberNames, MemberView, ReplicaPeerStatus, ReplicationStatus, ViewStatus,
+    ClockText, LinkView, MemberNames, MemberView, PeerView, RejoinText, ReplicaStatus, ViewStatus,
     called, moment, short_time, size,
 };
 
@@ -27,7 +27,7 @@ pub(super) struct Site {
 }
 
 /// The view in one line.
-pub(super) fn view(replication: &ReplicationStatus) -> String {
+pub(super) fn view(replication: &ReplicaStatus) -> String {
     let Some(view) = &replication.view else {
         return "no view is known here".to_owned();
     };
@@ -51,7 +51,7 @@ pub(super) fn view(replication: &ReplicationStatus) -> String {
 }
 
 /// All servers, this one first.
-pub(super) fn sites(replication: &ReplicationStatus, own_addresses: &[String]) -> Vec<Site> {
+pub(super) fn sites(replication: &ReplicaStatus, own_addresses: &[String]) -> Vec<Site> {
     let view = replication.view.as_ref();
     let mut sites = vec![own(replication, own_addresses)];
     let others = replication.peers.iter();
@@ -74,7 +74,7 @@ fn name(names: &MemberNames, slot: u16, witness: bool) -> String {
     }
 }
 
-fn own(replication: &ReplicationStatus, addresses: &[String]) -> Site {
+fn own(replication: &ReplicaStatus, addresses: &[String]) -> Site {
     let takes_part = replication
         .view
         .as_ref()
@@ -89,7 +89,7 @@ fn own(replication: &ReplicationStatus, addresses: &[String]) -> Site {
         (false, _) => ("this server, DOES NOT TAKE PART", false),
     };
     let figures = vec![
-        ("durability", replication.durability.clone()),
+        ("durability", replication.durability.name().to_owned()),
         ("written by clients", size(replication.written_bytes)),
         ("forwarded to others", operations(replication.forwarded)),
         ("carried out for others", operations(replication.served)),
@@ -100,7 +100,7 @@ fn own(replication: &ReplicationStatus, addresses: &[String]) -> Site {
         .filter_map(|view| view.obstacle.clone());
     let mut notes: Vec<String> = obstacle.collect();
     let returning = replication.returning.as_ref();
-    notes.extend(returning.map(|returning| format!("on its way back, {returning}")));
+    notes.extend(returning.map(|returning| format!("on its way back, {}", RejoinText(returning))));
     Site {
         name: name(&replication.names, replication.slot, replication.witness),
         address: addresses.join(", "),
@@ -116,7 +116,7 @@ fn operations(count: u64) -> String {
     format!("{count} operations")
 }
 
-fn peer(peer: &ReplicaPeerStatus, member: Option<&MemberView>, names: &MemberNames) -> Site {
+fn peer(peer: &PeerView, member: Option<&MemberView>, names: &MemberNames) -> Site {
     let away = member.is_some_and(|member| !member.active);
     let (state, well) = match (peer.connected, away) {
         (true, false) => ("connected", true),
@@ -149,7 +149,7 @@ fn peer(peer: &ReplicaPeerStatus, member: Option<&MemberView>, names: &MemberNam
     }
 }
 
-fn notes(peer: &ReplicaPeerStatus, member: Option<&MemberView>) -> Vec<String> {
+fn notes(peer: &PeerView, member: Option<&MemberView>) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(MemberView {
         excluded_at_unix_s: Some(at),
@@ -164,7 +164,7 @@ fn notes(peer: &ReplicaPeerStatus, member: Option<&MemberView>) -> Vec<String> {
         notes.push(error.clone());
     }
     let returning = peer.returning.as_ref();
-    notes.extend(returning.map(|returning| format!("on its way back, {returning}")));
+    notes.extend(returning.map(|returning| format!("on its way back, {}", RejoinText(returning))));
     notes.iter().map(|note| visible(note)).collect()
 }
 
@@ -189,7 +189,7 @@ fn milliseconds(us: u64) -> String {
 }
 
 /// What a peer lacks, and for how long it has lacked something.
-fn lag(peer: &ReplicaPeerStatus) -> String {
+fn lag(peer: &PeerView) -> String {
     if (peer.lag_updates, peer.lag_files) == (0, 0) {
         return "nothing".to_owned();
     }
@@ -205,11 +205,12 @@ fn lag(peer: &ReplicaPeerStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::examples;
 
     #[test]
     fn each_server_is_said_to_be_as_it_is() {
-        let mut replication = ReplicationStatus::example();
-        let told = |replication: &ReplicationStatus| -> Vec<(String, bool)> {
+        let mut replication = examples::replica();
+        let told = |replication: &ReplicaStatus| -> Vec<(String, bool)> {
             let sites = sites(replication, &[]);
             sites
                 .into_iter()
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_view_is_one_line() {
-        let mut replication = ReplicationStatus::example();
+        let mut replication = examples::replica();
         let line = "view 6: 2 of 3 servers take part, led by replica 1 (alpha); this server may answer for 4.2 s more without word from the others";
         assert_eq!(view(&replication), line);
         if let Some(view) = &mut replication.view {

@@ -51,8 +51,7 @@ impl Overview {
 
     /// The view, with the decisions that led to it.
     pub(super) fn view(&self) -> Result<ViewStatus, String> {
-        let view = ViewStatus::with_audit(self.replica()?.view_status());
-        Ok(view.with_names(self.names.of_members()))
+        Ok(self.replica()?.view_status())
     }
 
     /// Everything that is frozen.
@@ -70,7 +69,7 @@ impl Overview {
             return Err(NO_CONTENTS.to_owned());
         }
         let (lost, reason) = (question.lost, question.reason.trim());
-        let view = ViewStatus::new(replica.view_status());
+        let view = replica.view_status();
         check_thaw(&view, lost, reason)?;
         let mut frozen = self.frozen().await?;
         frozen.rows.retain(|frozen| frozen.slot == lost);
@@ -218,10 +217,11 @@ fn check_thaw(view: &ViewStatus, lost: u16, reason: &str) -> Result<(), String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::examples;
 
     #[test]
     fn only_what_a_lost_replica_left_behind_can_be_thawed() {
-        let mut view = ViewStatus::example();
+        let mut view = examples::view();
         assert_eq!(check_thaw(&view, 3, "it burnt down"), Ok(()));
         for (lost, reason, parts) in [
             (3, "", "--reason"),

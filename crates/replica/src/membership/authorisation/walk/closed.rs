@@ -35,7 +35,7 @@ async fn counterexample_56_what_is_handed_over_behind_the_last_word_is_taken_in_
     set.revive(0, lost).await;
     eventually("it hands over what it has", || {
         let status = set.sites[0].replica.status();
-        status.record_bytes_shipped > 0 && status.peers.iter().all(|peer| peer.connected)
+        status.shipped_record_bytes > 0 && status.peers.iter().all(|peer| peer.connected)
     })
     .await;
     // A replica that took it in would have done so by now.

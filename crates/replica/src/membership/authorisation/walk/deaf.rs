@@ -71,7 +71,7 @@ async fn a_member_that_takes_nothing_leaves_the_view_and_costs_bounded_memory() 
         site.file(ROOT, &format!("later-{number}")).await.unwrap();
     }
     eventually("nothing is remembered for it", || {
-        site.replica.status().entries_kept == 0
+        site.replica.status().kept_entries == 0
     })
     .await;
     answering.abort();

@@ -212,7 +212,7 @@ async fn an_update_under_what_nobody_granted_waits_and_is_told_of() {
     let waits = || {
         let peers = replica.status().peers;
         let third = peers.into_iter().find(|peer| peer.slot == 3);
-        third.and_then(|peer| peer.update_waits_seconds)
+        third.and_then(|peer| peer.update_waits_ms)
     };
     assert_eq!(waits(), None);
     let impostor = impersonate(&third, LATER).await;
@@ -220,7 +220,7 @@ async fn an_update_under_what_nobody_granted_waits_and_is_told_of() {
     let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
     let sent = session.send(Lane::Metadata, records(vec![update(3, LATER)]));
     sent.await.unwrap();
-    eventually("it is told of", || waits().is_some_and(|waits| waits > 0.5)).await;
+    eventually("it is told of", || waits().is_some_and(|waits| waits > 500)).await;
     assert_eq!(nonsense_of(site, 3), None);
     drop((session, peer, impostor));
     // As its next start says what it holds.

@@ -29,7 +29,7 @@ async fn nobody_invents_updates_of_another_replica() {
     let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
     let last = wire::encode(&nothing_through(u64::MAX));
     let plausible = wire::encode(&nothing_through(1 << 20));
-    let refused = |site: &Site| site.replica.status().relays_refused;
+    let refused = |site: &Site| site.replica.status().refused_relays;
     let inventions = [
         forged(&witness, 3, b"no records"),
         forged(&witness, 3, &last),
