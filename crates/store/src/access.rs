@@ -3,7 +3,7 @@
 use vfs::permission::{EXECUTE, READ, WRITE, granted};
 use vfs::{AccessCheck, Credentials, Error, ObjectId, Result};
 
-use crate::inner::Inner;
+use crate::open_store::OpenStore;
 use crate::rows::ObjectRow;
 
 /// Why an operation on data is allowed, in a form that outlives the request.
@@ -34,7 +34,7 @@ pub(crate) fn may_write(who: &Credentials, id: ObjectId, file: &ObjectRow) -> bo
     granted(who, &file.attributes(id)) & WRITE != 0
 }
 
-impl Inner {
+impl OpenStore {
     /// Refuses a read that neither an open nor the permissions and the other opens allow.
     pub(crate) fn check_read(&self, access: &Access, id: ObjectId, row: &ObjectRow) -> Result<()> {
         row.file()?;

@@ -8,9 +8,9 @@ use vfs::{
 use crate::access::Access;
 use crate::clock::later_than;
 use crate::commit_hook::Change;
-use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::ownership::{check_change, mode_after};
 use crate::requests::Begun;
@@ -20,7 +20,7 @@ use crate::space::Demand;
 /// How old a time of last read may become while an object is read all the time, as with `relatime`.
 const ACCESS_AGE_SECONDS: i64 = 24 * 60 * 60;
 
-impl Inner {
+impl OpenStore {
     /// An object's row as of now, or [`Error::Stale`].
     pub(crate) fn object(&self, id: ObjectId) -> Result<ObjectRow> {
         self.health.check()?;
@@ -63,7 +63,7 @@ impl Operation {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Checks and changes attributes other than the size. The caller touches the object.
     pub(crate) fn apply_attributes(
         &self,

@@ -102,5 +102,5 @@ pub trait CommitHook: Send + Sync + 'static {
 }
 
 /// Says whether clients of other replicas may have a file open that loses its last name here. Then it is kept without one
-/// until [`crate::Store::bury`]. Called like [`CommitHook::before_commit`].
+/// until [`crate::OpenStore::bury`]. Called like [`CommitHook::before_commit`].
 pub(crate) type KeepsRemoved = Box<dyn Fn() -> bool + Send + Sync>;

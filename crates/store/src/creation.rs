@@ -5,10 +5,10 @@ use vfs::{ChangeAttribute, FsId, ObjectId, Timestamp};
 use crate::codec::Fields;
 use crate::counters::Counters;
 use crate::error::StoreError;
-use crate::inner::{metadata_error, open_metadata};
 use crate::layout::Layout;
 use crate::metadata::Table;
 use crate::mutation::{OBJECTS_KEY, RESERVED_KEY};
+use crate::open_store::{metadata_error, open_metadata};
 use crate::options::{NewStore, StoreOptions, TreeIdentity};
 use crate::rows::{Content, DirectoryContent, ObjectRow, key};
 

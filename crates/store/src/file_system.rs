@@ -11,22 +11,22 @@ use vfs::{
     SetAttributes, Share, Space, Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
-use crate::inner::blocking;
 use crate::namespace::Place;
+use crate::open_store::blocking;
 use crate::store::Store;
 
 #[async_trait]
 impl FileSystem for Store {
     fn properties(&self) -> &Properties {
-        &self.inner.properties
+        &self.operation.properties
     }
 
     async fn space(&self) -> Result<Space> {
-        self.inner.headroom.space(self.statistics().objects)
+        self.operation.headroom.space(self.statistics().objects)
     }
 
     async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
-        Ok(self.inner.object(id)?.attributes(id))
+        Ok(self.operation.object(id)?.attributes(id))
     }
 
     async fn set_attributes(
@@ -35,7 +35,7 @@ impl FileSystem for Store {
         id: ObjectId,
         set: &SetAttributes,
     ) -> Result<Attributes> {
-        self.inner.set_attributes(access, id, set).await
+        self.operation.set_attributes(access, id, set).await
     }
 
     async fn lookup(
@@ -44,11 +44,11 @@ impl FileSystem for Store {
         directory: ObjectId,
         name: &Name,
     ) -> Result<Attributes> {
-        self.inner.lookup(who, directory, name)
+        self.operation.lookup(who, directory, name)
     }
 
     async fn parent(&self, who: &Credentials, directory: ObjectId) -> Result<Attributes> {
-        self.inner.parent(who, directory)
+        self.operation.parent(who, directory)
     }
 
     async fn read_directory(
@@ -58,7 +58,7 @@ impl FileSystem for Store {
         after: Cookie,
         max_entries: usize,
     ) -> Result<DirectoryPage> {
-        self.inner
+        self.store
             .read_directory(who, directory, after, max_entries)
     }
 
@@ -70,7 +70,7 @@ impl FileSystem for Store {
         new: NewObject,
         set: &SetAttributes,
     ) -> Result<Created> {
-        self.inner.create(who, directory, name, new, set).await
+        self.operation.create(who, directory, name, new, set).await
     }
 
     async fn remove(
@@ -79,7 +79,7 @@ impl FileSystem for Store {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        self.inner.remove(who, directory, name).await
+        self.operation.remove(who, directory, name).await
     }
 
     async fn rename(
@@ -96,7 +96,7 @@ impl FileSystem for Store {
             directory: to.0,
             name: to.1,
         };
-        self.inner.rename(who, from, to).await
+        self.operation.rename(who, from, to).await
     }
 
     async fn link(
@@ -106,11 +106,11 @@ impl FileSystem for Store {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        self.inner.link(who, id, directory, name).await
+        self.operation.link(who, id, directory, name).await
     }
 
     async fn read_link(&self, _who: &Credentials, id: ObjectId) -> Result<Bytes> {
-        self.inner.read_link(id)
+        self.operation.read_link(id)
     }
 
     async fn open(
@@ -120,15 +120,15 @@ impl FileSystem for Store {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
-        self.inner.open(access, id, owner, share).await
+        self.operation.open(access, id, owner, share).await
     }
 
     async fn downgrade(&self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {
-        self.inner.downgrade(id, owner, share).await
+        self.operation.downgrade(id, owner, share).await
     }
 
     async fn close(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
-        self.inner.close(id, owner).await
+        self.operation.close(id, owner).await
     }
 
     async fn lock(
@@ -138,7 +138,7 @@ impl FileSystem for Store {
         range: ByteRange,
         kind: LockKind,
     ) -> Result<()> {
-        self.inner.lock(id, owner, range, kind).await
+        self.operation.lock(id, owner, range, kind).await
     }
 
     async fn test_lock(
@@ -148,21 +148,21 @@ impl FileSystem for Store {
         range: ByteRange,
         kind: LockKind,
     ) -> Result<Option<LockConflict>> {
-        self.inner.test_lock(id, owner, range, kind)
+        self.operation.test_lock(id, owner, range, kind)
     }
 
     async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()> {
-        self.inner.unlock(id, owner, range).await
+        self.operation.unlock(id, owner, range).await
     }
 
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool> {
-        Ok(self.inner.locks().holds(id, owner))
+        Ok(self.operation.locks().holds(id, owner))
     }
 
     fn holdings(&self) -> Holdings {
-        let denials = self.inner.shares().all_denials();
+        let denials = self.operation.shares().all_denials();
         Holdings {
-            locks: self.inner.locks().holders(),
+            locks: self.operation.locks().holders(),
             denials,
         }
     }
@@ -174,7 +174,7 @@ impl FileSystem for Store {
         offset: u64,
         count: u32,
     ) -> Result<ReadData> {
-        self.inner.read(access, id, offset, count).await
+        self.operation.read(access, id, offset, count).await
     }
 
     async fn write(
@@ -185,11 +185,13 @@ impl FileSystem for Store {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
-        self.inner.write(access, id, offset, data, stability).await
+        self.operation
+            .write(access, id, offset, data, stability)
+            .await
     }
 
     async fn commit(&self, id: ObjectId, _offset: u64, _count: u32) -> Result<Commitment> {
-        self.inner.commit_data(id).await
+        self.operation.commit_data(id).await
     }
 
     async fn seek(
@@ -199,11 +201,11 @@ impl FileSystem for Store {
         offset: u64,
         target: SeekTarget,
     ) -> Result<Option<u64>> {
-        self.inner.seek(access, id, offset, target).await
+        self.operation.seek(access, id, offset, target).await
     }
 
     async fn allocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent) -> Result<()> {
-        self.inner.allocate(access, id, extent).await
+        self.operation.allocate(access, id, extent).await
     }
 
     async fn deallocate(
@@ -212,11 +214,11 @@ impl FileSystem for Store {
         id: ObjectId,
         extent: Extent,
     ) -> Result<()> {
-        self.inner.deallocate(access, id, extent).await
+        self.operation.deallocate(access, id, extent).await
     }
 
     async fn xattr(&self, who: &Credentials, id: ObjectId, name: &XattrName) -> Result<Bytes> {
-        self.inner.xattr(who, id, name)
+        self.operation.xattr(who, id, name)
     }
 
     async fn set_xattr(
@@ -227,7 +229,7 @@ impl FileSystem for Store {
         value: Bytes,
         mode: XattrMode,
     ) -> Result<DirectoryChange> {
-        self.inner.set_xattr(who, id, name, value, mode).await
+        self.operation.set_xattr(who, id, name, value, mode).await
     }
 
     async fn remove_xattr(
@@ -236,7 +238,7 @@ impl FileSystem for Store {
         id: ObjectId,
         name: &XattrName,
     ) -> Result<DirectoryChange> {
-        self.inner.remove_xattr(who, id, name).await
+        self.operation.remove_xattr(who, id, name).await
     }
 
     async fn xattrs(
@@ -246,7 +248,7 @@ impl FileSystem for Store {
         cookie: u64,
         max_bytes: usize,
     ) -> Result<XattrPage> {
-        self.inner.xattrs(who, id, cookie, max_bytes)
+        self.operation.xattrs(who, id, cookie, max_bytes)
     }
 
     fn keeps_requests(&self) -> bool {
@@ -254,20 +256,20 @@ impl FileSystem for Store {
     }
 
     async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
-        let inner = self.inner.inner.clone();
-        blocking(move || inner.end_requests(&ended)).await
+        let store = self.operation.store.clone();
+        blocking(move || store.end_requests(&ended)).await
     }
 
     async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
-        let inner = self.inner.inner.clone();
-        blocking(move || inner.age_requests(&alive)).await
+        let store = self.operation.store.clone();
+        blocking(move || store.age_requests(&alive)).await
     }
 
     async fn end_reclaim(&self) -> Result<()> {
-        self.inner.end_reclaim().await
+        self.operation.end_reclaim().await
     }
 
     async fn sync(&self) -> Result<()> {
-        self.inner.sync().await
+        self.operation.sync().await
     }
 }

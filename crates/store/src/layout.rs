@@ -185,8 +185,8 @@ impl Layout {
     pub(crate) fn data_directory(&self, id: ObjectId) -> PathBuf {
         let counter = id.as_u64();
         let outer = format!("{:02x}", (counter >> 16) & 0xff);
-        let inner = format!("{:02x}", (counter >> 8) & 0xff);
-        self.data().join(outer).join(inner)
+        let store = format!("{:02x}", (counter >> 8) & 0xff);
+        self.data().join(outer).join(store)
     }
 
     /// Where the data of an object lies once it has any.

@@ -4,6 +4,10 @@
 //! regular file is a sparse file of the local file system, or where the caller that opens the store keeps it ([`Elsewhere`]). `docs/disk-format.md` draws both,
 //! and says what holds after a crash.
 //!
+//! A [`Store`] is what its owner holds: its last handle ends the store's threads. It leads to what does the work: an [`OpenStore`] is
+//! everything that is open, shared by all, and an [`Operation`] is that with the commit hook of one operation. Their methods stand in the
+//! files of their subjects.
+//!
 //! What must never enter: NFS, sockets, or how replicas agree. What they need of a store is here all the
 //! same: identifiers made without asking anyone, versions and positions that are never used twice,
 //! marks for files whose data may not be stable, a [`CommitHook`] that is asked before changes, records of
@@ -14,6 +18,7 @@
 //! buffers of the embedded store (about 24 MiB, at worst 120), and by what is in use: opens and locks
 //! (both limited per file), operations in flight, and files that are being written.
 
+mod about;
 mod access;
 mod attributes;
 mod check;
@@ -26,7 +31,6 @@ mod creation;
 mod data;
 mod error;
 mod file_system;
-mod inner;
 mod layout;
 mod leftovers;
 mod listening;
@@ -35,6 +39,7 @@ mod maintenance;
 mod metadata;
 mod mutation;
 mod namespace;
+mod open_store;
 mod opens;
 mod operation;
 mod options;
@@ -79,6 +84,8 @@ pub use data::{
 };
 pub use error::StoreError;
 pub use listening::ChangeListener;
+pub use open_store::OpenStore;
+pub use operation::Operation;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
 pub use recording::{RowChange, RowSubject, UpdateRecord};
 pub use replication::{

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use vfs::ObjectId;
 
-use crate::store::Store;
+use crate::open_store::OpenStore;
 
 /// Hears of every change of attributes and names, but for times of last read, which are no new version.
 pub trait ChangeListener: Send + Sync + 'static {
@@ -18,10 +18,10 @@ pub trait ChangeListener: Send + Sync + 'static {
     fn changed(&self, objects: &[ObjectId]);
 }
 
-impl Store {
+impl OpenStore {
     /// Names a listener, the only one there ever is.
     pub fn on_changes(&self, listener: Arc<dyn ChangeListener>) {
         // Nobody else has set it.
-        let _ = self.inner.listener.set(listener);
+        let _ = self.listener.set(listener);
     }
 }

@@ -11,8 +11,8 @@ use vfs::{ObjectId, Result};
 use crate::committer::Wake;
 use crate::data::Guards;
 use crate::error::from_os;
-use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::open_store::OpenStore;
 use crate::rows::key;
 use crate::waiting::wait;
 
@@ -99,40 +99,40 @@ impl WakeSignal {
 }
 
 /// Makes batches stable, many at once, until told to stop; then once more.
-pub(crate) fn commit_groups(inner: &Inner) {
+pub(crate) fn commit_groups(store: &OpenStore) {
     loop {
-        let wake = inner.commits.next();
+        let wake = store.commits.next();
         let persist = wake != (Wake::Work { persist: false });
-        inner.allocate_journal();
-        let done = if persist { inner.persist_all() } else { Ok(()) };
+        store.allocate_journal();
+        let done = if persist { store.persist_all() } else { Ok(()) };
         let done = done.and_then(|()| {
-            let has_room = |bytes| inner.headroom.ensure(bytes);
-            let looked = inner.metadata.write_out_full(has_room);
-            looked.map_err(|error| inner.fail(&error.to_string()))
+            let has_room = |bytes| store.headroom.ensure(bytes);
+            let looked = store.metadata.write_out_full(has_room);
+            looked.map_err(|error| store.fail(&error.to_string()))
         });
-        let objects = inner.objects.load(Ordering::Relaxed);
-        let unwritten_bytes = inner.metadata.unwritten_bytes();
-        inner.headroom.note_metadata(unwritten_bytes, objects);
+        let objects = store.objects.load(Ordering::Relaxed);
+        let unwritten_bytes = store.metadata.unwritten_bytes();
+        store.headroom.note_metadata(unwritten_bytes, objects);
         if done.is_err() {
-            inner.commits.announce_failure();
+            store.commits.announce_failure();
         }
-        if wake == Wake::Stop || inner.health.has_failed() {
+        if wake == Wake::Stop || store.health.has_failed() {
             return;
         }
     }
 }
 
 /// Clears away what removed objects left, until told to stop.
-pub(crate) fn clear_removals(inner: &Inner, guards: &Arc<Guards>) {
+pub(crate) fn clear_removals(store: &OpenStore, guards: &Arc<Guards>) {
     loop {
-        if let Err(error) = clear_all(inner, guards) {
-            if inner.is_closing() {
+        if let Err(error) = clear_all(store, guards) {
+            if store.is_closing() {
                 return;
             }
-            inner.leftovers.search_again();
+            store.leftovers.search_again();
             tracing::warn!("cannot clear away removed files now, will try again: {error}");
         }
-        let signal = &inner.leftovers.signal;
+        let signal = &store.leftovers.signal;
         if !signal.wait(CLEAR_INTERVAL) || !signal.pause(GATHERING) {
             return;
         }
@@ -140,24 +140,24 @@ pub(crate) fn clear_removals(inner: &Inner, guards: &Arc<Guards>) {
 }
 
 /// Clears away everything that removed objects have left so far.
-pub(crate) fn clear_now(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
-    search_removals(inner, guards)?;
+pub(crate) fn clear_now(store: &OpenStore, guards: &Arc<Guards>) -> Result<()> {
+    search_removals(store, guards)?;
     // Somebody else may still be at work on some of it.
-    let _clearing = inner.leftovers.clearing();
-    let left = inner.metadata.view().scan(Table::Removals, &[], &[]).next();
+    let _clearing = store.leftovers.clearing();
+    let left = store.metadata.view().scan(Table::Removals, &[], &[]).next();
     match left.transpose()? {
         None => Ok(()),
         Some(_) => Err(vfs::Error::Io("removed files are still there".into())),
     }
 }
 
-fn clear_all(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
-    while !inner.leftovers.signal.is_stopped() {
-        let page = inner.leftovers.take(REMOVALS_A_PAGE);
+fn clear_all(store: &OpenStore, guards: &Arc<Guards>) -> Result<()> {
+    while !store.leftovers.signal.is_stopped() {
+        let page = store.leftovers.take(REMOVALS_A_PAGE);
         if !page.is_empty() {
-            clear_page(inner, guards, &page)?;
-        } else if inner.leftovers.take_search() {
-            search_removals(inner, guards)?;
+            clear_page(store, guards, &page)?;
+        } else if store.leftovers.take_search() {
+            search_removals(store, guards)?;
         } else {
             return Ok(());
         }
@@ -165,11 +165,11 @@ fn clear_all(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
     Ok(())
 }
 
-fn search_removals(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
+fn search_removals(store: &OpenStore, guards: &Arc<Guards>) -> Result<()> {
     let (mut from, mut put_off) = (Vec::new(), Ok(()));
-    while !inner.leftovers.signal.is_stopped() {
+    while !store.leftovers.signal.is_stopped() {
         let page: Vec<ObjectId> = {
-            let view = inner.metadata.view();
+            let view = store.metadata.view();
             let rows = view.scan(Table::Removals, &[], &from).take(REMOVALS_A_PAGE);
             rows.map(|row| Ok(key::parse_object(row?.key())?))
                 .collect::<Result<_>>()?
@@ -178,39 +178,39 @@ fn search_removals(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
             return put_off;
         };
         from = key::number(last.as_u64().saturating_add(1)).to_vec();
-        if let Err(error) = clear_page(inner, guards, &page) {
+        if let Err(error) = clear_page(store, guards, &page) {
             put_off = Err(error);
         }
     }
     put_off
 }
 
-fn clear_page(inner: &Inner, guards: &Arc<Guards>, page: &[ObjectId]) -> Result<()> {
+fn clear_page(store: &OpenStore, guards: &Arc<Guards>, page: &[ObjectId]) -> Result<()> {
     // A removal that could still be undone by a crash must not lose its data.
-    inner.persist_all()?;
+    store.persist_all()?;
     let mut put_off = Ok(());
     for group in page.chunks(ROWS_A_BATCH) {
-        if inner.leftovers.signal.is_stopped() {
+        if store.leftovers.signal.is_stopped() {
             return Ok(());
         }
-        if let Err(error) = clear_group(inner, guards, group) {
+        if let Err(error) = clear_group(store, guards, group) {
             put_off = Err(error);
         }
     }
     put_off
 }
 
-fn clear_group(inner: &Inner, guards: &Arc<Guards>, group: &[ObjectId]) -> Result<()> {
-    let _clearing = inner.leftovers.clearing();
+fn clear_group(store: &OpenStore, guards: &Arc<Guards>, group: &[ObjectId]) -> Result<()> {
+    let _clearing = store.leftovers.clearing();
     let mut cleared = Vec::with_capacity(group.len());
     let mut put_off = Ok(());
     for id in group {
-        let Some(row) = inner.metadata.row(Table::Removals, &key::object(*id))? else {
+        let Some(row) = store.metadata.row(Table::Removals, &key::object(*id))? else {
             continue;
         };
-        match clear_one(inner, guards, *id, &row) {
+        match clear_one(store, guards, *id, &row) {
             Ok(()) => cleared.push(*id),
-            Err(error) if row.is_empty() || inner.is_closing() => return Err(error),
+            Err(error) if row.is_empty() || store.is_closing() => return Err(error),
             // What is elsewhere may not be within reach; all the others go.
             Err(error) => put_off = Err(error),
         }
@@ -218,7 +218,7 @@ fn clear_group(inner: &Inner, guards: &Arc<Guards>, group: &[ObjectId]) -> Resul
     if cleared.is_empty() {
         return put_off;
     }
-    let mut mutation = inner.begin_blocking()?;
+    let mut mutation = store.begin_blocking()?;
     cleared
         .into_iter()
         .for_each(|id| mutation.unmark(Table::Removals, id));
@@ -226,11 +226,11 @@ fn clear_group(inner: &Inner, guards: &Arc<Guards>, group: &[ObjectId]) -> Resul
     put_off
 }
 
-fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId, row: &[u8]) -> Result<()> {
-    inner.remove_sums(id, 0, u64::MAX)?;
+fn clear_one(store: &OpenStore, guards: &Arc<Guards>, id: ObjectId, row: &[u8]) -> Result<()> {
+    store.remove_sums(id, 0, u64::MAX)?;
     loop {
         let keys: Vec<Vec<u8>> = {
-            let view = inner.metadata.view();
+            let view = store.metadata.view();
             let rows = view
                 .scan(Table::Xattrs, &key::object(id), &[])
                 .take(ROWS_A_BATCH);
@@ -240,22 +240,22 @@ fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId, row: &[u8]) -> R
         if keys.is_empty() {
             break;
         }
-        let mut mutation = inner.begin_blocking()?;
+        let mut mutation = store.begin_blocking()?;
         keys.iter()
             .for_each(|key| mutation.remove_local(Table::Xattrs, key));
         mutation.commit_local()?;
     }
     // Operations that still read or write the file finish first, and none can begin any more.
-    let alone = wait(guards.exclude(id), || inner.is_closing());
+    let alone = wait(guards.exclude(id), || store.is_closing());
     let _alone = alone.ok_or_else(|| vfs::Error::Io("the store is being closed".into()))?;
-    inner.content_at(id, row)?.remove()
+    store.content_at(id, row)?.remove()
 }
 
 /// Takes marks off files that no longer need them, and forgets old requests, until told to stop.
-pub(crate) fn tidy_marks(inner: &Inner) {
+pub(crate) fn tidy_marks(store: &OpenStore) {
     let (mut data, mut settled_at) = (None, Instant::now());
-    while inner.tidying.wait(TIDY_INTERVAL) {
-        match tidy(inner, &mut data, &mut settled_at) {
+    while store.tidying.wait(TIDY_INTERVAL) {
+        match tidy(store, &mut data, &mut settled_at) {
             // Where descriptors are lacking, that passes.
             Ok(()) | Err(vfs::Error::Delay) => {}
             Err(_) => return,
@@ -264,56 +264,56 @@ pub(crate) fn tidy_marks(inner: &Inner) {
 }
 
 /// Does so once. `data` is the directory of data files, which is opened at the first need.
-fn tidy(inner: &Inner, data: &mut Option<File>, settled_at: &mut Instant) -> Result<()> {
-    let settled = inner.metadata.settle_mark();
-    settled.map_err(|error| inner.fail(&error.to_string()))?;
-    inner.headroom.restore_ballast();
-    if settled_at.elapsed() >= KEEPING || inner.dirty.all_kept_bytes() > MANY_KEPT_BYTES {
+fn tidy(store: &OpenStore, data: &mut Option<File>, settled_at: &mut Instant) -> Result<()> {
+    let settled = store.metadata.settle_mark();
+    settled.map_err(|error| store.fail(&error.to_string()))?;
+    store.headroom.restore_ballast();
+    if settled_at.elapsed() >= KEEPING || store.dirty.all_kept_bytes() > MANY_KEPT_BYTES {
         let data = match data {
             Some(data) => data,
-            None => data.insert(open_data(inner)?),
+            None => data.insert(open_data(store)?),
         };
-        inner.settle_kept(data)?;
+        store.settle_kept(data)?;
         *settled_at = Instant::now();
     }
     // Marked files occupy memory, so with very many of them nothing rests long.
-    let many = inner.dirty.len() > MANY_MARKS;
+    let many = store.dirty.len() > MANY_MARKS;
     let (neglect, rest) = if many {
         (REST, Duration::ZERO)
     } else {
         (NEGLECT, REST)
     };
-    inner.stabilise_neglected(neglect)?;
-    inner.cut_tails_elsewhere(rest)?;
-    inner.close_crowded()?;
-    inner.take_marks_off(rest)?;
-    inner.forget_old_requests()
+    store.stabilise_neglected(neglect)?;
+    store.cut_tails_elsewhere(rest)?;
+    store.close_crowded()?;
+    store.take_marks_off(rest)?;
+    store.forget_old_requests()
 }
 
 /// Removes checksums that count for nothing and makes them anew, until told to stop.
-pub(crate) fn make_sums(inner: &Inner) {
-    while inner.summing.wait(TIDY_INTERVAL) {
-        for id in inner.voided.all() {
+pub(crate) fn make_sums(store: &OpenStore) {
+    while store.summing.wait(TIDY_INTERVAL) {
+        for id in store.voided.all() {
             // Nothing depends on it: a file that cannot be read is noticed by who reads it.
-            let made = inner.clear_voided(id).and_then(|()| inner.sum_again(id));
+            let made = store.clear_voided(id).and_then(|()| store.sum_again(id));
             if let Err(error) = made {
                 tracing::debug!(%id, %error, "no checksums are made of a file");
             }
-            if inner.is_closing() {
+            if store.is_closing() {
                 return;
             }
         }
     }
 }
 
-fn open_data(inner: &Inner) -> Result<File> {
-    File::open(inner.layout.data()).map_err(|error| match lacks_descriptors(&error) {
+fn open_data(store: &OpenStore) -> Result<File> {
+    File::open(store.layout.data()).map_err(|error| match lacks_descriptors(&error) {
         true => from_os("open the data directory", &error),
-        false => inner.fail(&format!("cannot open the data directory: {error}")),
+        false => store.fail(&format!("cannot open the data directory: {error}")),
     })
 }
 
-impl Inner {
+impl OpenStore {
     /// Allocates what the journal will need soon, so that nobody who fills the disk meanwhile can end the store.
     fn allocate_journal(&self) {
         let ahead_bytes = self.headroom.journal_bytes();

@@ -9,10 +9,10 @@ use vfs::{
 
 use crate::access::{may_read, may_write};
 use crate::commit_hook::Change;
-use crate::inner::Inner;
 use crate::locks::Locks;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, wait_for_room};
+use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
 use crate::shares::Shares;
@@ -74,8 +74,11 @@ impl Operation {
         Ok(())
     }
 
-    /// Undoes that.
-    pub(crate) async fn take_back_open(
+    /// Undoes [`crate::OpenStore::register_open`]: the open was refused.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn take_back_open(
         &self,
         id: ObjectId,
         owner: &OpenOwner,
@@ -156,8 +159,8 @@ impl Operation {
         let row = encode_locks(&held).ok_or(Error::NoSpace)?;
         let row = (!held.is_empty()).then_some(&row[..]);
         mutation.tell_of(id, Table::Locks, row)?;
-        mutation.then(move |inner, _| {
-            let _changed = inner.locks().replace(id, held);
+        mutation.then(move |store, _| {
+            let _changed = store.locks().replace(id, held);
         });
         mutation.commit(&Change::Object(touched)).map(|_| ())
     }
@@ -177,7 +180,7 @@ impl Operation {
     }
 }
 
-impl Inner {
+impl OpenStore {
     fn check_open(
         &self,
         shares: &Shares,
@@ -195,9 +198,13 @@ impl Inner {
         Ok(row)
     }
 
-    /// Registers an open that denies nothing before the primary of the file has decided about it: from here on a removal
-    /// that is applied keeps the file. Its rows need not be here. Returns what the owner had before.
-    pub(crate) fn register_open(
+    /// Registers an open that denies nothing and whose permission another replica decides about, before it does so. From
+    /// here on a removal that is applied keeps the file for it; of the file itself nothing need be here yet. Returns
+    /// what the owner had open before, for [`crate::Operation::take_back_open`].
+    ///
+    /// # Errors
+    /// [`vfs::Error::ShareDenied`] and [`vfs::Error::Delay`] as of [`vfs::FileSystem::open`].
+    pub fn register_open(
         &self,
         id: ObjectId,
         owner: &OpenOwner,

@@ -1,7 +1,7 @@
-//! One operation at the parts of a store, with the commit hook that it brings.
+//! One operation at an open store, with the commit hook that it brings.
 //!
 //! What changes rows that replicas keep too is done by an [`Operation`]; what belongs to this copy alone is done by
-//! [`Inner`] itself.
+//! [`OpenStore`] itself.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -10,29 +10,29 @@ use std::sync::Arc;
 use vfs::{Error, ObjectId, Result};
 
 use crate::commit_hook::CommitHook;
-use crate::inner::{Inner, detached};
 use crate::mutation::{Mutation, wait_for_room};
+use crate::open_store::{OpenStore, detached};
 use crate::space::Demand;
 
-/// The parts of a store, and the hook that is asked before what is changed through this is committed.
+/// An open store, and the hook that is asked before what is changed through this is committed.
 #[derive(Clone)]
-pub(crate) struct Operation {
-    pub(crate) inner: Arc<Inner>,
+pub struct Operation {
+    pub(crate) store: Arc<OpenStore>,
     pub(crate) hook: Option<Arc<dyn CommitHook>>,
 }
 
 impl Deref for Operation {
-    type Target = Arc<Inner>;
+    type Target = Arc<OpenStore>;
 
-    fn deref(&self) -> &Arc<Inner> {
-        &self.inner
+    fn deref(&self) -> &Arc<OpenStore> {
+        &self.store
     }
 }
 
 impl Operation {
-    /// [`Inner::begin`].
+    /// [`OpenStore::begin`].
     pub(crate) async fn begin(&self, demand: Demand) -> Result<Mutation<'_>> {
-        let mutation = self.inner.begin(demand).await?;
+        let mutation = self.store.begin(demand).await?;
         Ok(mutation.asking(self.hook.clone()))
     }
 
@@ -41,9 +41,9 @@ impl Operation {
         self.begin(Demand::Removal).await.map_err(wait_for_room)
     }
 
-    /// [`Inner::begin_maintenance`].
+    /// [`OpenStore::begin_maintenance`].
     pub(crate) async fn begin_maintenance(&self) -> Result<Mutation<'_>> {
-        let mutation = self.inner.begin_maintenance().await?;
+        let mutation = self.store.begin_maintenance().await?;
         Ok(mutation.asking(self.hook.clone()))
     }
 

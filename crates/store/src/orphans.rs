@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::codec::Fields;
-use crate::inner::Inner;
 use crate::metadata::{Metadata, MetadataError, Table};
+use crate::open_store::OpenStore;
 use crate::rows::key;
 
 /// At most this many orphans go in one batch.
@@ -129,7 +129,7 @@ impl Orphans {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Whether clients of other replicas may have a file open that is removed here.
     pub(crate) fn others_may_have_open(&self) -> bool {
         (self.keeps_removed.get()).is_some_and(|keeps_removed| keeps_removed())
@@ -145,8 +145,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes orphans, but for those that are open here or may be reclaimed.
-    pub(crate) async fn bury(&self, ids: &[ObjectId]) -> Result<()> {
+    /// Lets files without a name go that no other replica has open: those that are not open here, and that nobody may
+    /// reclaim here.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn bury(&self, ids: &[ObjectId]) -> Result<()> {
         for some in ids.chunks(BURIED_AT_ONCE) {
             self.bury_some(some).await?;
         }
@@ -169,7 +173,7 @@ impl Inner {
                 Err(error) => return Err(error),
             }
             mutation.unmark(Table::Orphans, id);
-            mutation.then(move |inner, _| inner.orphans.forget(id));
+            mutation.then(move |store, _| store.orphans.forget(id));
             gone.push(id);
         }
         mutation.commit_local()?;
@@ -177,8 +181,10 @@ impl Inner {
         Ok(())
     }
 
-    /// The orphans that clients of this replica have open, or may yet reclaim, and of which state that is told.
-    pub(crate) fn orphans_held(&self) -> (u64, Vec<ObjectId>) {
+    /// Those that clients of this replica have open, or may yet reclaim, no matter who removed them;
+    /// and the [`crate::OpenStore::orphans_version`] that this has at least.
+    #[must_use]
+    pub fn orphans_held(&self) -> (u64, Vec<ObjectId>) {
         // First, so that what is told is never older than its number.
         let version = self.orphans.version();
         let reclaiming = self.is_reclaiming();

@@ -3,7 +3,7 @@
 //! Dirty files may have lost unstable data. Clients that wrote it will write it again, because the write
 //! verifier has changed; for all others the file gets a new version, so that nobody trusts a cache
 //! filled before the crash. Where other replicas know of the file, that version is theirs to agree on, so
-//! the file is listed instead ([`crate::Store::recovered`]). What was promised to be stable and was only kept among the rows is put into
+//! the file is listed instead ([`crate::OpenStore::recovered`]). What was promised to be stable and was only kept among the rows is put into
 //! the data file.
 
 use std::os::fd::AsFd;
@@ -14,9 +14,9 @@ use vfs::{Counted, Error, ObjectId, Result};
 use crate::commit_hook::Change;
 use crate::data::SyncError;
 use crate::error::from_os;
-use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{FOREIGN_MARK, Mutation, STORED_MARK, Touch};
+use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::rows::key;
 
@@ -34,7 +34,7 @@ enum Mark {
 /// How many marks are looked at with one view of the table.
 const MARKS_A_PAGE: usize = 256;
 
-impl Inner {
+impl OpenStore {
     /// Treats every file that was marked dirty when the store was last left.
     pub(crate) fn recover_dirty_files(&self) -> Result<()> {
         let mut recovered = 0_u64;
@@ -152,11 +152,15 @@ impl Inner {
             "the data of {called} was stable, and is gone: it cannot be read until it is written anew as a whole"
         );
         mutation.mark(Table::Damaged, id);
-        mutation.then(move |inner, _| inner.damaged.add(id));
+        mutation.then(move |store, _| store.damaged.add(id));
     }
 
-    /// Files that other replicas know of and that were being written at a crash.
-    pub(crate) fn recovered(&self) -> Result<Vec<ObjectId>> {
+    /// Files whose unstable data a crash of this copy may have lost, and whose version no longer says what
+    /// their data is. Each stays on the list until [`crate::Operation::renew`] or its removal.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn recovered(&self) -> Result<Vec<ObjectId>> {
         self.health.check()?;
         let view = self.metadata.view();
         let rows = view.scan(Table::Recovered, &[], &[]);
@@ -165,8 +169,12 @@ impl Inner {
 }
 
 impl Operation {
-    /// Gives a recovered file its new version, as a change that others hear of.
-    pub(crate) async fn renew(&self, id: ObjectId) -> Result<()> {
+    /// Gives such a file a new version, which is a [`crate::Change::Data`] like any other and marks all
+    /// of its data as unshipped; one that is gone is taken off the list.
+    ///
+    /// # Errors
+    /// What the commit hook returns; [`vfs::Error::Io`] when storage fails.
+    pub async fn renew(&self, id: ObjectId) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
         mutation.unmark(Table::Recovered, id);
         let touched = match mutation.touched(id) {

@@ -11,9 +11,9 @@ use vfs::{
     Created, Credentials, DirectoryChange, Error, ObjectId, RequestGroup, RequestId, Result,
 };
 
-use crate::inner::Inner;
 use crate::metadata::{Metadata, MetadataError, Table};
 use crate::mutation::Mutation;
+use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::rows::{Effect, RequestRow};
 use crate::space::Demand;
@@ -120,7 +120,7 @@ impl Operation {
     /// Starts an operation that a request may ask for, unless it was carried out before.
     ///
     /// # Errors
-    /// Those of [`Inner::begin`]; [`Error::NotCarriedOut`] for a mere repeat of what was not.
+    /// Those of [`OpenStore::begin`]; [`Error::NotCarriedOut`] for a mere repeat of what was not.
     pub(crate) async fn begin_once(&self, who: &Credentials, demand: Demand) -> Result<Begun<'_>> {
         // A repeat is answered on a full disk, too.
         if let Some(effect) = self.earlier_of(who).await? {
@@ -142,7 +142,7 @@ impl Operation {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// What the request behind an operation has done before, once that is on stable storage.
     ///
     /// # Errors
@@ -249,8 +249,8 @@ impl Inner {
                 let now = self.metadata.row(Table::Requests, key)?;
                 if now.is_some_and(|row| age_of(&row) == *age) {
                     mutation.remove_local(Table::Requests, key);
-                    mutation.then(|inner, _| {
-                        inner.series.rows.fetch_sub(1, Ordering::Relaxed);
+                    mutation.then(|store, _| {
+                        store.series.rows.fetch_sub(1, Ordering::Relaxed);
                     });
                 }
             }
@@ -277,7 +277,7 @@ impl Mutation<'_> {
         let Some(request) = &who.request else {
             return Ok(());
         };
-        let row = RequestRow::new(request, self.inner().series.new_age(), effect);
+        let row = RequestRow::new(request, self.store().series.new_age(), effect);
         let row = self.with_earlier(&request.series, row)?.encode();
         match of {
             Some(id) => self.put_of(id, Table::Requests, &request.series, &row),
@@ -290,17 +290,17 @@ impl Mutation<'_> {
 
     /// Takes over what a request has done that another primary carried out.
     pub(crate) fn enter_request(&mut self, series: &[u8], row: RequestRow) -> Result<()> {
-        let age = self.inner().series.new_age();
+        let age = self.store().series.new_age();
         let row = self.with_earlier(series, row.with_age(age))?;
         self.put_local(Table::Requests, series, &row.encode());
         Ok(())
     }
 
     fn with_earlier(&mut self, series: &[u8], row: RequestRow) -> Result<RequestRow> {
-        Ok(match self.inner().request_row(series)? {
+        Ok(match self.store().request_row(series)? {
             Some(earlier) => earlier.merged(row),
             None => {
-                self.then(|inner, _| inner.series.add());
+                self.then(|store, _| store.series.add());
                 row
             }
         })
@@ -324,7 +324,7 @@ mod tests {
         let options = StoreOptions::new(directory.path().join("store"));
         let store = Store::create(&options, &NewStore::default()).unwrap();
         let many = SERIES_MAX + 1;
-        let mut batch = store.inner.metadata.batch();
+        let mut batch = store.metadata.batch();
         for number in 0..many {
             let request = RequestId {
                 series: key(number),
@@ -339,12 +339,12 @@ mod tests {
         batch.commit().unwrap();
         drop(store);
         let store = Store::open(&options).unwrap();
-        store.inner.forget_old_requests().unwrap();
-        let view = store.inner.metadata.view();
+        store.forget_old_requests().unwrap();
+        let view = store.metadata.view();
         let left: Vec<_> = view.scan(Table::Requests, &[], &[]).collect();
         assert_eq!(left.len() as u64, SERIES_KEPT);
         let oldest = left[0].as_ref().unwrap().key();
         assert_eq!(oldest, key(many - SERIES_KEPT));
-        assert!(!store.inner.series.is_full());
+        assert!(!store.series.is_full());
     }
 }

@@ -8,9 +8,9 @@ use vfs::{
 
 use crate::commit_hook::Change;
 use crate::committer::Ticket;
-use crate::inner::Inner;
 use crate::metadata::{Table, View};
 use crate::mutation::{Mutation, Touch};
+use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::requests::Begun;
 use crate::rows::{Content, Effect, NameHash, ObjectRow, XattrRow, key};
@@ -28,7 +28,7 @@ struct Found {
     row: XattrRow,
 }
 
-impl Inner {
+impl OpenStore {
     /// [`vfs::FileSystem::xattr`].
     pub(crate) fn xattr(&self, who: &Credentials, id: ObjectId, name: &XattrName) -> Result<Bytes> {
         self.check_xattr_access(who, id, &self.object(id)?, READ)?;
@@ -134,7 +134,7 @@ impl Operation {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// [`vfs::FileSystem::xattrs`]. Cookies belong to names, as those of directory entries do.
     pub(crate) fn xattrs(
         &self,

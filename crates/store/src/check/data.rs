@@ -15,9 +15,9 @@ use crate::rows::{Content, ObjectRow, key};
 impl Examination<'_> {
     pub(super) fn check_data_files(&mut self) -> Result<()> {
         self.report.data_files = 0;
-        for outer in children(&self.inner.layout.data())? {
-            for inner in self.directories_in(&outer)? {
-                for file in self.directories_in(&inner)? {
+        for outer in children(&self.store.layout.data())? {
+            for store in self.directories_in(&outer)? {
+                for file in self.directories_in(&store)? {
                     self.check_data_file(&file)?;
                 }
             }
@@ -42,12 +42,12 @@ impl Examination<'_> {
             .file_name()
             .and_then(|name| name.to_str())
             .and_then(parse_id);
-        let Some(id) = id.filter(|id| self.inner.layout.data_file(*id) == path) else {
+        let Some(id) = id.filter(|id| self.store.layout.data_file(*id) == path) else {
             let what = format!("{} is no data file of the store.", path.display());
             return self.keep_data_file(what, path);
         };
         // Its rows are being replaced, and what it holds is remembered.
-        let whole = self.inner.base_state()? == BaseState::Whole;
+        let whole = self.store.base_state()? == BaseState::Whole;
         if !whole && self.is_marked(Table::Remembered, id)? {
             return Ok(());
         }
@@ -80,11 +80,11 @@ impl Examination<'_> {
             .len();
         if length > row.size {
             if self.repair {
-                self.inner.cut_contents(id, row.size)?;
+                self.store.cut_contents(id, row.size)?;
                 // Row and data are not of the same moment, so the sums of one say nothing of the other.
-                let inner = self.inner;
+                let store = self.store;
                 self.quietly(|mutation| {
-                    inner.void_sums(mutation, id);
+                    store.void_sums(mutation, id);
                     Ok(())
                 })?;
             }
@@ -92,13 +92,13 @@ impl Examination<'_> {
             self.note(
                 format!(
                     "The data of {} goes on behind its {size} bytes.",
-                    self.inner.called(id)
+                    self.store.called(id)
                 ),
                 self.repair,
             );
         }
         if matches!(&row.content, Content::File(file) if !file.stored) {
-            let what = format!("{} does not know that it has data.", self.inner.called(id));
+            let what = format!("{} does not know that it has data.", self.store.called(id));
             self.find(what, |mutation| {
                 mutation.object_mut(id)?.file_mut()?.stored = true;
                 Ok(())
@@ -109,8 +109,8 @@ impl Examination<'_> {
 
     /// Files that should have data and have not.
     fn check_missing_data(&mut self) -> Result<()> {
-        let inner = self.inner;
-        let view = inner.metadata.view();
+        let store = self.store;
+        let view = store.metadata.view();
         for found in view.scan(Table::Objects, &[], &[]) {
             let found = found?;
             let (Ok(id), Ok(row)) = (
@@ -127,13 +127,13 @@ impl Examination<'_> {
             if !stored || known || row.placement().is_some() {
                 continue;
             }
-            let there = inner.layout.data_file(id).try_exists();
+            let there = store.layout.data_file(id).try_exists();
             if there.map_err(|error| from_os("look for a data file", &error))? {
                 continue;
             }
             let what = format!(
                 "The data of {} is lost; it cannot be read until it is written anew as a whole.",
-                inner.called(id)
+                store.called(id)
             );
             self.find(what, |mutation| {
                 mutation.mark(Table::Damaged, id);
@@ -144,7 +144,7 @@ impl Examination<'_> {
     }
 
     fn is_marked(&self, table: Table, id: ObjectId) -> Result<bool> {
-        Ok(self.inner.metadata.row(table, &key::object(id))?.is_some())
+        Ok(self.store.metadata.row(table, &key::object(id))?.is_some())
     }
 }
 

@@ -63,8 +63,8 @@ impl Examination<'_> {
 
     /// Kept writes belong to files that are marked as being written.
     fn check_kept(&mut self) -> Result<()> {
-        let inner = self.inner;
-        let view = inner.metadata.view();
+        let store = self.store;
+        let view = store.metadata.view();
         for found in view.scan(Table::Kept, &[], &[]) {
             let found = found?;
             let id = found.key().get(..8).map(key::parse_object);
@@ -85,8 +85,8 @@ impl Examination<'_> {
 
     /// What requests have done can be read, or else a repeat would be carried out again. It may be of objects that are gone.
     fn check_requests(&mut self) -> Result<()> {
-        let inner = self.inner;
-        let view = inner.metadata.view();
+        let store = self.store;
+        let view = store.metadata.view();
         for found in view.scan(Table::Requests, &[], &[]) {
             let found = found?;
             let is_series = found.key().len() == RequestId::SERIES_BYTES;
@@ -107,8 +107,8 @@ impl Examination<'_> {
         wrong: &str,
         right: impl Fn(Option<&ObjectRow>) -> bool,
     ) -> Result<()> {
-        let inner = self.inner;
-        let view = inner.metadata.view();
+        let store = self.store;
+        let view = store.metadata.view();
         for found in view.scan(table, &[], &[]) {
             let found = found?;
             let id = match table {
@@ -133,9 +133,9 @@ impl Examination<'_> {
     /// No number in use may lie behind the reservation, or it would be given out again. A repair has
     /// seen to that before it used any itself.
     fn check_numbers(&mut self) -> Result<()> {
-        let row = self.inner.metadata.row(Table::System, RESERVED_KEY)?;
+        let row = self.store.metadata.row(Table::System, RESERVED_KEY)?;
         let reserved = row.and_then(|row| Reserved::decode(&row).ok());
-        let used = numbers_in_use(&self.inner.metadata, self.inner.slot)?;
+        let used = numbers_in_use(&self.store.metadata, self.store.slot)?;
         if !reserved.is_some_and(|reserved| reserved.covers(used)) {
             self.note(NUMBERS_UNRESERVED.into(), false);
         }
@@ -143,7 +143,7 @@ impl Examination<'_> {
     }
 
     fn check_object_count(&mut self, census: &Census) -> Result<()> {
-        let row = self.inner.metadata.row(Table::System, OBJECTS_KEY)?;
+        let row = self.store.metadata.row(Table::System, OBJECTS_KEY)?;
         let known = row
             .and_then(|row| key::parse_object(&row).ok())
             .map(ObjectId::as_u64);

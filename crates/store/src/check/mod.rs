@@ -19,10 +19,10 @@ use std::path::Path;
 use vfs::{Counted, ObjectId, ShownText};
 
 use crate::error::StoreError;
-use crate::inner::{Inner, open_error, open_metadata, opening_error};
 use crate::layout::Layout;
 use crate::metadata::Metadata;
 use crate::mutation::Mutation;
+use crate::open_store::{OpenStore, open_error, open_metadata, opening_error};
 use crate::options::{Reserve, StoreOptions};
 use crate::space::Headroom;
 use crate::store::Store;
@@ -115,18 +115,18 @@ impl Store {
                 .map_err(|error| open_error(&layout, error))?,
         };
         let headroom = Headroom::new(layout.root(), &layout.data(), options.reserve)?;
-        let inner = Inner::load(&options, layout, identity, (metadata, headroom))?;
+        let store = OpenStore::load(&options, layout, identity, (metadata, headroom))?;
         let failed = |error: vfs::Error| opening_error(directory, &error);
         if repair {
-            inner.prepare_to_change().map_err(failed)?;
+            store.prepare_to_change().map_err(failed)?;
         }
-        let mut examination = Examination::new(&inner, repair);
+        let mut examination = Examination::new(&store, repair);
         restored
             .into_iter()
             .for_each(|what| examination.note(what, true));
         let report = examination.run().map_err(failed)?;
         if repair {
-            inner.persist_alone().map_err(failed)?;
+            store.persist_alone().map_err(failed)?;
         }
         Ok(report)
     }
@@ -152,7 +152,7 @@ impl Store {
 
 /// A check under way.
 struct Examination<'i> {
-    inner: &'i Inner,
+    store: &'i OpenStore,
     repair: bool,
     report: Report,
     /// Findings in this round.
@@ -160,9 +160,9 @@ struct Examination<'i> {
 }
 
 impl<'i> Examination<'i> {
-    fn new(inner: &'i Inner, repair: bool) -> Self {
+    fn new(store: &'i OpenStore, repair: bool) -> Self {
         Examination {
-            inner,
+            store,
             repair,
             report: Report::default(),
             found: 0,
@@ -204,7 +204,7 @@ impl<'i> Examination<'i> {
         &self,
         repair: impl FnOnce(&mut Mutation<'i>) -> vfs::Result<()>,
     ) -> vfs::Result<()> {
-        let mutation = self.inner.begin_if_idle()?;
+        let mutation = self.store.begin_if_idle()?;
         let mut mutation = mutation.ok_or(vfs::Error::Io("the store is being changed".into()))?;
         repair(&mut mutation)?;
         mutation.commit_local().map(|_| ())

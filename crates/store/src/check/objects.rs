@@ -63,8 +63,8 @@ struct Counts {
 
 impl<'i> Examination<'i> {
     pub(super) fn check_objects(&mut self) -> Result<Census> {
-        let inner = self.inner;
-        let view = inner.metadata.view();
+        let store = self.store;
+        let view = store.metadata.view();
         let tables = [Table::Objects, Table::Entries, Table::Links, Table::Xattrs];
         let [mut objects, mut entries, mut links, mut xattrs] =
             tables.map(|table| Side::of(&view, table));
@@ -155,7 +155,7 @@ impl<'i> Examination<'i> {
         let mut kept = row.clone();
         for entry in row.entries() {
             let child = self.row_of(entry.object)?;
-            let misplaced = self.inner.hash(entry.name.as_bytes()) != hash;
+            let misplaced = self.store.hash(entry.name.as_bytes()) != hash;
             let Some(child) = child.filter(|_| !misplaced) else {
                 let why = if misplaced {
                     "lies where it is not looked for"
@@ -174,7 +174,7 @@ impl<'i> Examination<'i> {
             counts.entries += 1;
             counts.subdirectories += u32::from(child.is_directory());
             let link = key::link(entry.object, id, hash.cookie(entry.index));
-            if self.inner.metadata.row(Table::Links, &link)?.is_none() {
+            if self.store.metadata.row(Table::Links, &link)?.is_none() {
                 let child = called(entry.object);
                 let what = format!(
                     "{child} does not know its name {} in {}.",
@@ -227,7 +227,7 @@ impl<'i> Examination<'i> {
         let (parent, cookie) = place;
         let (hash, index) = crate::rows::NameHash::from_cookie(cookie);
         let entry_key = key::entry(parent, hash);
-        let row = self.inner.metadata.row(Table::Entries, &entry_key)?;
+        let row = self.store.metadata.row(Table::Entries, &entry_key)?;
         let mut row = row
             .map(|row| EntryRow::decode(&row))
             .transpose()?
@@ -262,7 +262,7 @@ impl<'i> Examination<'i> {
         }
         if names == 0 {
             let orphan = self
-                .inner
+                .store
                 .metadata
                 .row(Table::Orphans, &key::object(id))?
                 .is_some();
@@ -329,7 +329,7 @@ impl<'i> Examination<'i> {
     ) -> Result<()> {
         // What a removed object had is cleared away later.
         let leaving = self
-            .inner
+            .store
             .metadata
             .row(Table::Removals, &key::object(id))?
             .is_some();
@@ -338,7 +338,7 @@ impl<'i> Examination<'i> {
             let decoded = key::parse_xattr(found.key())
                 .and_then(|(_, hash, _)| Ok((hash, XattrRow::decode(found.value())?)));
             let sound = decoded.ok().filter(|(hash, xattr)| {
-                self.inner.hash(xattr.name.as_bytes()) == *hash && (row.is_some() || leaving)
+                self.store.hash(xattr.name.as_bytes()) == *hash && (row.is_some() || leaving)
             });
             match sound {
                 Some((_, xattr)) => total += xattr.charge() as u64,
@@ -366,7 +366,7 @@ impl<'i> Examination<'i> {
 
     /// An object as it is now, if its row can be read.
     pub(super) fn row_of(&self, id: ObjectId) -> Result<Option<ObjectRow>> {
-        let row = self.inner.metadata.row(Table::Objects, &key::object(id))?;
+        let row = self.store.metadata.row(Table::Objects, &key::object(id))?;
         Ok(row.and_then(|row| ObjectRow::decode(&row).ok()))
     }
 
@@ -374,7 +374,7 @@ impl<'i> Examination<'i> {
     fn leads_to(&self, parent: ObjectId, cookie: Cookie, id: ObjectId) -> Result<bool> {
         let (hash, index) = crate::rows::NameHash::from_cookie(cookie);
         let row = self
-            .inner
+            .store
             .metadata
             .row(Table::Entries, &key::entry(parent, hash))?;
         let Some(Ok(row)) = row.map(|row| EntryRow::decode(&row)) else {

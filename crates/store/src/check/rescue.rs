@@ -9,10 +9,10 @@ use super::Examination;
 use crate::counters::Reserved;
 use crate::creation::root_row;
 use crate::error::{StoreError, from_os};
-use crate::inner::{metadata_error, open_metadata};
 use crate::layout::Layout;
 use crate::metadata::{KeyedRow, Metadata, MetadataError, Table};
 use crate::mutation::{Mutation, RESERVED_KEY, Touch};
+use crate::open_store::{metadata_error, open_metadata};
 use crate::options::{NewStore, StoreOptions};
 use crate::rows::{Content, DirectoryContent, ObjectRow, key};
 
@@ -71,7 +71,7 @@ impl<'i> Examination<'i> {
             return Ok(());
         }
         let hex: String = row.key().iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = self.inner.layout.lost_data();
+        let path = self.store.layout.lost_data();
         let kept = fs::create_dir_all(&path)
             .and_then(|()| fs::write(path.join(format!("row-{table:?}-{hex}")), row.value()));
         kept.map_err(|error| from_os("keep a damaged row", &error))
@@ -80,7 +80,7 @@ impl<'i> Examination<'i> {
     /// Moves a data file that belongs to nothing to `lost-data`.
     pub(super) fn keep_data_file(&mut self, what: String, path: &std::path::Path) -> Result<()> {
         if self.repair {
-            let target = self.inner.layout.lost_data();
+            let target = self.store.layout.lost_data();
             let name = path
                 .file_name()
                 .ok_or(Error::Invalid("a data file without a name"))?;

@@ -10,9 +10,9 @@ use vfs::{
 };
 
 use super::Report;
-use crate::inner::Inner;
 use crate::metadata::{Batch, Table};
 use crate::mutation::{OBJECTS_KEY, RESERVED_KEY};
+use crate::open_store::OpenStore;
 use crate::options::{NewStore, StoreOptions};
 use crate::rows::{EntryRow, NameHash, ObjectRow, key};
 use crate::store::Store;
@@ -32,7 +32,7 @@ fn name(text: &str) -> Name {
 
 impl Damaged {
     /// Makes the store, and damages it once everything is stable.
-    async fn by(damage: impl FnOnce(&Damaged, &Inner, &mut Batch<'_>)) -> Damaged {
+    async fn by(damage: impl FnOnce(&Damaged, &OpenStore, &mut Batch<'_>)) -> Damaged {
         let directory = tempfile::tempdir().unwrap();
         let options = StoreOptions::new(directory.path().join("store"));
         let store = Store::create(&options, &NewStore::default()).unwrap();
@@ -74,8 +74,8 @@ impl Damaged {
             file,
             who,
         };
-        let mut batch = store.inner.metadata.batch();
-        damage(&damaged, &store.inner, &mut batch);
+        let mut batch = store.metadata.batch();
+        damage(&damaged, &store, &mut batch);
         batch.commit().unwrap();
         damaged
     }
@@ -131,18 +131,18 @@ impl Damaged {
 
 /// An object's row with one thing changed.
 fn change_row(
-    inner: &Inner,
+    store: &OpenStore,
     batch: &mut Batch<'_>,
     id: ObjectId,
     change: impl FnOnce(&mut ObjectRow),
 ) {
-    let mut row = inner.object(id).unwrap();
+    let mut row = store.object(id).unwrap();
     change(&mut row);
     batch.put(Table::Objects, &key::object(id), &row.encode());
 }
 
-fn entry_key(inner: &Inner, directory: ObjectId, text: &str) -> (NameHash, [u8; 15]) {
-    let hash = inner.hash(text.as_bytes());
+fn entry_key(store: &OpenStore, directory: ObjectId, text: &str) -> (NameHash, [u8; 15]) {
+    let hash = store.hash(text.as_bytes());
     (hash, key::entry(directory, hash))
 }
 
@@ -181,8 +181,8 @@ async fn a_file_without_a_row_leaves_its_data() {
 
 #[tokio::test]
 async fn an_object_without_a_name_goes_to_lost_and_found() {
-    let damaged = Damaged::by(|damaged, inner, batch| {
-        let (hash, key) = entry_key(inner, damaged.home, "sub");
+    let damaged = Damaged::by(|damaged, store, batch| {
+        let (hash, key) = entry_key(store, damaged.home, "sub");
         batch.remove(Table::Entries, &key);
         batch.remove(
             Table::Links,
@@ -205,12 +205,12 @@ async fn an_object_without_a_name_goes_to_lost_and_found() {
 
 #[tokio::test]
 async fn a_file_called_lost_and_found_is_left_alone() {
-    let damaged = Damaged::by(|damaged, inner, batch| {
-        let (hash, entry) = entry_key(inner, ObjectId::ROOT, "link");
+    let damaged = Damaged::by(|damaged, store, batch| {
+        let (hash, entry) = entry_key(store, ObjectId::ROOT, "link");
         batch.remove(Table::Entries, &entry);
         let link = key::link(damaged.file, ObjectId::ROOT, hash.cookie(0));
         batch.remove(Table::Links, &link);
-        let (hash, entry) = entry_key(inner, ObjectId::ROOT, "lost+found");
+        let (hash, entry) = entry_key(store, ObjectId::ROOT, "lost+found");
         let mut row = EntryRow::default();
         row.add(name("lost+found"), damaged.file).unwrap();
         batch.put(Table::Entries, &entry, &row.encode());
@@ -248,9 +248,9 @@ async fn a_lost_directory_takes_its_content_along() {
 
 #[tokio::test]
 async fn wrong_counts_are_counted_again() {
-    let damaged = Damaged::by(|damaged, inner, batch| {
-        change_row(inner, batch, damaged.file, |row| row.links = 9);
-        change_row(inner, batch, damaged.home, |row| {
+    let damaged = Damaged::by(|damaged, store, batch| {
+        change_row(store, batch, damaged.file, |row| row.links = 9);
+        change_row(store, batch, damaged.home, |row| {
             row.directory_mut().unwrap().entries = 0
         });
         batch.put(Table::System, OBJECTS_KEY, &key::number(77));
@@ -276,9 +276,9 @@ async fn wrong_counts_are_counted_again() {
 
 #[tokio::test]
 async fn directories_in_a_circle_are_cut_free() {
-    let damaged = Damaged::by(|damaged, inner, batch| {
+    let damaged = Damaged::by(|damaged, store, batch| {
         // `home` moves below its own subdirectory.
-        let (hash, root_key) = entry_key(inner, ObjectId::ROOT, "home");
+        let (hash, root_key) = entry_key(store, ObjectId::ROOT, "home");
         batch.remove(Table::Entries, &root_key);
         batch.remove(
             Table::Links,
@@ -296,15 +296,15 @@ async fn directories_in_a_circle_are_cut_free() {
             &key::link(damaged.home, damaged.sub, hash.cookie(0)),
             b"",
         );
-        change_row(inner, batch, damaged.home, |row| {
+        change_row(store, batch, damaged.home, |row| {
             row.directory_mut().unwrap().parent = damaged.sub;
         });
-        change_row(inner, batch, damaged.sub, |row| {
+        change_row(store, batch, damaged.sub, |row| {
             let content = row.directory_mut().unwrap();
             content.entries = 1;
             content.subdirectories = 1;
         });
-        change_row(inner, batch, ObjectId::ROOT, |row| {
+        change_row(store, batch, ObjectId::ROOT, |row| {
             let content = row.directory_mut().unwrap();
             content.entries = 1;
             content.subdirectories = 0;
@@ -322,8 +322,8 @@ async fn directories_in_a_circle_are_cut_free() {
 
 #[tokio::test]
 async fn links_and_entries_that_do_not_know_each_other_are_put_right() {
-    let damaged = Damaged::by(|damaged, inner, batch| {
-        let (hash, _) = entry_key(inner, damaged.home, "file");
+    let damaged = Damaged::by(|damaged, store, batch| {
+        let (hash, _) = entry_key(store, damaged.home, "file");
         batch.remove(
             Table::Links,
             &key::link(damaged.file, damaged.home, hash.cookie(0)),
@@ -343,8 +343,8 @@ async fn links_and_entries_that_do_not_know_each_other_are_put_right() {
 
 #[tokio::test]
 async fn a_directory_keeps_one_of_two_names() {
-    let damaged = Damaged::by(|damaged, inner, batch| {
-        let (hash, entry) = entry_key(inner, ObjectId::ROOT, "second");
+    let damaged = Damaged::by(|damaged, store, batch| {
+        let (hash, entry) = entry_key(store, ObjectId::ROOT, "second");
         let mut row = EntryRow::default();
         row.add(name("second"), damaged.sub).unwrap();
         batch.put(Table::Entries, &entry, &row.encode());
@@ -368,10 +368,10 @@ async fn a_directory_keeps_one_of_two_names() {
 
 #[tokio::test]
 async fn a_name_under_the_wrong_hash_gives_its_object_to_lost_and_found() {
-    let damaged = Damaged::by(|damaged, inner, batch| {
-        let (_, right) = entry_key(inner, damaged.home, "sub");
-        let (_, wrong) = entry_key(inner, damaged.home, "other");
-        let row = inner.metadata.row(Table::Entries, &right).unwrap().unwrap();
+    let damaged = Damaged::by(|damaged, store, batch| {
+        let (_, right) = entry_key(store, damaged.home, "sub");
+        let (_, wrong) = entry_key(store, damaged.home, "other");
+        let row = store.metadata.row(Table::Entries, &right).unwrap().unwrap();
         batch.put(Table::Entries, &wrong, &row);
         batch.remove(Table::Entries, &right);
     })
@@ -398,8 +398,8 @@ async fn data_without_an_object_is_kept_aside() {
 
 #[tokio::test]
 async fn data_that_does_not_fit_its_row_is_put_right() {
-    let damaged = Damaged::by(|damaged, inner, batch| {
-        change_row(inner, batch, damaged.file, |row| {
+    let damaged = Damaged::by(|damaged, store, batch| {
+        change_row(store, batch, damaged.file, |row| {
             row.size = 3;
             row.file_mut().unwrap().stored = false;
         });
@@ -413,8 +413,8 @@ async fn data_that_does_not_fit_its_row_is_put_right() {
 
 #[tokio::test]
 async fn lost_data_is_told() {
-    let damaged = Damaged::by(|damaged, inner, _| {
-        fs::remove_file(inner.layout.data_file(damaged.file)).unwrap();
+    let damaged = Damaged::by(|damaged, store, _| {
+        fs::remove_file(store.layout.data_file(damaged.file)).unwrap();
     })
     .await;
     let store = damaged.repaired("is lost; it cannot be read");
@@ -452,8 +452,8 @@ async fn marks_that_make_no_sense_are_taken_off() {
 
 #[tokio::test]
 async fn an_attribute_of_nothing_is_kept_aside_and_the_rest_counted_again() {
-    let damaged = Damaged::by(|damaged, inner, batch| {
-        let hash = inner.hash(b"colour");
+    let damaged = Damaged::by(|damaged, store, batch| {
+        let hash = store.hash(b"colour");
         batch.put(
             Table::Xattrs,
             &key::xattr(ObjectId::from_u64(9), hash, 0),

@@ -13,8 +13,8 @@ use crate::rows::{Content, EntryRow, ObjectRow, key};
 
 impl Examination<'_> {
     pub(super) fn check_reachability(&mut self) -> Result<()> {
-        let inner = self.inner;
-        let view = inner.metadata.view();
+        let store = self.store;
+        let view = store.metadata.view();
         let mut reachable = HashSet::from([ObjectId::ROOT]);
         for row in view.scan(Table::Objects, &[], &[]) {
             let row = row?;
@@ -58,12 +58,12 @@ impl Examination<'_> {
     fn cut_circle(&mut self, id: ObjectId, parent: ObjectId) -> Result<()> {
         if self.repair {
             self.quietly(|mutation| {
-                let view = self.inner.metadata.view();
+                let view = self.store.metadata.view();
                 for found in view.scan(Table::Links, &key::object(id), &[]) {
                     let (_, home, cookie) = key::parse_link(found?.key())?;
                     let (hash, index) = crate::rows::NameHash::from_cookie(cookie);
                     let row = self
-                        .inner
+                        .store
                         .metadata
                         .row(Table::Entries, &key::entry(home, hash))?;
                     let row = row.map(|row| EntryRow::decode(&row)).transpose()?;

@@ -8,7 +8,7 @@ use vfs::{AccessCheck, Error, Extent, ObjectId, Result};
 use super::MAX_FILE_BYTES;
 use super::contents::{Need, Stored};
 use crate::access::Access;
-use crate::inner::{Inner, blocking};
+use crate::open_store::{OpenStore, blocking};
 use crate::operation::Operation;
 use crate::space::{Demand, ROW_BYTES};
 
@@ -115,7 +115,7 @@ impl Operation {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Refuses a hole in a part of a block that the disk has changed.
     pub(super) async fn check_hole(
         self: &Arc<Self>,
@@ -137,10 +137,10 @@ impl Inner {
         change: Change,
         need: Need,
     ) -> Result<Stored> {
-        let inner = Arc::clone(self);
+        let store = Arc::clone(self);
         blocking(move || match change {
-            Change::Reserve => inner.content_of(id)?.reserve(range, need),
-            Change::Punch => inner.punch(id, range),
+            Change::Reserve => store.content_of(id)?.reserve(range, need),
+            Change::Punch => store.punch(id, range),
         })
         .await
     }

@@ -10,7 +10,7 @@ use vfs::{Error, ObjectId, Result};
 use super::guards::Exclusive;
 use super::write::Writing;
 use crate::committer::Ticket;
-use crate::inner::{Inner, blocking};
+use crate::open_store::{OpenStore, blocking};
 use crate::rows::ObjectRow;
 
 /// A file that gets another size.
@@ -44,7 +44,7 @@ impl Alone {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Waits for everybody else to leave a file, and prepares it for another size.
     pub(crate) async fn have_alone(self: &Arc<Self>, resized: Resized) -> Result<Alone> {
         let Resized { id, size, shrinks } = resized;
@@ -93,19 +93,19 @@ impl Inner {
         let writing: Vec<_> = (shorter.iter())
             .filter_map(|one| Writing::join(self, one.id))
             .collect();
-        let inner = Arc::clone(self);
+        let store = Arc::clone(self);
         tokio::spawn(async move {
-            let stable = inner.commits.wait(ticket, &inner.health).await;
+            let stable = store.commits.wait(ticket, &store.health).await;
             for Alone { id, guard, .. } in shorter {
-                let cut = match (&stable, inner.object(id)) {
+                let cut = match (&stable, store.object(id)) {
                     (Ok(()), Ok(row)) => {
-                        let (inner, size) = (Arc::clone(&inner), row.size);
+                        let (store, size) = (Arc::clone(&store), row.size);
                         let forgotten = {
-                            let inner = Arc::clone(&inner);
-                            blocking(move || inner.forget_sums(id, size, u64::MAX)).await
+                            let store = Arc::clone(&store);
+                            blocking(move || store.forget_sums(id, size, u64::MAX)).await
                         };
                         match forgotten {
-                            Ok(()) => inner.cut_tail(&guard, id, size).await,
+                            Ok(()) => store.cut_tail(&guard, id, size).await,
                             Err(error) => Err(error),
                         }
                     }

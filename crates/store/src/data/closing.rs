@@ -11,9 +11,9 @@ use super::contents::{Holey, Stored};
 use super::sums::{BLOCK_BYTES, BLOCKS_A_GROUP, Open, UNKNOWN, place_of, sum_of};
 use crate::codec::{Fields, Malformed};
 use crate::committer::Ticket;
-use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
+use crate::open_store::OpenStore;
 use crate::rows::key;
 
 const VERSION: u8 = 1;
@@ -33,7 +33,7 @@ pub(crate) struct Closing {
     sums: Vec<u32>,
 }
 
-impl Inner {
+impl OpenStore {
     /// The sums of a group as its row has them; blocks behind its end have none.
     pub(super) fn noted_sums(&self, id: ObjectId, group: u64) -> Result<Vec<u32>> {
         let row = self.metadata.row(Table::Sums, &key::kept(id, group))?;
@@ -135,7 +135,7 @@ impl Inner {
         {
             if self.open_sums.is_still(id, group, &open) {
                 put_row(mutation, id, group, &sums);
-                mutation.then(move |inner, _| inner.open_sums.close(id, group, &open));
+                mutation.then(move |store, _| store.open_sums.close(id, group, &open));
             } else {
                 all = false;
             }
@@ -219,7 +219,7 @@ impl Inner {
         self.remove_sums(id, 0, u64::MAX)?;
         let mut mutation = self.begin_blocking()?;
         mutation.unmark(Table::Voided, id);
-        mutation.then(move |inner, _| inner.voided.forget(id));
+        mutation.then(move |store, _| store.voided.forget(id));
         mutation.commit_local().map(|_| ())
     }
 

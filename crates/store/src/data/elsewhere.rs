@@ -13,18 +13,17 @@ use vfs::{Error, ObjectId, Result};
 use super::MAX_FILE_BYTES;
 use super::contents::Content;
 use super::dirty::Origin;
-use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::open_store::OpenStore;
 use crate::ownership::strip_set_id;
 use crate::rows::{MAX_PLACEMENT_BYTES, ObjectRow, key};
-use crate::store::Store;
 use crate::waiting::wait;
 
 /// So long the store's own thread waits for a file that is in use.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-impl Inner {
+impl OpenStore {
     /// The bytes of an object, wherever they are.
     pub(crate) fn content_of(&self, id: ObjectId) -> Result<Content<'_>> {
         self.content_in(id, self.placement_of(id)?)
@@ -120,14 +119,14 @@ impl Inner {
         // There may be bytes of a write whose row was lost; they go with the file.
         mutation.object_mut(id)?.file_mut()?.stored = true;
         mutation.touch(id, Touch::Content)?;
-        mutation.then(move |inner, ticket| {
+        mutation.then(move |store, ticket| {
             let origin = Origin {
                 elsewhere: true,
                 ..Origin::default()
             };
-            inner.dirty.mark(id, ticket, origin, 0);
-            inner.dirty.set_tail_clean(id, false);
-            inner.dirty.changed(id, false);
+            store.dirty.mark(id, ticket, origin, 0);
+            store.dirty.set_tail_clean(id, false);
+            store.dirty.changed(id, false);
         });
         mutation.commit_local().map(|_| ())
     }
@@ -193,7 +192,7 @@ impl Placed {
 /// What the code that keeps bytes elsewhere needs of a store's rows. It does not keep the store
 /// open.
 #[derive(Clone)]
-pub struct PlacedRows(Weak<Inner>);
+pub struct PlacedRows(Weak<OpenStore>);
 
 impl std::fmt::Debug for PlacedRows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -201,11 +200,11 @@ impl std::fmt::Debug for PlacedRows {
     }
 }
 
-impl Store {
+impl OpenStore {
     /// For the code that keeps bytes elsewhere, see [`crate::Elsewhere`].
     #[must_use]
-    pub fn placed_rows(&self) -> PlacedRows {
-        PlacedRows(Arc::downgrade(&self.inner.inner))
+    pub fn placed_rows(self: &Arc<Self>) -> PlacedRows {
+        PlacedRows(Arc::downgrade(self))
     }
 }
 
@@ -216,19 +215,19 @@ impl PlacedRows {
     /// # Errors
     /// [`Error::Io`] when rows cannot be read, or the store was closed.
     pub fn placement(&self, id: ObjectId) -> Result<Option<Vec<u8>>> {
-        let inner = self.inner()?;
-        if let Some(placement) = inner.placement_of(id)? {
+        let store = self.store()?;
+        if let Some(placement) = store.placement_of(id)? {
             return Ok(Some(placement.to_vec()));
         }
-        let left = inner.metadata.row(Table::Removals, &key::object(id))?;
+        let left = store.metadata.row(Table::Removals, &key::object(id))?;
         Ok(left.map(|row| row.to_vec()).filter(|row| !row.is_empty()))
     }
 
     /// What a file is called in messages: by its number, and where it is if that is known.
     #[must_use]
     pub fn called(&self, id: ObjectId) -> String {
-        match self.inner() {
-            Ok(inner) => inner.called(id),
+        match self.store() {
+            Ok(store) => store.called(id),
             Err(_) => format!("object {id}"),
         }
     }
@@ -238,22 +237,22 @@ impl PlacedRows {
     /// # Errors
     /// [`Error::Io`] when rows cannot be read, or the store was closed.
     pub fn size(&self, id: ObjectId) -> Result<Option<u64>> {
-        match self.inner()?.object(id) {
+        match self.store()?.object(id) {
             Ok(row) => Ok(Some(row.size)),
             Err(Error::Stale) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// As [`Store::facts`].
+    /// As [`crate::OpenStore::facts`].
     ///
     /// # Errors
     /// [`Error::Io`] when rows cannot be read, or the store was closed.
     pub fn facts(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
-        self.inner()?.facts(prefix)
+        self.store()?.facts(prefix)
     }
 
-    /// Changes facts as [`Store::put_facts`] does, and in the same batch what the rows of some objects say of their bytes.
+    /// Changes facts as [`crate::OpenStore::put_facts`] does, and in the same batch what the rows of some objects say of their bytes.
     /// An object that is gone is left alone. Returns when it is stable.
     ///
     /// # Errors
@@ -263,8 +262,8 @@ impl PlacedRows {
         placed: Vec<Placed>,
         facts: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     ) -> Result<()> {
-        let inner = self.inner()?;
-        let mut mutation = inner.begin_maintenance().await?;
+        let store = self.store()?;
+        let mut mutation = store.begin_maintenance().await?;
         mutation.enter_facts(facts)?;
         for placed in placed {
             if !(1..=MAX_PLACEMENT_BYTES).contains(&placed.placement.len()) {
@@ -274,7 +273,7 @@ impl PlacedRows {
                 Ok(()) => {}
                 Err(Error::Stale) => {
                     let key = key::object(placed.id);
-                    let left = inner.metadata.row(Table::Removals, &key)?;
+                    let left = store.metadata.row(Table::Removals, &key)?;
                     if left.is_some() {
                         mutation.put_local(Table::Removals, &key, &placed.placement);
                     }
@@ -283,12 +282,12 @@ impl PlacedRows {
             }
         }
         let ticket = mutation.commit_local()?;
-        inner.commits.ask_for(ticket);
-        inner.commits.wait(ticket, &inner.health).await
+        store.commits.ask_for(ticket);
+        store.commits.wait(ticket, &store.health).await
     }
 
-    fn inner(&self) -> Result<Arc<Inner>> {
-        let inner = self.0.upgrade();
-        inner.ok_or_else(|| Error::Io("the store is closed".into()))
+    fn store(&self) -> Result<Arc<OpenStore>> {
+        let store = self.0.upgrade();
+        store.ok_or_else(|| Error::Io("the store is closed".into()))
     }
 }

@@ -11,19 +11,18 @@ use vfs::{Error, Extent, ObjectId, Result, SeekTarget};
 use super::contents::{Content, Holey, Need};
 use super::kept::keep;
 use crate::committer::Ticket;
-use crate::inner::{Inner, blocking, detached};
+use crate::open_store::{OpenStore, blocking, detached};
 use crate::replication::ContentPiece;
 use crate::rows::ObjectRow;
 use crate::space::{Admission, Demand, ROW_BYTES};
 
-impl Inner {
-    /// [`crate::Store::content`].
-    pub(crate) fn content(
-        &self,
-        id: ObjectId,
-        offset: u64,
-        count: u64,
-    ) -> Result<Vec<ContentPiece>> {
+impl OpenStore {
+    /// Part of the content of a file as it is now, in order, clipped at its size. Asks for no permission
+    /// and notes no access. It reads from the disk and may block for as long as that takes.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`].
+    pub fn content(&self, id: ObjectId, offset: u64, count: u64) -> Result<Vec<ContentPiece>> {
         let row = self.object(id)?;
         let stored = row.file()?.stored;
         if self.damaged.contains(id) {
@@ -62,8 +61,11 @@ impl Inner {
         Ok(pieces)
     }
 
-    /// [`crate::Store::hole_end`].
-    pub(crate) fn hole_end(&self, id: ObjectId, offset: u64) -> Result<u64> {
+    /// Where the next data of a file is behind `offset`, or at it; the size of the file where there is none. It may block.
+    ///
+    /// # Errors
+    /// As [`crate::OpenStore::content`].
+    pub fn hole_end(&self, id: ObjectId, offset: u64) -> Result<u64> {
         let row = self.object(id)?;
         if self.damaged.contains(id) {
             return Err(Error::Delay);
@@ -75,22 +77,23 @@ impl Inner {
         Ok(data.map_or(row.size, |data| data.min(row.size)))
     }
 
-    /// [`crate::Store::put_content`].
-    pub(crate) async fn put_content(
-        self: &Arc<Self>,
-        id: ObjectId,
-        piece: ContentPiece,
-    ) -> Result<()> {
-        let inner = Arc::clone(self);
+    /// Takes over part of the content of a file, clipped at the size in its row. It is stable on return.
+    /// Many of these at once share their trips to the disk. Neither the version nor a time of
+    /// the file changes.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] for what does not exist; [`vfs::Error::NoSpace`]; [`vfs::Error::Io`].
+    pub async fn put_content(self: &Arc<Self>, id: ObjectId, piece: ContentPiece) -> Result<()> {
+        let store = Arc::clone(self);
         // Detached, because half of this must not be left behind.
         detached(async move {
-            inner.incomplete.touched(id);
+            store.incomplete.touched(id);
             match piece {
-                ContentPiece::Data { offset, bytes } if inner.can_keep(id, bytes.len()) => {
-                    inner.put_small(id, offset, bytes).await
+                ContentPiece::Data { offset, bytes } if store.can_keep(id, bytes.len()) => {
+                    store.put_small(id, offset, bytes).await
                 }
-                ContentPiece::Data { offset, bytes } => inner.put_large(id, offset, bytes).await,
-                ContentPiece::Hole(extent) => inner.put_hole(id, extent).await,
+                ContentPiece::Data { offset, bytes } => store.put_large(id, offset, bytes).await,
+                ContentPiece::Hole(extent) => store.put_hole(id, extent).await,
             }
         })
         .await
@@ -134,8 +137,8 @@ impl Inner {
         }
         let (_writing, _) = self.begin_writing_as(id, true).await?;
         self.check_hole(id, extent.offset..end, row.size).await?;
-        let inner = Arc::clone(self);
-        blocking(move || inner.punch(id, extent.offset..end).map(|_| ())).await?;
+        let store = Arc::clone(self);
+        blocking(move || store.punch(id, extent.offset..end).map(|_| ())).await?;
         self.dirty.changed(id, false);
         let released = self.stabilise(id).await?;
         self.commits.wait(released, &self.health).await
@@ -185,7 +188,7 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// The bytes from here to the next hole or the end, as they were written.
     fn data_at(&self, content: &Content<'_>, at: u64, end: u64) -> Result<Bytes> {
         let hole = content

@@ -190,9 +190,9 @@ impl DataFiles {
     }
 
     fn make_directories(&self, id: ObjectId) -> io::Result<()> {
-        let inner = self.layout.data_directory(id);
-        fs::create_dir_all(&inner)?;
-        let synced = inner
+        let store = self.layout.data_directory(id);
+        fs::create_dir_all(&store)?;
+        let synced = store
             .parent()
             .map_or(Ok(()), |outer| self.open_directory(outer)?.sync_all());
         let synced = synced.and_then(|()| self.open_directory(&self.layout.data())?.sync_all());
@@ -273,7 +273,7 @@ mod tests {
             let made = store.create(&who, ObjectId::ROOT, &name, new, &set).await;
             ids.push(made.unwrap().attributes.id);
         }
-        let unstable = &store.inner.files.unstable;
+        let unstable = &store.files.unstable;
         unstable.get_or_init(|| "the disk has said so".into());
         for id in &ids {
             let (access, data) = (AccessCheck::Credentials(&who), vec![1; 5000].into());
@@ -300,8 +300,8 @@ mod tests {
     async fn no_flush_of_everything_makes_up_for_a_directory_that_is_not_stable() {
         let directory = tempfile::tempdir().unwrap();
         let (store, _) = with_unstable_directories(directory.path(), 20, Stability::File).await;
-        let data = File::open(store.inner.layout.data()).unwrap();
-        assert!(store.inner.settle_kept(&data).is_err());
+        let data = File::open(store.layout.data()).unwrap();
+        assert!(store.settle_kept(&data).is_err());
         assert!(store.sync().await.is_err() && store.statistics().failed);
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use vfs::{ObjectId, Result};
 
 use super::sums::{BLOCK_BYTES, UNKNOWN, place_of, sum_of};
-use crate::inner::{Inner, blocking};
+use crate::open_store::{OpenStore, blocking};
 
 /// What a write is for the sums: which blocks it fills.
 pub(super) struct Filled {
@@ -49,7 +49,7 @@ impl Filled {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Whether a write would have bytes read back that lie beside it, in blocks that the disk may have changed.
     pub(super) fn needs_check(&self, id: ObjectId, filled: &Filled) -> bool {
         self.open_sums.are_made() && filled.edges().any(|block| self.has_sum(id, block))
@@ -78,10 +78,10 @@ impl Inner {
         if blocks.is_empty() {
             return Ok(());
         }
-        let inner = Arc::clone(self);
+        let store = Arc::clone(self);
         blocking(move || {
             let mut blocks = blocks.into_iter();
-            blocks.try_for_each(|block| inner.check_block(id, block))
+            blocks.try_for_each(|block| store.check_block(id, block))
         })
         .await
     }

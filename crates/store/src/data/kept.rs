@@ -19,10 +19,10 @@ use super::write::Region;
 use crate::access::Access;
 use crate::codec::{Fields, Malformed};
 use crate::committer::Ticket;
-use crate::inner::Inner;
 use crate::maintenance::MANY_KEPT_BYTES;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
+use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::rows::key;
 use crate::space::{Demand, ROW_BYTES};
@@ -56,7 +56,7 @@ impl Kept {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Whether a write is small enough to be kept, and there is room for it.
     pub(super) fn can_keep(&self, id: ObjectId, length: usize) -> bool {
         length <= WRITE_BYTES
@@ -99,7 +99,7 @@ impl Operation {
         // Admitted together with the data.
         let mutation = self.begin_maintenance().await;
         let recorded = mutation.and_then(|mut mutation| {
-            let shape = Inner::enter_write(&mut mutation, &access.who, id, region.end, stored)?;
+            let shape = OpenStore::enter_write(&mut mutation, &access.who, id, region.end, stored)?;
             keep(&mut mutation, id, region.offset, &data);
             mutation.commit(&shape)
         });
@@ -109,7 +109,7 @@ impl Operation {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Removes kept writes whose data is stable where it belongs. Until the ticket is stable, a crash
     /// brings them back over whatever was written later.
     pub(super) async fn release_kept(&self, id: ObjectId, kept: &[Kept]) -> Result<Ticket> {
@@ -182,7 +182,7 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Waits until a data file, and its name if that is new, are on stable storage.
     pub(super) fn make_stable(&self, id: ObjectId, unstable: &Unstable) -> Result<()> {
         let content = self.content_of(id)?;
@@ -216,9 +216,9 @@ pub(super) fn keep(mutation: &mut Mutation<'_>, id: ObjectId, offset: u64, data:
         pieces: number - first,
         bytes: data.len() as u64,
     };
-    mutation.then(move |inner, _| {
-        if inner.dirty.keep(id, kept) > MANY_KEPT_BYTES {
-            inner.tidying.nudge();
+    mutation.then(move |store, _| {
+        if store.dirty.keep(id, kept) > MANY_KEPT_BYTES {
+            store.tidying.nudge();
         }
     });
 }

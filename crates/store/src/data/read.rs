@@ -8,9 +8,9 @@ use vfs::{AccessCheck, Error, ObjectId, ReadData, Result, SeekTarget};
 use super::contents::{AtHand, Holey};
 use super::verify::Around;
 use crate::access::Access;
-use crate::inner::{Inner, blocking};
+use crate::open_store::{OpenStore, blocking};
 
-impl Inner {
+impl OpenStore {
     /// [`vfs::FileSystem::read`].
     pub(crate) async fn read(
         self: &Arc<Self>,
@@ -64,18 +64,18 @@ impl Inner {
                 if self.changed_in(id, around.start, &bytes)?.is_none() {
                     return Ok(around.part(&bytes));
                 }
-                let inner = Arc::clone(self);
-                return blocking(move || inner.read_verified(id, offset, length)).await;
+                let store = Arc::clone(self);
+                return blocking(move || store.read_verified(id, offset, length)).await;
             }
         };
-        let inner = Arc::clone(self);
+        let store = Arc::clone(self);
         blocking(move || {
             let rest = &mut buffer.space()[done..];
-            done += (inner.content_of(id)?).read(rest, around.start + done as u64)?;
+            done += (store.content_of(id)?).read(rest, around.start + done as u64)?;
             let bytes = buffer.finish(done);
-            match inner.changed_in(id, around.start, &bytes)? {
+            match store.changed_in(id, around.start, &bytes)? {
                 None => Ok(around.part(&bytes)),
-                Some(_) => inner.read_verified(id, offset, length),
+                Some(_) => store.read_verified(id, offset, length),
             }
         })
         .await
@@ -97,9 +97,9 @@ impl Inner {
             return Err(Error::NotFound);
         }
         let stored = row.file()?.stored;
-        let inner = Arc::clone(self);
+        let store = Arc::clone(self);
         let found = blocking(move || match stored {
-            true => inner.content_of(id)?.seek(offset, target),
+            true => store.content_of(id)?.seek(offset, target),
             false => Ok(None),
         })
         .await?;

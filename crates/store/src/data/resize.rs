@@ -11,9 +11,9 @@ use vfs::{Attributes, Error, ObjectId, Result, SetAttributes};
 use super::{MAX_FILE_BYTES, Origin, remove_rows};
 use crate::access::Access;
 use crate::commit_hook::Change;
-use crate::inner::{Inner, blocking};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::open_store::{OpenStore, blocking};
 use crate::operation::Operation;
 use crate::requests::Begun;
 use crate::rows::Effect;
@@ -64,7 +64,7 @@ impl Operation {
         if size == 0 && self.damaged.contains(id) {
             // Nothing is left of what was wrong, and nothing that is written now is.
             mutation.unmark(Table::Damaged, id);
-            mutation.then(move |inner, _| inner.damaged.forget(id));
+            mutation.then(move |store, _| store.damaged.forget(id));
         }
         let attributes = mutation.object(id)?.attributes(id);
         mutation.change_data(id);
@@ -78,13 +78,13 @@ impl Operation {
             }
             self.dirty.drop_kept(id, &kept);
             self.commits.wait(ticket, &self.health).await?;
-            let inner = Arc::clone(&self.inner);
+            let store = Arc::clone(&self.store);
             blocking(move || {
-                inner.forget_sums(id, size, u64::MAX)?;
-                if !inner.cut_contents(id, size)? && size == 0 {
+                store.forget_sums(id, size, u64::MAX)?;
+                if !store.cut_contents(id, size)? && size == 0 {
                     // They were lost, and nothing is missing of nothing.
-                    inner.content_of(id)?.make()?;
-                    inner.dirty.changed(id, true);
+                    store.content_of(id)?.make()?;
+                    store.dirty.changed(id, true);
                 }
                 Ok(())
             })
@@ -99,7 +99,7 @@ impl Operation {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Enters the size. Times and mode that are set together with it stay as they were set.
     fn put_size(
         &self,
@@ -144,16 +144,16 @@ impl Inner {
                 }
             }
         }
-        mutation.then(move |inner, ticket| {
+        mutation.then(move |store, ticket| {
             if !marked {
-                inner.dirty.mark(id, ticket, origin, 0);
+                store.dirty.mark(id, ticket, origin, 0);
             }
-            inner.dirty.changed(id, false);
+            store.dirty.changed(id, false);
             // From here on the sum of the last block is one of fewer bytes.
-            let row = inner.object(id).ok();
+            let row = store.object(id).ok();
             if row.as_ref().is_none_or(|row| row.placement().is_none()) {
                 let size = row.map_or(0, |row| row.size);
-                inner.open_sums.open_end(id, size);
+                store.open_sums.open_end(id, size);
             }
         });
     }

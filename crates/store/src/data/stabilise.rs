@@ -6,9 +6,9 @@ use vfs::{Commitment, ObjectId, Result};
 
 use super::kept::Kept;
 use crate::committer::Ticket;
-use crate::inner::{Inner, blocking};
+use crate::open_store::{OpenStore, blocking};
 
-impl Inner {
+impl OpenStore {
     /// [`vfs::FileSystem::commit`]; always the whole file.
     pub(crate) async fn commit_data(self: &Arc<Self>, id: ObjectId) -> Result<Commitment> {
         let row = self.object(id)?;
@@ -35,8 +35,8 @@ impl Inner {
         let kept = match unstable {
             None => self.dirty.kept_of_stable(id),
             Some(_) => {
-                let inner = Arc::clone(self);
-                blocking(move || inner.stabilise_blocking(id)).await?
+                let store = Arc::clone(self);
+                blocking(move || store.stabilise_blocking(id)).await?
             }
         };
         let released = match kept.is_empty() {
@@ -74,7 +74,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The same as [`Inner::stabilise`] for threads that may block. Returns what was kept of the data that is stable now, which
+    /// The same as [`OpenStore::stabilise`] for threads that may block. Returns what was kept of the data that is stable now, which
     /// is to be released.
     pub(crate) fn stabilise_blocking(&self, id: ObjectId) -> Result<Vec<Kept>> {
         self.health.check()?;

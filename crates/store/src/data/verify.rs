@@ -9,7 +9,7 @@ use vfs::{Error, ObjectId, Result};
 
 use super::contents::Holey;
 use super::sums::{BLOCK_BYTES, BLOCKS_A_GROUP, UNKNOWN, place_of, sum_of};
-use crate::inner::Inner;
+use crate::open_store::OpenStore;
 
 /// How often bytes are read again that do not fit: somebody may have written and closed them in between.
 const ATTEMPTS: usize = 3;
@@ -56,7 +56,7 @@ impl Around {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Where the first block begins that is not what was written, among whole blocks as they were read from `start` on; the
     /// last one may end with the file.
     pub(crate) fn changed_in(&self, id: ObjectId, start: u64, bytes: &[u8]) -> Result<Option<u64>> {

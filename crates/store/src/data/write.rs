@@ -17,9 +17,9 @@ use super::{MAX_FILE_BYTES, Origin};
 use crate::access::Access;
 use crate::commit_hook::Change;
 use crate::committer::Ticket;
-use crate::inner::{Inner, blocking};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::open_store::{OpenStore, blocking};
 use crate::operation::Operation;
 use crate::ownership::strip_set_id;
 use crate::space::{Demand, ROW_BYTES};
@@ -38,16 +38,16 @@ pub(super) struct Region {
 
 /// One who writes to a marked file; the mark stays at least as long.
 pub(super) struct Writing {
-    inner: Arc<Inner>,
+    store: Arc<OpenStore>,
     id: ObjectId,
 }
 
 impl Writing {
     /// Keeps the mark of a file that has one.
-    pub(super) fn join(inner: &Arc<Inner>, id: ObjectId) -> Option<Writing> {
-        inner.dirty.join(id, true)?;
+    pub(super) fn join(store: &Arc<OpenStore>, id: ObjectId) -> Option<Writing> {
+        store.dirty.join(id, true)?;
         Some(Writing {
-            inner: Arc::clone(inner),
+            store: Arc::clone(store),
             id,
         })
     }
@@ -55,7 +55,7 @@ impl Writing {
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        self.inner.dirty.leave(self.id);
+        self.store.dirty.leave(self.id);
     }
 }
 
@@ -158,14 +158,14 @@ impl Operation {
         let mutation = self.begin_maintenance().await;
         mutation
             .and_then(|mut mutation| {
-                let shape = Inner::enter_write(&mut mutation, who, id, end, stored)?;
+                let shape = OpenStore::enter_write(&mut mutation, who, id, end, stored)?;
                 mutation.commit(&shape)
             })
             .inspect_err(|_| self.dirty.set_tail_clean(id, false))
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Registers a writer: marks the file, stably, and cuts off what a failed write left behind its end.
     pub(super) async fn prepare_to_write(
         self: &Arc<Self>,
@@ -200,7 +200,7 @@ impl Inner {
         };
         self.watches.disturb(id);
         let writing = Writing {
-            inner: Arc::clone(self),
+            store: Arc::clone(self),
             id,
         };
         if !mark.born_marked || self.is_elsewhere(id)? {
@@ -227,7 +227,7 @@ impl Inner {
             foreign,
             elsewhere: mutation.object(id)?.placement().is_some(),
         };
-        mutation.then(move |inner, ticket| inner.dirty.mark(id, ticket, origin, 1));
+        mutation.then(move |store, ticket| store.dirty.mark(id, ticket, origin, 1));
         let ticket = mutation.commit_local()?;
         Ok(super::dirty::Mark {
             ticket,
@@ -252,8 +252,8 @@ impl Inner {
         id: ObjectId,
         size: u64,
     ) -> Result<()> {
-        let inner = Arc::clone(self);
-        blocking(move || inner.cut_contents(id, size)).await?;
+        let store = Arc::clone(self);
+        blocking(move || store.cut_contents(id, size)).await?;
         self.dirty.set_tail_clean(id, true);
         Ok(())
     }
@@ -285,9 +285,9 @@ impl Inner {
             return Err(Error::Invalid("nothing is to be written"));
         };
         if self.needs_check(id, &filled) {
-            let inner = Arc::clone(self);
+            let store = Arc::clone(self);
             let checked = Filled::by(offset, data.len());
-            blocking(move || checked.map_or(Ok(()), |checked| inner.check_edges(id, &checked)))
+            blocking(move || checked.map_or(Ok(()), |checked| store.check_edges(id, &checked)))
                 .await?;
         }
         let entry = self.open_sums.begin(id, filled.blocks.clone());
@@ -318,8 +318,8 @@ impl Inner {
         {
             return Ok(stored);
         }
-        let inner = Arc::clone(self);
-        blocking(move || inner.content_of(id)?.write(&data, offset, need)).await
+        let store = Arc::clone(self);
+        blocking(move || store.content_of(id)?.write(&data, offset, need)).await
     }
 
     /// The same as part of a batch.

@@ -99,9 +99,9 @@ impl Mutation<'_> {
             self.batch
                 .put(Table::System, OBJECTS_KEY, &key::number(objects));
         }
-        let inner = self.inner;
+        let store = self.store;
         if position > 0 {
-            inner.commits.note_record(ticket, position);
+            store.commits.note_record(ticket, position);
         }
         self.commit_batch()?;
         if let Some(reserved) = reserved {
@@ -109,22 +109,22 @@ impl Mutation<'_> {
         }
         self.writer.committed = ticket;
         self.writer.objects = objects;
-        inner.objects.store(objects, Ordering::Relaxed);
-        inner.commits.set_committed(ticket);
+        store.objects.store(objects, Ordering::Relaxed);
+        store.commits.set_committed(ticket);
         self.carry_out_effects(ticket);
-        inner.statistics.batches.add(1);
-        if inner.metadata.should_look() {
-            inner.commits.look();
+        store.statistics.batches.add(1);
+        if store.metadata.should_look() {
+            store.commits.look();
         }
         Ok((ticket, position))
     }
 
     /// Makes the batch visible, between two calls of the listener.
     fn commit_batch(&mut self) -> Result<()> {
-        let inner = self.inner;
-        let batch = std::mem::replace(&mut self.batch, inner.metadata.batch());
+        let store = self.store;
+        let batch = std::mem::replace(&mut self.batch, store.metadata.batch());
         let changes = std::mem::take(&mut self.changes);
-        let listener = inner.listener.get().filter(|_| !changes.is_empty());
+        let listener = store.listener.get().filter(|_| !changes.is_empty());
         if let Some(listener) = listener {
             listener.changing(&changes);
         }
@@ -132,12 +132,12 @@ impl Mutation<'_> {
         if let Some(listener) = listener {
             listener.changed(&changes);
         }
-        committed.map_err(|error| inner.fail(&error.to_string()))
+        committed.map_err(|error| store.fail(&error.to_string()))
     }
 
     fn carry_out_effects(&mut self, ticket: Ticket) {
         for effect in self.effects.drain(..) {
-            effect(self.inner, ticket);
+            effect(self.store, ticket);
         }
     }
 
@@ -149,27 +149,27 @@ impl Mutation<'_> {
             .put(Table::Updates, &key::number(position), record);
         if let Some(id) = self.data_of {
             self.mark_unshipped(id);
-            if self.inner.incomplete.contains(id) {
+            if self.store.incomplete.contains(id) {
                 // A replica that may change the data has all of it, even if that was not noted in time. From here
                 // on the replicas before it lack data of this replica, and never do two lack data of each other.
-                self.inner.unmark_lacking(self, id);
+                self.store.unmark_lacking(self, id);
             }
         }
         Ok(position)
     }
 
     fn mark_unshipped(&mut self, id: ObjectId) {
-        if !self.inner.unshipped.contains(id) {
+        if !self.store.unshipped.contains(id) {
             self.mark(Table::Unshipped, id);
-            self.then(move |inner, _| inner.unshipped.add(id));
+            self.then(move |store, _| store.unshipped.add(id));
         }
     }
 
     /// From this batch on, no object gets another version without other replicas hearing of it.
     pub(crate) fn note_shared(&mut self) {
-        if !self.inner.shared.load(Ordering::Relaxed) {
+        if !self.store.shared.load(Ordering::Relaxed) {
             self.put_local(Table::System, SHARED_KEY, b"");
-            self.then(|inner, _| inner.shared.store(true, Ordering::Relaxed));
+            self.then(|store, _| store.shared.store(true, Ordering::Relaxed));
         }
     }
 
@@ -209,14 +209,14 @@ impl Mutation<'_> {
 
     /// Keeps the list of torn files as their rows say.
     fn list_torn(&mut self, id: ObjectId, torn: bool) {
-        match (self.inner.torn.contains(id), torn) {
+        match (self.store.torn.contains(id), torn) {
             (false, true) => {
                 self.mark(Table::Torn, id);
-                self.then(move |inner, _| inner.torn.add(id));
+                self.then(move |store, _| store.torn.add(id));
             }
             (true, false) => {
                 self.unmark(Table::Torn, id);
-                self.then(move |inner, _| inner.torn.forget(id));
+                self.then(move |store, _| store.torn.forget(id));
             }
             _ => {}
         }

@@ -20,8 +20,8 @@ use crate::clock::later_than;
 use crate::commit_hook::{CommitHook, Touched};
 use crate::committer::Ticket;
 use crate::counters::{Counters, Sequence};
-use crate::inner::Inner;
 use crate::metadata::{Batch, Table};
+use crate::open_store::OpenStore;
 use crate::recording::Draft;
 use crate::rows::{EntryRow, NameHash, ObjectRow, encode_time, key};
 use crate::space::{Admission, Demand};
@@ -63,7 +63,7 @@ pub(crate) enum Touch {
 }
 
 /// Something to do once the batch of a ticket is visible, before anybody else can change rows.
-type Effect = Box<dyn FnOnce(&Inner, Ticket) + Send>;
+type Effect = Box<dyn FnOnce(&OpenStore, Ticket) + Send>;
 
 struct LoadedObject {
     id: ObjectId,
@@ -85,7 +85,7 @@ struct LoadedEntries {
 
 /// Changes that happen together or not at all.
 pub(crate) struct Mutation<'s> {
-    inner: &'s Inner,
+    store: &'s OpenStore,
     writer: MutexGuard<'s, Writer>,
     batch: Batch<'s>,
     /// What replicas have to hear of; `None` where there are no others.
@@ -108,7 +108,7 @@ pub(crate) struct Mutation<'s> {
     _admission: Option<Admission<'s>>,
 }
 
-impl Inner {
+impl OpenStore {
     /// Admits an operation that takes room on the disk, and in memory: [`Error::NoSpace`] without the one, [`Error::Delay`] while
     /// memory is not written out for want of descriptors.
     pub(crate) fn admit(&self, demand: Demand) -> Result<Admission<'_>> {
@@ -163,23 +163,23 @@ pub(crate) fn wait_for_room(error: Error) -> Error {
 }
 
 impl<'s> Mutation<'s> {
-    fn start(inner: &'s Inner, mut writer: MutexGuard<'s, Writer>) -> Result<Mutation<'s>> {
-        inner.health.check()?;
-        writer.counters.stable(inner.commits.stable());
+    fn start(store: &'s OpenStore, mut writer: MutexGuard<'s, Writer>) -> Result<Mutation<'s>> {
+        store.health.check()?;
+        writer.counters.stable(store.commits.stable());
         Ok(Mutation {
-            inner,
+            store,
             writer,
-            batch: inner.metadata.batch(),
-            record: inner.is_replicated().then(Draft::default),
+            batch: store.metadata.batch(),
+            record: store.is_replicated().then(Draft::default),
             hook: None,
-            home: inner.slot,
+            home: store.slot,
             data_of: None,
             effects: Vec::new(),
             changes: Vec::new(),
             objects: Vec::new(),
             entries: Vec::new(),
             made: 0,
-            now: later_than(inner.latest_elsewhere(), inner.clock.now()),
+            now: later_than(store.latest_elsewhere(), store.clock.now()),
             _admission: None,
         })
     }
@@ -191,8 +191,8 @@ impl<'s> Mutation<'s> {
     }
 
     /// The store that is changed.
-    pub(crate) fn inner(&self) -> &Inner {
-        self.inner
+    pub(crate) fn store(&self) -> &OpenStore {
+        self.store
     }
 
     /// The time that this operation gives to what is new. What was there before may get a later one.
@@ -207,7 +207,7 @@ impl<'s> Mutation<'s> {
 
     /// Has something done once the batch is visible, before anybody else can change rows. It is not done
     /// when the change is refused or fails.
-    pub(crate) fn then(&mut self, effect: impl FnOnce(&Inner, Ticket) + Send + 'static) {
+    pub(crate) fn then(&mut self, effect: impl FnOnce(&OpenStore, Ticket) + Send + 'static) {
         self.effects.push(Box::new(effect));
     }
 
@@ -237,7 +237,7 @@ impl<'s> Mutation<'s> {
     pub(crate) fn peek(&self, id: ObjectId) -> Result<ObjectRow> {
         match self.objects.iter().find(|loaded| loaded.id == id) {
             Some(loaded) => loaded.row.clone().ok_or(Error::Stale),
-            None => self.inner.object(id),
+            None => self.store.object(id),
         }
     }
 
@@ -404,7 +404,7 @@ impl<'s> Mutation<'s> {
 
     /// An object looks different afterwards.
     fn note_change(&mut self, id: ObjectId) {
-        if self.inner.listener.get().is_some() && !self.changes.contains(&id) {
+        if self.store.listener.get().is_some() && !self.changes.contains(&id) {
             self.changes.push(id);
         }
     }
@@ -443,7 +443,7 @@ impl<'s> Mutation<'s> {
 
     /// Whether others hear of what is removed, and may have it open.
     pub(crate) fn removes_for_others(&self) -> bool {
-        self.record.is_some() && self.inner.others_may_have_open()
+        self.record.is_some() && self.store.others_may_have_open()
     }
 
     /// Takes over an object as another primary has it.
@@ -451,7 +451,7 @@ impl<'s> Mutation<'s> {
         self.raise(Sequence::Changes, row.change.0);
         self.note_elsewhere(row.changed);
         let counter = id.as_u64() & ObjectId::MAX_COUNTER;
-        if ObjectId::new(self.inner.slot, counter) == Some(id) {
+        if ObjectId::new(self.store.slot, counter) == Some(id) {
             self.raise(Sequence::Objects, id.as_u64());
         }
         let at = self.load_object(id)?;
@@ -464,13 +464,13 @@ impl<'s> Mutation<'s> {
 
     /// Another replica has given an object this time. What is changed here from now on gets a later one, also after a restart.
     fn note_elsewhere(&mut self, time: Timestamp) {
-        if time <= self.inner.latest_elsewhere() {
+        if time <= self.store.latest_elsewhere() {
             return;
         }
-        if time > self.inner.clock.now() {
+        if time > self.store.clock.now() {
             self.put_local(Table::System, AHEAD_KEY, &encode_time(time));
         }
-        self.then(move |inner, _| inner.raise_latest_elsewhere(time));
+        self.then(move |store, _| store.raise_latest_elsewhere(time));
     }
 
     /// Objects in the tree before this operation.
@@ -488,14 +488,14 @@ impl<'s> Mutation<'s> {
     /// An identifier for a new object.
     pub(crate) fn new_id(&mut self) -> Result<ObjectId> {
         let counter = self.take(Sequence::Objects)?;
-        ObjectId::new(self.inner.slot, counter).ok_or(Error::NoSpace)
+        ObjectId::new(self.store.slot, counter).ok_or(Error::NoSpace)
     }
 
     fn load_object(&mut self, id: ObjectId) -> Result<usize> {
         if let Some(at) = self.objects.iter().position(|loaded| loaded.id == id) {
             return Ok(at);
         }
-        let row = self.inner.metadata.row(Table::Objects, &key::object(id))?;
+        let row = self.store.metadata.row(Table::Objects, &key::object(id))?;
         let row = row.map(|row| ObjectRow::decode(&row)).transpose()?;
         self.objects.push(LoadedObject {
             id,
@@ -508,13 +508,13 @@ impl<'s> Mutation<'s> {
     }
 
     fn load_entries(&mut self, directory: ObjectId, name: &Name) -> Result<usize> {
-        let hash = self.inner.hash(name.as_bytes());
+        let hash = self.store.hash(name.as_bytes());
         let known = |loaded: &LoadedEntries| loaded.directory == directory && loaded.hash == hash;
         if let Some(at) = self.entries.iter().position(known) {
             return Ok(at);
         }
         let row = self
-            .inner
+            .store
             .metadata
             .row(Table::Entries, &key::entry(directory, hash))?;
         let row = row

@@ -5,8 +5,8 @@ use vfs::{ChangeAttribute, ObjectId, Result};
 use super::{Mutation, RESERVED_KEY, Writer};
 use crate::committer::Ticket;
 use crate::counters::Sequence;
-use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::open_store::OpenStore;
 
 impl Mutation<'_> {
     /// Numbers given out from here on are larger than this one, which another replica has used. Only the
@@ -34,15 +34,15 @@ impl Mutation<'_> {
         if let Some(number) = self.writer.counters.take(sequence) {
             return Ok(number);
         }
-        self.inner.reserve_now(&mut self.writer)?;
+        self.store.reserve_now(&mut self.writer)?;
         self.writer
             .counters
             .take(sequence)
-            .ok_or_else(|| self.inner.fail("numbers have run out"))
+            .ok_or_else(|| self.store.fail("numbers have run out"))
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// Reserves numbers and waits for stable storage; at start, and when a burst of changes used up a
     /// range before the group commit made the next one stable.
     pub(crate) fn reserve_now(&self, writer: &mut Writer) -> Result<()> {

@@ -12,9 +12,9 @@ use super::{check_changeable, searchable};
 use crate::attributes::{check_times, chosen_time};
 use crate::commit_hook::Change;
 use crate::data::{MAX_FILE_BYTES, Origin};
-use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::ownership::settable_mode;
 use crate::requests::Begun;
@@ -86,7 +86,7 @@ impl Operation {
                 foreign: false,
                 elsewhere,
             };
-            mutation.then(move |inner, ticket| inner.dirty.mark(id, ticket, origin, 0));
+            mutation.then(move |store, ticket| store.dirty.mark(id, ticket, origin, 0));
         }
         let shape = Change::Create {
             parent: directory,
@@ -114,7 +114,7 @@ impl Operation {
     }
 }
 
-impl Inner {
+impl OpenStore {
     fn find_existing(
         &self,
         who: &Credentials,

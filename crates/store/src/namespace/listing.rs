@@ -10,8 +10,8 @@ use vfs::{Cookie, Credentials, DirectoryEntry, DirectoryPage, Error, ObjectId, R
 
 use super::dangling;
 use super::lookup::object_in;
-use crate::inner::Inner;
 use crate::metadata::View;
+use crate::open_store::OpenStore;
 use crate::rows::{EntriesOf, NameHash, key, name_of};
 
 /// The most entries in one page, which bounds the memory of a request whatever it asks for.
@@ -20,7 +20,7 @@ const MAX_PAGE_ENTRIES: usize = 4096;
 /// The size of the buffers that names share, in bytes.
 const NAMES_BYTES: usize = 4 << 10;
 
-impl Inner {
+impl OpenStore {
     /// [`vfs::FileSystem::read_directory`].
     pub(crate) fn read_directory(
         &self,

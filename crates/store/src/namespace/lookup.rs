@@ -3,11 +3,11 @@
 use vfs::{Attributes, Credentials, Error, Name, ObjectId, Result};
 
 use super::{dangling, searchable};
-use crate::inner::Inner;
 use crate::metadata::{Table, View};
+use crate::open_store::OpenStore;
 use crate::rows::{EntryRow, ObjectRow, key};
 
-impl Inner {
+impl OpenStore {
     /// [`vfs::FileSystem::lookup`].
     pub(crate) fn lookup(
         &self,

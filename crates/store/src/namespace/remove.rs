@@ -11,9 +11,9 @@ use super::{check_changeable, dangling, searchable};
 use crate::commit_hook::Change;
 use crate::committer::Ticket;
 use crate::data::remove_rows;
-use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::requests::Begun;
 use crate::rows::{Content, Effect, ObjectRow, key};
@@ -71,7 +71,7 @@ impl Operation {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// An object has one name less; with the last one it goes, or becomes an orphan.
     pub(super) fn drop_name_of(
         &self,
@@ -104,7 +104,7 @@ impl Inner {
         if is_file && (is_held || mutation.removes_for_others()) {
             let home = mutation.home();
             mutation.put_local(Table::Orphans, &key::object(id), &home.0.to_be_bytes());
-            mutation.then(move |inner, _| inner.orphans.add(id, home, is_held));
+            mutation.then(move |store, _| store.orphans.add(id, home, is_held));
             return mutation.touch(id, Touch::Attributes).map(|_| ());
         }
         self.discard(mutation, id)
@@ -119,7 +119,7 @@ impl Inner {
             let placement = row.placement().cloned().unwrap_or_default();
             mutation.put_local(Table::Removals, &key::object(id), &placement);
             mutation.unmark(Table::Digests, id);
-            mutation.then(move |inner, _| inner.leftovers.add(id));
+            mutation.then(move |store, _| store.leftovers.add(id));
         }
         if marked {
             mutation.unmark(Table::Dirty, id);
@@ -135,14 +135,14 @@ impl Inner {
             mutation.unmark(Table::Damaged, id);
         }
         self.unmark_incomplete(mutation, id);
-        mutation.then(move |inner, _| {
+        mutation.then(move |store, _| {
             // What was kept has gone with its rows.
-            let _kept = inner.dirty.forget(id);
-            inner.open_sums.forget(id);
-            inner.unshipped.forget(id);
-            inner.unfetched.forget(id);
-            inner.damaged.forget(id);
-            inner.locks().forget(id);
+            let _kept = store.dirty.forget(id);
+            store.open_sums.forget(id);
+            store.unshipped.forget(id);
+            store.unfetched.forget(id);
+            store.damaged.forget(id);
+            store.locks().forget(id);
         });
         mutation.remove_object(id)
     }

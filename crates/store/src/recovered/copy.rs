@@ -12,7 +12,7 @@ use vfs::{Result, SeekTarget};
 
 use crate::data::Holey;
 use crate::error::from_os;
-use crate::inner::Inner;
+use crate::open_store::OpenStore;
 use crate::space::Demand;
 
 /// So much is read at a time where the kernel cannot copy.
@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// The most that the kernel is asked to copy at a time.
 const STRETCH_BYTES: u64 = 1 << 30;
 
-impl Inner {
+impl OpenStore {
     /// Copies the first `size` bytes of a data file with their holes.
     pub(super) fn copy_data(&self, from: &File, to: &File, size: u64) -> Result<()> {
         let failed = |error: io::Error| from_os("copy data", &error);

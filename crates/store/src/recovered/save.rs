@@ -15,15 +15,14 @@ use super::{
     RecoveredSet, SETS, data_name, home_of, remove_all, unfinished,
 };
 use crate::error::{StoreError, from_os};
-use crate::inner::{Inner, blocking};
 use crate::layout::sync_directory;
 use crate::metadata::Table;
+use crate::open_store::{OpenStore, blocking};
 use crate::rows::{Content, EntryRow, ObjectRow, XattrRow, key};
 use crate::space::{Demand, ROW_BYTES};
-use crate::store::Store;
 use crate::waiting::wait;
 
-impl Store {
+impl OpenStore {
     /// Keeps the present versions of objects aside, in a new set below `recovered` beside the store: paths
     /// as they are known here, attributes, extended attributes, contents; of directories the list of names,
     /// not what the names lead to. What does not exist is noted as removed. All of it is stable on return;
@@ -35,23 +34,23 @@ impl Store {
     /// [`vfs::Error::Exists`] for a label in use; [`vfs::Error::Invalid`] for one that cannot be;
     /// [`vfs::Error::NoSpace`] when the disk is full; [`vfs::Error::Io`].
     pub async fn save_aside(
-        &self,
+        self: &Arc<Self>,
         label: &str,
         reason: &str,
         objects: &[ObjectId],
     ) -> Result<RecoveredSet> {
-        let inner = Arc::clone(&self.inner.inner);
+        let store = Arc::clone(self);
         let set = RecoveredSet {
             format: FORMAT,
             label: label.to_owned(),
             reason: reason.to_owned(),
-            saved_at: inner.clock.now(),
-            replica: inner.slot.0,
+            saved_at: store.clock.now(),
+            replica: store.slot.0,
             objects: 0,
             bytes: 0,
         };
         let objects = objects.to_vec();
-        blocking(move || inner.save_aside(set, &objects)).await
+        blocking(move || store.write_aside(set, &objects)).await
     }
 }
 
@@ -61,8 +60,8 @@ struct Draft {
     manifest: BufWriter<File>,
 }
 
-impl Inner {
-    fn save_aside(&self, set: RecoveredSet, objects: &[ObjectId]) -> Result<RecoveredSet> {
+impl OpenStore {
+    fn write_aside(&self, set: RecoveredSet, objects: &[ObjectId]) -> Result<RecoveredSet> {
         self.health.check()?;
         let store = self.layout.root();
         let home = home_of(store, &set.label)

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use vfs::{Error, ObjectId, Result, ShownBytes};
 
-use crate::inner::Inner;
 use crate::metadata::{Table, View};
+use crate::open_store::OpenStore;
 use crate::rows::{Content, EntryRow, NameHash, key};
 
 /// No path has more parts.
@@ -17,8 +17,13 @@ const BYTES_SHOWN: usize = 1024;
 /// Stands for the directories that are not shown.
 const MORE: &str = "/…";
 
-impl Inner {
-    pub(super) fn parents(&self, id: ObjectId) -> Result<Vec<ObjectId>> {
+impl OpenStore {
+    /// The directories that hold an object, one for each of its names, so a directory may be there
+    /// twice; nothing for the root and for what does not exist. Takes no lock that changes take.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn parents(&self, id: ObjectId) -> Result<Vec<ObjectId>> {
         let row = match self.object(id) {
             Ok(row) => row,
             Err(Error::Stale) => return Ok(Vec::new()),
@@ -46,7 +51,12 @@ impl Inner {
         }
     }
 
-    pub(super) fn path_of(&self, id: ObjectId) -> Result<String> {
+    /// One path of an object from the root of the tree, for people to read. An object without a name has
+    /// none, which is said in place of it.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] for what does not exist; [`vfs::Error::Io`] when rows cannot be read.
+    pub fn path_of(&self, id: ObjectId) -> Result<String> {
         self.object(id)?;
         let path = self.shown_path(id)?;
         Ok(path.unwrap_or_else(|| format!("(object {id} without a name)")))

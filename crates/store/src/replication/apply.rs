@@ -15,9 +15,9 @@ use super::{BeforeCommit, ForeignUpdate, LinkChange};
 use crate::codec::Fields;
 use crate::committer::Ticket;
 use crate::data::{Alone, Origin, Resized};
-use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
+use crate::open_store::OpenStore;
 use crate::rows::{ObjectRow, key};
 use crate::shares::{Denial, Shares};
 use crate::space::Demand;
@@ -31,8 +31,21 @@ pub(super) struct Entered {
     pub(super) denials: Vec<(ObjectId, Vec<Denial>)>,
 }
 
-impl Inner {
-    pub(super) async fn apply(
+impl OpenStore {
+    /// Takes over rows that another primary changed, in one batch with the new position in its stream.
+    /// A position that was applied already changes nothing.
+    ///
+    /// `before_commit` is called with the writer's lock held; it gets the names that appear and disappear,
+    /// and a closure that commits, which it must call. Only what this copy alone knows of an object
+    /// stays: whether it has a data file, and whether a file is still open here that has lost its
+    /// last name.
+    ///
+    /// The content of files comes separately, see [`crate::OpenStore::put_content`].
+    ///
+    /// # Errors
+    /// [`vfs::Error::Invalid`] for rows that cannot be; [`vfs::Error::NoSpace`] on a full disk;
+    /// [`vfs::Error::Io`] when storage fails; and what `before_commit` returns. Nothing has changed then.
+    pub async fn apply(
         self: &Arc<Self>,
         update: ForeignUpdate,
         before_commit: &mut BeforeCommit<'_>,
@@ -104,13 +117,22 @@ impl Inner {
         let _listeners = self.lock_changes.send(id);
     }
 
-    pub(super) fn applied(&self, from: ReplicaSlot) -> Result<u64> {
+    /// The position of the last update of a replica's stream that was applied here; 0 for none.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when the row cannot be read.
+    pub fn applied(&self, from: ReplicaSlot) -> Result<u64> {
         self.health.check()?;
         let row = self.metadata.row(Table::Applied, &from.0.to_be_bytes())?;
         row.map_or(Ok(0), |row| Ok(Fields::new(&row).u64()?))
     }
 
-    pub(super) async fn reached(&self, from: ReplicaSlot, position: u64) -> Result<Ticket> {
+    /// Says that a replica's stream is applied here up to a position that no update has: positions have gaps. Returns
+    /// when it is there, stable or not.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn reached(&self, from: ReplicaSlot, position: u64) -> Result<Ticket> {
         let mut mutation = self.begin_maintenance().await?;
         if position > self.applied(from)? {
             let slot = from.0.to_be_bytes();
@@ -119,7 +141,11 @@ impl Inner {
         mutation.commit_local()
     }
 
-    pub(super) fn applied_all(&self) -> Result<Vec<(ReplicaSlot, u64)>> {
+    /// How far the streams of all other replicas have been applied, of those too that are in the set no longer.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn applied_all(&self) -> Result<Vec<(ReplicaSlot, u64)>> {
         self.health.check()?;
         let view = self.metadata.view();
         let mut applied = Vec::new();
@@ -194,9 +220,9 @@ impl Inner {
                 }
                 ForeignRow::Locks { id, held, change } => {
                     mutation.enter_row(Table::Locks, &change);
-                    mutation.then(move |inner, _| {
-                        if inner.locks().replace(id, held) {
-                            inner.tell_lock_change(id);
+                    mutation.then(move |store, _| {
+                        if store.locks().replace(id, held) {
+                            store.tell_lock_change(id);
                         }
                     });
                 }
@@ -241,7 +267,7 @@ impl Inner {
         }
         if before.as_ref().is_some_and(|before| before.links == 0) {
             mutation.unmark(Table::Orphans, id);
-            mutation.then(move |inner, _| inner.orphans.forget(id));
+            mutation.then(move |store, _| store.orphans.forget(id));
         }
         let size = row.size;
         if let Ok(file) = row.file_mut() {
@@ -265,9 +291,9 @@ impl Inner {
     fn enter_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
         let kept = self.dirty.kept(id);
         crate::data::remove_rows(mutation, id, &kept);
-        mutation.then(move |inner, _| inner.dirty.drop_kept(id, &kept));
+        mutation.then(move |store, _| store.dirty.drop_kept(id, &kept));
         self.mark_cut(mutation, id, Origin::FOREIGN);
-        mutation.then(move |inner, _| inner.dirty.set_tail_clean(id, false));
+        mutation.then(move |store, _| store.dirty.set_tail_clean(id, false));
     }
 
     /// An object is gone for everybody else; here a file may still be open.
@@ -284,7 +310,7 @@ impl Inner {
                 if shares.is_open(id) {
                     // It was made and removed before any of it came here, and its home has all of it.
                     let home = mutation.home();
-                    mutation.then(move |inner, _| inner.orphans.add(id, home, true));
+                    mutation.then(move |store, _| store.orphans.add(id, home, true));
                 }
                 return Ok(());
             }
@@ -307,5 +333,5 @@ fn mark_born(mutation: &mut Mutation<'_>, id: ObjectId) {
         ..Origin::FOREIGN
     };
     mutation.mark_foreign(Table::Dirty, id);
-    mutation.then(move |inner, ticket| inner.dirty.mark(id, ticket, origin, 0));
+    mutation.then(move |store, ticket| store.dirty.mark(id, ticket, origin, 0));
 }

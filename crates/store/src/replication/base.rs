@@ -11,8 +11,8 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 use super::foreign_row::ForeignRow;
 use super::incomplete::Mark;
 use crate::counters::Sequence;
-use crate::inner::Inner;
 use crate::metadata::{KeyedRow, Picture, Table, View};
+use crate::open_store::OpenStore;
 use crate::recording::RowChange;
 use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
 use crate::space::{Demand, ROW_BYTES};
@@ -71,7 +71,7 @@ pub enum BaseState {
 /// All rows that replicas keep, as they were at one moment. It holds back the removal of old rows, so
 /// it should not be kept for longer than it takes to read.
 pub struct BaseScan {
-    inner: Arc<Inner>,
+    store: Arc<OpenStore>,
     picture: Picture,
     place: BasePlace,
     /// What is known in memory: locks and denials, and which files lack data of others.
@@ -104,7 +104,7 @@ impl BaseScan {
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
     pub fn next_page(&mut self, max_bytes: usize) -> Result<Vec<RowChange>> {
-        let view = self.inner.metadata.view_of(&self.picture);
+        let view = self.store.metadata.view_of(&self.picture);
         let place = &mut self.place;
         let (mut page, mut bytes) = (Vec::new(), 0);
         while let Some(table) = SHARED.get(place.table).copied() {
@@ -163,14 +163,19 @@ fn is_shared(view: &View<'_>, table: Table, found: &KeyedRow) -> Result<bool> {
     }
 }
 
-impl Inner {
-    pub(super) async fn base(self: &Arc<Self>) -> Result<BaseScan> {
+impl OpenStore {
+    /// A copy of all rows that replicas keep, as they are at one moment. It tells also which files are abandoned or
+    /// lack data of others here, and so will where the copy goes.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub async fn base(self: &Arc<Self>) -> Result<BaseScan> {
         // While nobody can change anything, rows, locks and positions belong together.
         let mutation = self.begin_maintenance().await?;
         let mut positions = vec![(self.slot, mutation.last(Sequence::Positions))];
         positions.extend(self.applied_all()?);
         Ok(BaseScan {
-            inner: Arc::clone(self),
+            store: Arc::clone(self),
             picture: self.metadata.picture(),
             place: BasePlace::default(),
             held: self.all_held().chain(self.all_lacking()).collect(),
@@ -211,7 +216,11 @@ impl Inner {
         held.into_iter()
     }
 
-    pub(crate) fn base_state(&self) -> Result<BaseState> {
+    /// Whether the store holds a whole tree.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn base_state(&self) -> Result<BaseState> {
         self.health.check()?;
         Ok(match self.metadata.row(Table::System, UNFINISHED_KEY)? {
             Some(row) if *row == *RESYNC => BaseState::Resynchronising,
@@ -220,7 +229,13 @@ impl Inner {
         })
     }
 
-    pub(super) async fn begin_base(&self) -> Result<()> {
+    /// Begins to take over the tree of another replica, on a store that holds nothing but its root or what
+    /// an unfinished attempt left. Until [`crate::OpenStore::finish_base`] nobody else may use the store.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Invalid`] when the store holds a tree of its own, or data files of one;
+    /// [`vfs::Error::Io`].
+    pub async fn begin_base(&self) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
         let empty = mutation.object(ObjectId::ROOT)?.directory()?.entries == 0
             && mutation.object_count() == 1;
@@ -253,7 +268,7 @@ impl Inner {
         }
         let mut mutation = self.begin_maintenance().await?;
         mutation.set_object_count(1);
-        mutation.then(|inner, _| inner.forget_objects());
+        mutation.then(|store, _| store.forget_objects());
         let ticket = mutation.commit_local()?;
         self.commits.wait(ticket, &self.health).await
     }
@@ -307,7 +322,12 @@ impl Inner {
         }
     }
 
-    pub(super) async fn install_base(&self, rows: Vec<RowChange>) -> Result<()> {
+    /// Takes over one page of a [`BaseScan`].
+    ///
+    /// # Errors
+    /// [`vfs::Error::Invalid`] when nothing was begun, or for rows that cannot be;
+    /// [`vfs::Error::NoSpace`]; [`vfs::Error::Io`].
+    pub async fn install_base(&self, rows: Vec<RowChange>) -> Result<()> {
         let mut rows = self.understand(rows)?.into_iter();
         loop {
             let group: Vec<ForeignRow> = rows.by_ref().take(ROWS_A_BATCH).collect();
@@ -331,10 +351,12 @@ impl Inner {
         }
     }
 
-    pub(super) async fn finish_base(
-        self: &Arc<Self>,
-        positions: Vec<(ReplicaSlot, u64)>,
-    ) -> Result<()> {
+    /// Ends what [`crate::OpenStore::begin_base`] or [`crate::OpenStore::begin_resync`] began: from here on the store is a replica that has applied the
+    /// given positions. It is stable on return.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Invalid`] when nothing was begun; [`vfs::Error::Io`].
+    pub async fn finish_base(self: &Arc<Self>, positions: Vec<(ReplicaSlot, u64)>) -> Result<()> {
         let state = self.base_state()?;
         match state {
             BaseState::Whole => return Err(Error::Invalid("no copy of a tree was begun")),
@@ -360,11 +382,11 @@ impl Inner {
         }
     }
 
-    pub(super) fn files_after(
-        &self,
-        after: Option<ObjectId>,
-        count: usize,
-    ) -> Result<Vec<(ObjectId, u64)>> {
+    /// Regular files behind `after` in the order of identifiers with their sizes, at most `count`.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn files(&self, after: Option<ObjectId>, count: usize) -> Result<Vec<(ObjectId, u64)>> {
         self.health.check()?;
         let from = after.map_or(0, |after| after.as_u64().saturating_add(1));
         let view = self.metadata.view();

@@ -4,21 +4,30 @@ use bytes::Bytes;
 use vfs::{Error, Result};
 
 use crate::committer::Ticket;
-use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
+use crate::open_store::OpenStore;
 
 /// With the value's length and a tag it stays below the sector that no row may fill.
 const MAX_KEY_BYTES: usize = 64;
 
-impl Inner {
-    pub(super) async fn put_facts(&self, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<Ticket> {
+impl OpenStore {
+    /// Changes rows that only this copy keeps, for those above the store: each a key of 1 to 64 bytes and
+    /// a value, or `None` for a row to remove. All of one call happen together; calls in order.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Invalid`] for a key too long; [`vfs::Error::Io`] when storage fails.
+    pub async fn put_facts(&self, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<Ticket> {
         let mut mutation = self.begin_maintenance().await?;
         mutation.enter_facts(rows)?;
         mutation.commit_local()
     }
 
-    pub(crate) fn facts(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
+    /// The rows of [`crate::OpenStore::put_facts`] whose keys start with `prefix`, in the order of keys.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn facts(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
         self.health.check()?;
         let view = self.metadata.view();
         let rows = view.scan(Table::Facts, prefix, &[]);

@@ -5,10 +5,10 @@ use vfs::{Error, ObjectId, ReplicaSlot, RequestId, Result};
 use super::incomplete::Mark;
 use crate::codec::Malformed;
 use crate::data::MAX_FILE_BYTES;
-use crate::inner::Inner;
 use crate::locks::Held;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
+use crate::open_store::OpenStore;
 use crate::recording::RowChange;
 use crate::rows::{
     Content, EntryRow, ObjectRow, RequestRow, XattrRow, decode_denials, decode_locks, key,
@@ -51,7 +51,7 @@ pub(super) enum ForeignRow {
     Xattr { id: ObjectId, change: RowChange },
 }
 
-impl Inner {
+impl OpenStore {
     /// Looks at every row before anything is changed because of one.
     pub(super) fn understand(&self, changes: Vec<RowChange>) -> Result<Vec<ForeignRow>> {
         let rows = changes
@@ -147,8 +147,8 @@ impl Mutation<'_> {
             }
             ForeignRow::Locks { id, held, change } => {
                 self.enter_row(Table::Locks, &change);
-                self.then(move |inner, _| {
-                    inner.locks().replace(id, held);
+                self.then(move |store, _| {
+                    store.locks().replace(id, held);
                 });
             }
             ForeignRow::Denials {
@@ -157,13 +157,13 @@ impl Mutation<'_> {
                 change,
             } => {
                 self.enter_row(Table::Denials, &change);
-                self.then(move |inner, _| {
-                    inner.shares().follow(id, denials);
+                self.then(move |store, _| {
+                    store.shares().follow(id, denials);
                 });
             }
             ForeignRow::Incomplete { of, mark } => {
                 self.put_local(Table::Incomplete, &key::incomplete(of), &mark.encode());
-                self.then(move |inner, _| inner.incomplete.set(of, Some(mark)));
+                self.then(move |store, _| store.incomplete.set(of, Some(mark)));
             }
             ForeignRow::Request { row, change } => self.enter_request(&change.key, row)?,
             ForeignRow::Link { change, .. } => self.enter_row(Table::Links, &change),

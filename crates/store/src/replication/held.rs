@@ -5,12 +5,18 @@
 use vfs::{Error, ObjectId, Result};
 
 use crate::codec::Malformed;
-use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::open_store::OpenStore;
 use crate::rows::{decode_denials, decode_locks, key};
 
-impl Inner {
-    pub(super) async fn take_up_held(&self) -> Result<()> {
+impl OpenStore {
+    /// Takes up the locks and denials that stood when the store was closed, at whichever replica they were taken. To
+    /// be called once, before anything is changed, where there are other replicas: without them clients say after
+    /// a restart what they hold.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub async fn take_up_held(&self) -> Result<()> {
         let mut meaningless = Vec::new();
         for table in [Table::Locks, Table::Denials] {
             let view = self.metadata.view();

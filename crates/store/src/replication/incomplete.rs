@@ -11,9 +11,9 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::torn::NOBODY;
 use crate::codec::{Fields, Malformed};
-use crate::inner::Inner;
 use crate::metadata::{Metadata, MetadataError, Table};
 use crate::mutation::Mutation;
+use crate::open_store::OpenStore;
 use crate::rows::key;
 
 const VERSION: u8 = 1;
@@ -229,7 +229,7 @@ pub(super) struct Lacking {
     files: Vec<(ObjectId, u64, u64)>,
 }
 
-impl Inner {
+impl OpenStore {
     /// Looks at the files whose data an update changes, before its rows are entered. `applied` is the position
     /// before it in the stream.
     pub(super) fn lacking(
@@ -273,20 +273,20 @@ impl Inner {
             let before = self.incomplete.mark(of).unwrap_or_else(|| Mark {
                 complete_through,
                 marked_at: 0,
-                whole: self.whole_before(of, lacking.position, size_before),
+                whole: self.size_still_whole(of, lacking.position, size_before),
             });
             let mark = Mark {
                 marked_at: lacking.position,
                 ..before.resized(size)
             };
             mutation.put_local(Table::Incomplete, &key::incomplete(of), &mark.encode());
-            mutation.then(move |inner, _| inner.incomplete.set(of, Some(mark)));
+            mutation.then(move |store, _| store.incomplete.set(of, Some(mark)));
         }
         Ok(())
     }
 
     /// The size of the version before an update, if all of it and nothing else is here.
-    fn whole_before(&self, of: Of, position: u64, size: u64) -> Option<u64> {
+    fn size_still_whole(&self, of: Of, position: u64, size: u64) -> Option<u64> {
         let (file, _) = of;
         let doubtful = self.incomplete.contains(file)
             || self.unfetched.contains(file)
@@ -299,7 +299,7 @@ impl Inner {
         for slot in self.incomplete.primaries(file) {
             mutation.remove_local(Table::Incomplete, &key::incomplete((file, slot)));
         }
-        mutation.then(move |inner, _| inner.incomplete.forget(file));
+        mutation.then(move |store, _| store.incomplete.forget(file));
     }
 
     /// All data of a file's version turns out to be here; the marks go, unless it is abandoned, which is not about data.
@@ -308,11 +308,17 @@ impl Inner {
         for slot in primaries.filter(|slot| *slot != NOBODY) {
             let of = (file, slot);
             mutation.remove_local(Table::Incomplete, &key::incomplete(of));
-            mutation.then(move |inner, _| inner.incomplete.set(of, None));
+            mutation.then(move |store, _| store.incomplete.set(of, None));
         }
     }
 
-    pub(super) async fn note_complete(
+    /// Says that all content of a file has come, and is stable here, that belongs to updates of a primary's stream
+    /// up to a position; the primary says so. Cheap where nothing is missing. It becomes stable with whatever
+    /// comes next, so a crash may forget it.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn note_complete(
         &self,
         file: ObjectId,
         from: ReplicaSlot,
@@ -331,7 +337,7 @@ impl Inner {
             let left = mark.after(position);
             if left.is_none() {
                 let applied = self.applied(of.1)?;
-                mutation.then(move |inner, _| inner.incomplete.note_ahead(of, position, applied));
+                mutation.then(move |store, _| store.incomplete.note_ahead(of, position, applied));
                 self.settle_abandoned(&mut mutation, of)?;
             }
             match left {
@@ -340,12 +346,17 @@ impl Inner {
                 }
                 None => mutation.remove_local(Table::Incomplete, &key::incomplete(of)),
             }
-            mutation.then(move |inner, _| inner.incomplete.set(of, left));
+            mutation.then(move |store, _| store.incomplete.set(of, left));
         }
         mutation.commit_local().map(|_| ())
     }
 
-    pub(super) fn incomplete_files(&self, from: ReplicaSlot) -> Result<Vec<(ObjectId, u64, u64)>> {
+    /// The files that lack data of this primary, see [`crate::ForeignUpdate::incomplete`]: each with the position in its
+    /// stream through which all content is here, and that of the last update whose content may be missing.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn incomplete_files(&self, from: ReplicaSlot) -> Result<Vec<(ObjectId, u64, u64)>> {
         self.health.check()?;
         let marks = self.incomplete.of_primary(from);
         let mut files = Vec::with_capacity(marks.len());

@@ -8,32 +8,27 @@ use std::sync::Arc;
 use vfs::{ReplicaSlot, Result};
 
 use crate::counters::Sequence;
-use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::open_store::OpenStore;
 use crate::rows::key;
-use crate::store::Store;
 
 /// The key of the row that says that a replica's versions have been passed, before its slot.
 const PASSED: &[u8] = b"passed";
 
 /// More versions than a replica that is gone can have shown beyond what is known here, also when it had gone on without several
-/// lost ones before, and passed what those can have shown ([`Store::abandon`]).
+/// lost ones before, and passed what those can have shown ([`crate::OpenStore::abandon`]).
 const PASSED_VERSIONS: u64 = 1 << 34;
 
-impl Store {
+impl OpenStore {
     /// Versions made here from now on are none that these replicas, which are gone for ever, may have shown anybody. Once for each of
     /// them. Stable on return.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
-    pub async fn pass_versions(&self, gone: impl IntoIterator<Item = ReplicaSlot>) -> Result<()> {
-        let gone = gone.into_iter().collect();
-        self.inner.pass_versions(gone).await
-    }
-}
-
-impl Inner {
-    async fn pass_versions(self: &Arc<Self>, gone: Vec<ReplicaSlot>) -> Result<()> {
+    pub async fn pass_versions(
+        self: &Arc<Self>,
+        gone: impl IntoIterator<Item = ReplicaSlot>,
+    ) -> Result<()> {
         let mut news = Vec::new();
         for slot in gone {
             let row = [PASSED, &slot.0.to_be_bytes()].concat();

@@ -12,10 +12,10 @@ use vfs::{ChangeAttribute, Error, ObjectId, Result};
 use super::base::{BaseState, RESYNC, UNFINISHED_KEY};
 use crate::codec::{Fields, Malformed};
 use crate::error::from_os;
-use crate::inner::{Inner, blocking};
 use crate::maintenance;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
+use crate::open_store::{OpenStore, blocking};
 use crate::rows::{ObjectRow, key};
 
 const VERSION: u8 = 1;
@@ -77,12 +77,18 @@ impl Remembered {
     }
 }
 
-impl Inner {
-    pub(super) async fn begin_resync(self: &Arc<Self>) -> Result<()> {
+impl OpenStore {
+    /// The same on a store that holds a tree, which the other replica's takes the place of: an old or a diverged
+    /// copy of it, or one that an unfinished attempt left. Data files stay, and what version of a file each
+    /// holds is remembered. Own update records go, and so do files that were open here without a name.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails. The attempt can be begun again.
+    pub async fn begin_resync(self: &Arc<Self>) -> Result<()> {
         self.sync().await?;
-        let inner = Arc::clone(self);
+        let store = Arc::clone(self);
         // Identifiers of removed objects can come back, and their data files must not go then.
-        blocking(move || maintenance::clear_now(&inner, &inner.guards)).await?;
+        blocking(move || maintenance::clear_now(&store, &store.guards)).await?;
         if self.base_state()? != BaseState::Resynchronising {
             self.clear_table(Table::Remembered).await?;
             self.remember_files().await?;
@@ -155,12 +161,12 @@ impl Inner {
 
     /// Brings data files and the new rows together, before anybody uses them.
     pub(super) async fn reconcile(self: &Arc<Self>) -> Result<()> {
-        let inner = Arc::clone(self);
+        let store = Arc::clone(self);
         blocking(move || {
-            inner.judge_files()?;
-            inner.discard_forgotten()?;
+            store.judge_files()?;
+            store.discard_forgotten()?;
             // What was cut must not come back once the rows count.
-            inner.sync_everything_below()
+            store.sync_everything_below()
         })
         .await
     }
@@ -226,7 +232,7 @@ impl Inner {
         }
         if row.size > 0 {
             mutation.mark(Table::Unfetched, id);
-            mutation.then(move |inner, _| inner.unfetched.add(id));
+            mutation.then(move |store, _| store.unfetched.add(id));
         }
         if stored {
             self.void_sums(mutation, id);
@@ -269,14 +275,20 @@ impl Inner {
                 mutation.unmark(Table::Digests, id);
                 if remembered.stored {
                     mutation.mark(Table::Removals, id);
-                    mutation.then(move |inner, _| inner.leftovers.add(id));
+                    mutation.then(move |store, _| store.leftovers.add(id));
                 }
             }
             mutation.commit_local()?;
         }
     }
 
-    pub(super) fn files_to_fetch(&self) -> Result<Vec<ObjectId>> {
+    /// After [`crate::OpenStore::begin_resync`] and [`crate::OpenStore::finish_base`], in the order of identifiers: the files whose content
+    /// is to be fetched from another replica, with [`crate::OpenStore::put_content`]. Until then they are incomplete.
+    /// All other files have the content that belongs to their new rows.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn files_to_fetch(&self) -> Result<Vec<ObjectId>> {
         let mut files = self.unfetched.all();
         self.health.check()?;
         let mut failed = None;
@@ -291,7 +303,12 @@ impl Inner {
         failed.map_or(Ok(files), Err)
     }
 
-    pub(super) async fn note_fetched(&self, files: &[ObjectId]) -> Result<()> {
+    /// Takes files off that list, whose content is stable here. It becomes stable with whatever comes next, so a
+    /// crash may put them back.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn note_fetched(&self, files: &[ObjectId]) -> Result<()> {
         self.health.check()?;
         let mut files = files.to_vec();
         files.retain(|id| self.unfetched.contains(*id));
@@ -301,7 +318,7 @@ impl Inner {
         let mut mutation = self.begin_maintenance().await?;
         for id in files {
             mutation.unmark(Table::Unfetched, id);
-            mutation.then(move |inner, _| inner.unfetched.forget(id));
+            mutation.then(move |store, _| store.unfetched.forget(id));
         }
         mutation.commit_local().map(|_| ())
     }

@@ -15,12 +15,11 @@ use super::incomplete::Mark;
 use crate::codec::Fields;
 use crate::commit_hook::Change;
 use crate::counters::Sequence;
-use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::rows::key;
-use crate::store::Store;
 
 /// Stands for the primary in marks of abandoned files; no replica has this place.
 pub(super) const NOBODY: ReplicaSlot = ReplicaSlot(u16::MAX);
@@ -34,71 +33,58 @@ const SKIPPED_VERSIONS: u64 = 1 << 30;
 /// What is known of a torn file that cannot be read.
 const TORN: &str = "part of this file was lost with a server: restore it from elsewhere, or truncate it; see the alarm `torn-files`";
 
-impl Store {
-    /// It is decided to go on without what a lost primary alone has: files that lack data of it are abandoned, and
-    /// versions made here from now on are none that it may have shown anybody. Once for each decision, whose
-    /// numbers grow. Stable on return.
-    ///
-    /// # Errors
-    /// [`vfs::Error::Io`] when storage fails.
-    pub async fn abandon(&self, lost: ReplicaSlot, decision: u64) -> Result<()> {
-        self.inner.abandon(lost, decision).await
-    }
-
+impl OpenStore {
     /// Abandoned files that nobody has adopted as far as this replica knows, in the order of identifiers; each with the size up
     /// to which its data is that of the version before, if nothing of the missing data had come.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage has failed.
     pub fn abandoned(&self) -> Result<Vec<(ObjectId, Option<u64>)>> {
-        self.inner.health.check()?;
-        let marks = self.inner.incomplete.of_primary(NOBODY).into_iter();
+        self.health.check()?;
+        let marks = self.incomplete.of_primary(NOBODY).into_iter();
         Ok(marks.map(|(file, mark)| (file, mark.whole)).collect())
     }
 
     /// Whether a file is abandoned, so that it can be neither read nor written yet.
     #[must_use]
     pub fn is_abandoned(&self, file: ObjectId) -> bool {
-        self.inner.incomplete.mark((file, NOBODY)).is_some()
-    }
-
-    /// Gives an abandoned file a new version with the data that is here, as a [`crate::Change::Data`] like any other that
-    /// marks all of it as unshipped. As `torn` it cannot be read anywhere, until it is truncated to nothing.
-    ///
-    /// # Errors
-    /// What the commit hook returns; [`vfs::Error::Io`] when storage fails.
-    pub async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
-        self.inner.adopt(file, torn).await
+        self.incomplete.mark((file, NOBODY)).is_some()
     }
 
     /// The torn files, in the order of identifiers.
     #[must_use]
     pub fn torn(&self) -> Vec<ObjectId> {
-        self.inner.torn.all()
+        self.torn.all()
     }
 
     /// Whether a file is one of those.
     #[must_use]
     pub fn is_torn(&self, file: ObjectId) -> bool {
-        self.inner.torn.contains(file)
+        self.torn.contains(file)
     }
 
     /// The size up to which the data of a file is that of the version before the one whose data is missing, when
-    /// nothing of the missing data has come; see [`Store::incomplete_files`].
+    /// nothing of the missing data has come; see [`crate::OpenStore::incomplete_files`].
     #[must_use]
     pub fn whole_before(&self, file: ObjectId, from: ReplicaSlot) -> Option<u64> {
-        self.inner.incomplete.whole((file, from))
+        self.incomplete.whole((file, from))
     }
 
     /// All data of a file that lacks some of a lost primary's is now that of another replica, which says as in
-    /// [`Store::whole_before`] what that is.
+    /// [`crate::OpenStore::whole_before`] what that is.
     pub fn note_level(&self, file: ObjectId, lost: ReplicaSlot, whole: Option<u64>) {
-        self.inner.incomplete.restored((file, lost), whole);
+        self.incomplete.restored((file, lost), whole);
     }
 }
 
-impl Inner {
-    async fn abandon(self: &Arc<Self>, lost: ReplicaSlot, decision: u64) -> Result<()> {
+impl OpenStore {
+    /// It is decided to go on without what a lost primary alone has: files that lack data of it are abandoned, and
+    /// versions made here from now on are none that it may have shown anybody. Once for each decision, whose
+    /// numbers grow. Stable on return.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn abandon(self: &Arc<Self>, lost: ReplicaSlot, decision: u64) -> Result<()> {
         let row = [DECIDED, &lost.0.to_be_bytes()].concat();
         let known = self.metadata.row(Table::System, &row)?;
         let known = known.map_or(Ok(0), |known| Fields::new(&known).u64())?;
@@ -123,9 +109,9 @@ impl Inner {
             mutation.remove_local(Table::Incomplete, &key::incomplete(of));
             let row = abandoned.encode();
             mutation.put_local(Table::Incomplete, &key::incomplete((file, NOBODY)), &row);
-            mutation.then(move |inner, _| {
-                inner.incomplete.set(of, None);
-                inner.incomplete.set((file, NOBODY), Some(abandoned));
+            mutation.then(move |store, _| {
+                store.incomplete.set(of, None);
+                store.incomplete.set((file, NOBODY), Some(abandoned));
             });
         }
         let last = mutation.last(Sequence::Changes);
@@ -136,7 +122,12 @@ impl Inner {
 }
 
 impl Operation {
-    async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
+    /// Gives an abandoned file a new version with the data that is here, as a [`crate::Change::Data`] like any other that
+    /// marks all of it as unshipped. As `torn` it cannot be read anywhere, until it is truncated to nothing.
+    ///
+    /// # Errors
+    /// What the commit hook returns; [`vfs::Error::Io`] when storage fails.
+    pub async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
         self.unmark_abandoned(&mut mutation, file);
         let touched = match mutation.touched(file) {
@@ -151,7 +142,7 @@ impl Operation {
     }
 }
 
-impl Inner {
+impl OpenStore {
     /// All data of a file's version is here: if that is a later one than was abandoned, somebody has adopted it.
     pub(super) fn settle_abandoned(
         &self,
@@ -179,7 +170,7 @@ impl Inner {
     fn unmark_abandoned(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
         let of = (file, NOBODY);
         mutation.remove_local(Table::Incomplete, &key::incomplete(of));
-        mutation.then(move |inner, _| inner.incomplete.set(of, None));
+        mutation.then(move |store, _| store.incomplete.set(of, None));
     }
 
     /// Refuses to read a torn file.

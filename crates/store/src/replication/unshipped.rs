@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vfs::{ObjectId, Result};
 
-use crate::inner::Inner;
 use crate::metadata::{Metadata, MetadataError, Table};
+use crate::open_store::OpenStore;
 use crate::rows::key;
 
 /// The files that are marked in a table.
@@ -56,13 +56,23 @@ impl MarkedFiles {
     }
 }
 
-impl Inner {
-    pub(super) fn unshipped_files(&self) -> Result<Vec<ObjectId>> {
+impl OpenStore {
+    /// Files whose data has changed under an update record since [`crate::OpenStore::forget_unshipped`].
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn unshipped(&self) -> Result<Vec<ObjectId>> {
         self.health.check()?;
         Ok(self.unshipped.all())
     }
 
-    pub(super) async fn forget_unshipped(
+    /// Takes files off the list of [`crate::OpenStore::unshipped`] of which `shipped` says that every replica has their
+    /// data. It is asked while nobody can change them, with the writer's lock held, like a [`crate::CommitHook`], and
+    /// must not wait.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn forget_unshipped(
         &self,
         ids: &[ObjectId],
         shipped: &mut (dyn FnMut(ObjectId) -> bool + Send),
@@ -71,7 +81,7 @@ impl Inner {
         for id in ids.iter().copied() {
             if self.unshipped.contains(id) && shipped(id) {
                 mutation.unmark(Table::Unshipped, id);
-                mutation.then(move |inner, _| inner.unshipped.forget(id));
+                mutation.then(move |store, _| store.unshipped.forget(id));
             }
         }
         mutation.commit_local().map(|_| ())

@@ -5,16 +5,21 @@ use std::collections::BTreeSet;
 use vfs::{ObjectId, Result};
 
 use crate::codec::Malformed;
-use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::open_store::OpenStore;
 use crate::recording::{RowChange, UpdateRecord};
 use crate::rows::key;
 
 /// Records removed in one batch.
 const RECORDS_A_BATCH: usize = 256;
 
-impl Inner {
-    pub(super) fn changed_after(&self, position: u64) -> Result<Vec<ObjectId>> {
+impl OpenStore {
+    /// Every object that own update records behind a position speak of, removed ones too, and every file on the
+    /// list of [`crate::OpenStore::unshipped`]; in the order of identifiers. What others may not have of this store.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn changed_after(&self, position: u64) -> Result<Vec<ObjectId>> {
         self.health.check()?;
         let mut changed: BTreeSet<ObjectId> = self.unshipped.all().into_iter().collect();
         let view = self.metadata.view();
@@ -29,7 +34,11 @@ impl Inner {
         Ok(changed.into_iter().collect())
     }
 
-    pub(super) async fn trim_updates(&self, through: u64) -> Result<()> {
+    /// Removes update records up to this position, which nobody needs any more.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn trim_updates(&self, through: u64) -> Result<()> {
         loop {
             let keys: Vec<Vec<u8>> = {
                 let view = self.metadata.view();

@@ -10,8 +10,8 @@ use super::watch::Watch;
 use super::{ContentDigest, Pace, Verified};
 use crate::codec::{Fields, Malformed};
 use crate::data::Holey;
-use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::open_store::OpenStore;
 use crate::rows::key;
 
 const VERSION: u8 = 1;
@@ -25,8 +25,14 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// How often a file is begun again that changes while it is read.
 const ATTEMPTS: usize = 3;
 
-impl Inner {
-    pub(super) fn digest_content(
+impl OpenStore {
+    /// A digest of the content of a file; `None` while it is being written, or is not complete. It reads all
+    /// of the file from the disk and may block for as long as that takes.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when the
+    /// content cannot be read.
+    pub fn digest_content(
         &self,
         file: ObjectId,
         pace: &mut Pace<'_>,
@@ -38,7 +44,12 @@ impl Inner {
         Ok(digested.map(|(digest, ())| digest))
     }
 
-    pub(super) fn verify_content(&self, file: ObjectId, pace: &mut Pace<'_>) -> Result<Verified> {
+    /// Compares the content of a file with what was noted of the same version before; notes it when nothing was.
+    /// It reads all of the file from the disk and may block for as long as that takes.
+    ///
+    /// # Errors
+    /// As [`crate::OpenStore::digest_content`].
+    pub fn verify_content(&self, file: ObjectId, pace: &mut Pace<'_>) -> Result<Verified> {
         let found = self.digest_steadily(file, pace, |found, intact, watch| {
             let noted = self.noted(file)?;
             let noted =

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use vfs::{ChangeAttribute, Error, ObjectId, Result};
 
 use super::ContentDigest;
-use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
+use crate::open_store::OpenStore;
 
-impl Inner {
+impl OpenStore {
     /// Nothing of a damaged file is shown to anybody.
     pub(crate) fn check_undamaged(&self, file: ObjectId) -> Result<()> {
         match self.damaged.contains(file) {
@@ -37,10 +37,18 @@ impl Inner {
         );
         mutation.mark(Table::Damaged, file);
         mutation.unmark(Table::Digests, file);
-        mutation.then(move |inner, _| inner.damaged.add(file));
+        mutation.then(move |store, _| store.damaged.add(file));
     }
 
-    pub(super) async fn note_damaged(
+    /// Notes that the content of a file, which was looked at as it was in this version, is not what it should be. `false`: it is
+    /// of another one by now, or somebody writes it; then nothing is noted. From now on it is neither read nor sent to
+    /// other replicas, until it is mended ([`crate::OpenStore::begin_mending`]), emptied or removed. `note_is_right`: what was
+    /// noted of it ([`crate::OpenStore::noted_content`]) is what it should be; else that is forgotten. Stable on return.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when
+    /// storage fails.
+    pub async fn note_damaged(
         &self,
         file: ObjectId,
         version: ChangeAttribute,
@@ -57,13 +65,17 @@ impl Inner {
         if !note_is_right {
             mutation.unmark(Table::Digests, file);
         }
-        mutation.then(move |inner, _| inner.damaged.add(file));
+        mutation.then(move |store, _| store.damaged.add(file));
         let ticket = mutation.commit_local()?;
         self.commits.wait(ticket, &self.health).await?;
         Ok(true)
     }
 
-    pub(super) async fn forget_damage_of_empty(self: &Arc<Self>, file: ObjectId) -> Result<bool> {
+    /// Takes that back of a file that is empty by now, since nothing is left of what was wrong; says whether it is.
+    ///
+    /// # Errors
+    /// As [`crate::OpenStore::note_damaged`].
+    pub async fn forget_damage_of_empty(self: &Arc<Self>, file: ObjectId) -> Result<bool> {
         // Nobody may write in between, or old bytes could come back.
         let alone = self.guards.exclude(file).await;
         if self.object(file)?.size > 0 {
@@ -72,11 +84,17 @@ impl Inner {
         self.cut_tail(&alone, file, 0).await?;
         let mut mutation = self.begin_maintenance().await?;
         mutation.unmark(Table::Damaged, file);
-        mutation.then(move |inner, _| inner.damaged.forget(file));
+        mutation.then(move |store, _| store.damaged.forget(file));
         mutation.commit_local().map(|_| true)
     }
 
-    pub(super) fn noted_content(&self, file: ObjectId) -> Result<Option<ContentDigest>> {
+    /// What was noted of the content of a file, if the file is still of that version. Nothing is read from the
+    /// data file.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when the
+    /// row cannot be read.
+    pub fn noted_content(&self, file: ObjectId) -> Result<Option<ContentDigest>> {
         let row = self.object(file)?;
         row.file()?;
         let noted = self.noted(file)?;

@@ -14,16 +14,16 @@ use super::content::{encode, hash_file};
 use super::{ContentDigest, Pace};
 use crate::data::Exclusive;
 use crate::error::from_os;
-use crate::inner::{Inner, blocking, detached};
 use crate::layout::Layout;
 use crate::metadata::Table;
+use crate::open_store::{OpenStore, blocking, detached};
 use crate::replication::ContentPiece;
 use crate::rows::key;
 use crate::space::{Demand, ROW_BYTES};
 
 /// A content on its way. Dropping it changes nothing.
 pub struct Mending {
-    inner: Arc<Inner>,
+    store: Arc<OpenStore>,
     id: ObjectId,
     file: Arc<File>,
     path: PathBuf,
@@ -45,13 +45,18 @@ pub(crate) fn clear_unfinished(layout: &Layout) {
     }
 }
 
-impl Inner {
-    pub(super) async fn begin_mending(self: &Arc<Self>, id: ObjectId) -> Result<Mending> {
+impl OpenStore {
+    /// Begins to put another content in the place of a file's.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when
+    /// nothing can be written.
+    pub async fn begin_mending(self: &Arc<Self>, id: ObjectId) -> Result<Mending> {
         self.object(id)?.file()?;
-        let inner = Arc::clone(self);
+        let store = Arc::clone(self);
         blocking(move || {
             let failed = |error: io::Error| from_os("write a content", &error);
-            let home = inner.layout.mending();
+            let home = store.layout.mending();
             fs::create_dir_all(&home).map_err(failed)?;
             let path = home.join(format!("{:016x}", id.as_u64()));
             let file = File::options()
@@ -62,7 +67,7 @@ impl Inner {
                 .open(&path)
                 .map_err(failed)?;
             Ok(Mending {
-                inner,
+                store,
                 id,
                 file: Arc::new(file),
                 path,
@@ -85,13 +90,13 @@ impl Inner {
         mended: Mending,
         content: ContentDigest,
     ) -> Result<()> {
-        let (inner, id) = (Arc::clone(&self), mended.id);
+        let (store, id) = (Arc::clone(&self), mended.id);
         let mut mutation = self.begin_maintenance().await?;
         self.void_sums(&mut mutation, id);
         let ticket = mutation.commit_local()?;
         self.commits.wait(ticket, &self.health).await?;
         let mended = blocking(move || {
-            let replaced = inner.files.replace(mended.id, &mended.path);
+            let replaced = store.files.replace(mended.id, &mended.path);
             replaced.map_err(|error| from_os("put a content in place", &error))?;
             Ok(mended)
         })
@@ -109,7 +114,7 @@ impl Inner {
             mutation.put_local(Table::Digests, &key::object(id), &encode(&content));
         }
         mutation.unmark(Table::Damaged, id);
-        mutation.then(move |inner, _| inner.damaged.forget(id));
+        mutation.then(move |store, _| store.damaged.forget(id));
         let ticket = mutation.commit_local()?;
         drop((alone, mended));
         self.commits.wait(ticket, &self.health).await
@@ -126,7 +131,7 @@ impl Mending {
             return Ok(());
         };
         let room = Demand::Room(bytes.len() as u64 + ROW_BYTES);
-        let _admission = self.inner.admit(room)?;
+        let _admission = self.store.admit(room)?;
         let file = Arc::clone(&self.file);
         blocking(move || {
             let written = file.write_all_at(&bytes, offset);
@@ -158,13 +163,13 @@ impl Mending {
         if hash != content.hash {
             return Err(Error::Invalid("the content is not what it should be"));
         }
-        let inner = Arc::clone(&self.inner);
-        let alone = inner.guards.exclude(self.id).await;
-        if !inner.may_mend(self.id, &content)? {
+        let store = Arc::clone(&self.store);
+        let alone = store.guards.exclude(self.id).await;
+        if !store.may_mend(self.id, &content)? {
             return Ok(false);
         }
         // Detached, because half of this must not be left behind.
-        detached(inner.put_mended(alone, self, content)).await?;
+        detached(store.put_mended(alone, self, content)).await?;
         Ok(true)
     }
 }

@@ -7,15 +7,22 @@ use blake3::Hasher;
 use vfs::{ObjectId, Result, Timestamp};
 
 use super::MetadataDigest;
-use crate::inner::Inner;
 use crate::metadata::{KeyedRow, MetadataError, Table, View};
+use crate::open_store::OpenStore;
 use crate::rows::{ObjectRow, key};
 
 /// Tables whose keys begin with an object, in the order in which their rows are digested.
 const BESIDE: [Table; 3] = [Table::Entries, Table::Links, Table::Xattrs];
 
-impl Inner {
-    pub(super) fn digest_metadata(
+impl OpenStore {
+    /// A digest of the rows of the objects with these identifiers, or of the first `max_objects` of them: what an
+    /// object is, its extended attributes, its names, and the names in it if it is a directory. Left out is
+    /// what each copy knows for itself: the time of last access, whether there is a data file, and files
+    /// without a name. It reads from the disk and may block for as long as that takes.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn digest_metadata(
         &self,
         range: RangeInclusive<ObjectId>,
         max_objects: u64,

@@ -9,11 +9,9 @@ mod mend;
 mod metadata;
 mod watch;
 
-use std::ops::RangeInclusive;
+use vfs::{ChangeAttribute, ObjectId};
 
-use vfs::{ChangeAttribute, ObjectId, Result};
-
-use crate::store::Store;
+use crate::open_store::OpenStore;
 pub use mend::Mending;
 pub(crate) use mend::clear_unfinished;
 pub(crate) use watch::Watches;
@@ -68,105 +66,22 @@ pub enum Verified {
 /// [`vfs::Error::Delay`].
 pub type Pace<'p> = dyn FnMut(u64) -> bool + 'p;
 
-impl Store {
-    /// A digest of the rows of the objects with these identifiers, or of the first `max_objects` of them: what an
-    /// object is, its extended attributes, its names, and the names in it if it is a directory. Left out is
-    /// what each copy knows for itself: the time of last access, whether there is a data file, and files
-    /// without a name. It reads from the disk and may block for as long as that takes.
-    ///
-    /// # Errors
-    /// [`vfs::Error::Io`] when rows cannot be read.
-    pub fn digest_metadata(
-        &self,
-        range: RangeInclusive<ObjectId>,
-        max_objects: u64,
-    ) -> Result<MetadataDigest> {
-        self.inner.digest_metadata(range, max_objects)
-    }
-
-    /// A digest of the content of a file; `None` while it is being written, or is not complete. It reads all
-    /// of the file from the disk and may block for as long as that takes.
-    ///
-    /// # Errors
-    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when the
-    /// content cannot be read.
-    pub fn digest_content(
-        &self,
-        file: ObjectId,
-        pace: &mut Pace<'_>,
-    ) -> Result<Option<ContentDigest>> {
-        self.inner.digest_content(file, pace)
-    }
-
-    /// Compares the content of a file with what was noted of the same version before; notes it when nothing was.
-    /// It reads all of the file from the disk and may block for as long as that takes.
-    ///
-    /// # Errors
-    /// As [`Store::digest_content`].
-    pub fn verify_content(&self, file: ObjectId, pace: &mut Pace<'_>) -> Result<Verified> {
-        self.inner.verify_content(file, pace)
-    }
-
-    /// What was noted of the content of a file, if the file is still of that version. Nothing is read from the
-    /// data file.
-    ///
-    /// # Errors
-    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when the
-    /// row cannot be read.
-    pub fn noted_content(&self, file: ObjectId) -> Result<Option<ContentDigest>> {
-        self.inner.noted_content(file)
-    }
-
+impl OpenStore {
     /// Whether the content of a file is whole here and stable, and nobody has written it for a few seconds.
     #[must_use]
     pub fn is_at_rest(&self, file: ObjectId) -> bool {
-        !self.inner.dirty.contains(file) && !self.inner.lacks_content(file)
-    }
-
-    /// Notes that the content of a file, which was looked at as it was in this version, is not what it should be. `false`: it is
-    /// of another one by now, or somebody writes it; then nothing is noted. From now on it is neither read nor sent to
-    /// other replicas, until it is mended ([`Store::begin_mending`]), emptied or removed. `note_is_right`: what was
-    /// noted of it ([`Store::noted_content`]) is what it should be; else that is forgotten. Stable on return.
-    ///
-    /// # Errors
-    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when
-    /// storage fails.
-    pub async fn note_damaged(
-        &self,
-        file: ObjectId,
-        version: ChangeAttribute,
-        note_is_right: bool,
-    ) -> Result<bool> {
-        let noting = self.inner.note_damaged(file, version, note_is_right);
-        noting.await
-    }
-
-    /// Takes that back of a file that is empty by now, since nothing is left of what was wrong; says whether it is.
-    ///
-    /// # Errors
-    /// As [`Store::note_damaged`].
-    pub async fn forget_damage_of_empty(&self, file: ObjectId) -> Result<bool> {
-        self.inner.forget_damage_of_empty(file).await
+        !self.dirty.contains(file) && !self.lacks_content(file)
     }
 
     /// The files noted so, in the order of identifiers.
     #[must_use]
     pub fn damaged(&self) -> Vec<ObjectId> {
-        self.inner.damaged.all()
+        self.damaged.all()
     }
 
     /// Whether a file is noted so.
     #[must_use]
     pub fn is_damaged(&self, file: ObjectId) -> bool {
-        self.inner.damaged.contains(file)
-    }
-
-    /// Begins to put another content in the place of a file's.
-    ///
-    /// # Errors
-    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when
-    /// nothing can be written.
-    pub async fn begin_mending(&self, file: ObjectId) -> Result<Mending> {
-        self.inner.begin_mending(file).await
+        self.damaged.contains(file)
     }
 }

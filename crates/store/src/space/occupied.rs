@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use vfs::Result;
 
 use crate::error::from_os;
-use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::open_store::OpenStore;
 use crate::rows::ObjectRow;
 
 /// How long a count is good enough: it reads the rows of all objects.
@@ -20,9 +20,13 @@ const GOOD: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Counted(Mutex<Option<(Instant, u64)>>);
 
-impl Inner {
-    /// [`crate::Store::occupied_bytes`].
-    pub(crate) fn occupied_bytes(&self) -> Result<u64> {
+impl OpenStore {
+    /// How many bytes of the disk the store takes up: contents, rows, ballast, discarded versions. Counted at most once a
+    /// minute, since all rows of objects are read; it blocks as long as that takes.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows or directories cannot be read.
+    pub fn occupied_bytes(&self) -> Result<u64> {
         let mut last = self
             .counted
             .0

@@ -1,4 +1,4 @@
-//! The parts of an open store, and what holds them together.
+//! An open store: its parts, and what holds them together. What it does stands in files by subject, each with an `impl` of its own.
 
 use std::future::{Future, poll_fn};
 use std::path::Path;
@@ -42,8 +42,8 @@ const OPENED_KEY: &[u8] = b"opened";
 /// A reader that is more than this many changes of locks behind learns only that it missed some.
 const LOCK_CHANGES: usize = 1024;
 
-/// The parts of a store, shared by operations and the store's own threads.
-pub(crate) struct Inner {
+/// Everything of a store that is open, shared by its handles, operations under way, and its own threads.
+pub struct OpenStore {
     pub(crate) properties: Properties,
     pub(crate) slot: ReplicaSlot,
     verifier: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Inner {
     pub(crate) series: Series,
     /// Who hears of changes.
     pub(crate) listener: OnceLock<Arc<dyn ChangeListener>>,
-    /// See [`crate::Store::lock_changes`].
+    /// See [`crate::OpenStore::lock_changes`].
     pub(crate) lock_changes: broadcast::Sender<ObjectId>,
     pub(crate) commits: Commits,
     pub(crate) health: Health,
@@ -106,14 +106,14 @@ pub(crate) struct Inner {
     pub(crate) statistics: Metrics,
 }
 
-impl Inner {
+impl OpenStore {
     /// Reads what every store has, and changes nothing.
     pub(crate) fn load(
         options: &StoreOptions,
         layout: Layout,
         identity: Identity,
         (metadata, headroom): (Metadata, Headroom),
-    ) -> Result<Inner, StoreError> {
+    ) -> Result<OpenStore, StoreError> {
         let damaged = |what: &str| StoreError::Damaged {
             path: layout.metadata(),
             what: format!("no {what}"),
@@ -152,7 +152,7 @@ impl Inner {
         let layout = Arc::new(layout);
         let counters = Counters::resume(reserved);
         let commits = Commits::new(counters.last(Sequence::Positions));
-        Ok(Inner {
+        Ok(OpenStore {
             properties: Properties {
                 fs_id: identity.tree.fs_id,
                 max_file_size: MAX_FILE_BYTES,
@@ -293,15 +293,15 @@ impl Inner {
 
     /// [`vfs::FileSystem::sync`].
     pub(crate) async fn sync(self: &Arc<Self>) -> vfs::Result<()> {
-        let inner = Arc::clone(self);
+        let store = Arc::clone(self);
         blocking(move || {
-            inner.stabilise_neglected(Duration::ZERO)?;
-            inner.release_all_kept(&inner.dirty.all_kept_of_stable())?;
-            for id in inner.voided.all() {
-                inner.clear_voided(id)?;
+            store.stabilise_neglected(Duration::ZERO)?;
+            store.release_all_kept(&store.dirty.all_kept_of_stable())?;
+            for id in store.voided.all() {
+                store.clear_voided(id)?;
             }
-            inner.take_marks_off(Duration::ZERO)?;
-            inner.persist_all()
+            store.take_marks_off(Duration::ZERO)?;
+            store.persist_all()
         })
         .await
     }
