@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bench::client::Target;
 use bench::processor::ProcessorTime;
 use serde_json::Value;
-use testbed::{LinkSettings, Meridian, Place, Service, Traffic, World, measure};
+use testbed::{LinkSettings, Meridian, Place, Role, Service, Traffic, World, measure};
 
 /// Where the server listens that is alone.
 const ALONE_PORT: u16 = 2050;
@@ -88,11 +88,8 @@ impl Sites {
             let meridian = Meridian::new(place.site(), program, disk.join(place.name()));
             let address = place.at(Meridian::PEER_PORT);
             match replicas.first() {
-                None => meridian.create(&["set", "create"], address)?,
-                Some(first) => {
-                    let (invite, join) = (&["set", "invite"], &["set", "join"]);
-                    meridian.join(&first.meridian, invite, join, address)?;
-                }
+                None => meridian.begin_set(address)?,
+                Some(first) => meridian.join(&first.meridian, Role::Replica, address)?,
             }
             let listen = place.nfs_address();
             replicas.push(Server::serve(place, meridian, listen, settings)?);

@@ -21,7 +21,7 @@
 //! line; it is judged by what clients see of it.
 //!
 //! ```no_run
-//! use testbed::{Guest, Mount, Requirements, Service, Site};
+//! use testbed::{Guest, Meridian, Mount, Requirements, Site};
 //!
 //! # fn main() -> anyhow::Result<()> {
 //! if !Requirements::guest().admit("files survive a restart")? {
@@ -29,10 +29,8 @@
 //! }
 //! let site = Site::new()?;
 //! let listen = site.nfs_address();
-//! let mut command = site.command("target/debug/meridian");
-//! command.args(["serve", "--data", "/tmp/d", "--listen", &listen.to_string()]);
-//! let mut server = Service::start(&site, "meridian", command)?;
-//! server.wait_for_nfs(listen)?;
+//! let meridian = Meridian::new(&site, "target/debug/meridian", "/tmp/d");
+//! let mut server = meridian.serve("meridian", listen, "")?;
 //!
 //! let guest = Guest::boot(&site, "alpha")?;
 //! guest.mount(&Mount::of(listen, "/export"), "/run/m")?;
@@ -49,7 +47,7 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use testbed::{LinkSettings, Mount, Requirements, World};
+//! use testbed::{LinkSettings, Meridian, Mount, Requirements, World};
 //!
 //! # fn main() -> anyhow::Result<()> {
 //! if !Requirements::guest().with_wan().admit("sites go on alone")? {
@@ -57,12 +55,10 @@
 //! }
 //! let far = LinkSettings::round_trip(Duration::from_millis(120)).bandwidth(1_000_000_000);
 //! let world = World::new(&["paris", "oslo", "rome"], &far)?;
-//! let servers = world.serve(|place| {
-//!     let mut command = place.command("target/debug/meridian");
-//!     let listen = place.nfs_address().to_string();
-//!     command.args(["serve", "--listen", &listen, "--data"]);
-//!     command.arg(place.site().folder().join("data"));
-//!     Ok(command)
+//! let servers = world.everywhere(|place| {
+//!     let data = place.site().folder().join("data");
+//!     let meridian = Meridian::new(place.site(), "target/debug/meridian", data);
+//!     meridian.serve("meridian", place.nfs_address(), "")
 //! })?;
 //! let guests = world.everywhere(|place| {
 //!     let guest = place.guest("alpha")?;
@@ -109,7 +105,7 @@ pub use ganesha::Ganesha;
 pub use gluster::{Gluster, GlusterMount};
 pub use gridftp::{GridFtp, GridFtpOptions};
 pub use guest::{Guest, GuestConfig, Job};
-pub use meridian::Meridian;
+pub use meridian::{Meridian, Role};
 pub use mount::Mount;
 pub use requirements::{Lack, Remedy, Requirements, host_mounts_nfs4};
 pub use rsync::Rsync;

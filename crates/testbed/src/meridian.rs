@@ -24,6 +24,41 @@ pub struct Meridian {
     data: PathBuf,
     /// Words before the program's, see [`Meridian::through`].
     through: Vec<OsString>,
+    /// See [`Meridian::with_environment`].
+    environment: Vec<(OsString, OsString)>,
+}
+
+/// What a server is to the others that it joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// In a set: keeps a copy of the tree.
+    Replica,
+    /// In a set: votes, and keeps no contents.
+    Witness,
+    /// In a pool: keeps contents of files.
+    DataServer,
+    /// In a pool: shows clients the names that the first one keeps.
+    MetadataServer,
+}
+
+impl Role {
+    /// How an invitation is asked for.
+    fn invite(self) -> &'static [&'static str] {
+        match self {
+            Role::Replica => &["set", "invite"],
+            Role::Witness => &["set", "invite", "--witness"],
+            Role::DataServer => &["pool", "invite", "--data-server"],
+            Role::MetadataServer => &["pool", "invite", "--metadata-server"],
+        }
+    }
+
+    /// The command that follows an invitation.
+    fn command(self) -> &'static str {
+        match self {
+            Role::Replica | Role::Witness => "set",
+            Role::DataServer | Role::MetadataServer => "pool",
+        }
+    }
 }
 
 impl Meridian {
@@ -40,6 +75,7 @@ impl Meridian {
             program: program.into(),
             data: data.into(),
             through: Vec::new(),
+            environment: Vec::new(),
         }
     }
 
@@ -47,6 +83,18 @@ impl Meridian {
     #[must_use]
     pub fn through<W: Into<OsString>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         self.through = words.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The same with variables in its environment.
+    #[must_use]
+    pub fn with_environment<K: Into<OsString>, V: Into<OsString>>(
+        mut self,
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let variables = variables.into_iter();
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        self.environment.extend(variables);
         self
     }
 
@@ -67,30 +115,30 @@ impl Meridian {
         };
         command.args(words).arg("--data").arg(&self.data);
         command.env_remove("MERIDIAN_LOG");
+        command.envs(self.environment.iter().cloned());
         command
     }
 
-    /// The command that serves clients at `listen`, with a configuration that is written to `NAME.toml` in the
-    /// site's folder.
+    /// Starts the server, which serves clients at `listen`, without waiting for it. Its configuration is written to `NAME.toml`, and its
+    /// log to `NAME.log`, in the site's folder.
     ///
     /// # Errors
-    /// Fails when the configuration cannot be written.
-    pub fn serve_command(&self, name: &str, listen: &str, configuration: &str) -> Result<Command> {
+    /// Fails when the configuration cannot be written, or the program cannot be started.
+    pub fn start(&self, name: &str, listen: &str, configuration: &str) -> Result<Service> {
         let file = self.site.folder().join(format!("{name}.toml"));
         fs::write(&file, configuration)
             .with_context(|| format!("could not write {}", file.display()))?;
         let mut command = self.command(&["serve", "--listen", listen]);
         command.arg("--config").arg(file);
-        Ok(command)
+        Service::start(&self.site, name, command)
     }
 
-    /// Starts the server, which logs to `NAME.log` in the site's folder, and waits until it answers at `listen`.
+    /// The same, and waits until it answers there.
     ///
     /// # Errors
-    /// As [`Meridian::serve_command`], [`Service::start`] and [`Service::wait_for_nfs`].
+    /// As [`Meridian::start`] and [`Service::wait_for_nfs`].
     pub fn serve(&self, name: &str, listen: SocketAddr, configuration: &str) -> Result<Service> {
-        let command = self.serve_command(name, &listen.to_string(), configuration)?;
-        let mut service = Service::start(&self.site, name, command)?;
+        let mut service = self.start(name, &listen.to_string(), configuration)?;
         service.wait_for_nfs(listen)?;
         Ok(service)
     }
@@ -126,29 +174,46 @@ impl Meridian {
         found.with_context(|| format!("{} is no replicated tree", self.data.display()))
     }
 
-    /// Begins a set or pool, by words such as `set create`; others will reach it at this address.
+    /// Begins a set; others will reach it at this address.
     ///
     /// # Errors
     /// As [`Meridian::ask`].
-    pub fn create(&self, words: &[&str], address: SocketAddr) -> Result<()> {
+    pub fn begin_set(&self, address: SocketAddr) -> Result<()> {
+        self.at(&["set", "create"], address)
+    }
+
+    /// Begins a pool, with these options; others will reach it at this address.
+    ///
+    /// # Errors
+    /// As [`Meridian::ask`].
+    pub fn begin_pool(&self, options: &[&str], address: SocketAddr) -> Result<()> {
+        self.at(&[&["pool", "create"], options].concat(), address)
+    }
+
+    /// Takes part in the set or pool of another server, which runs; others will reach it at this address.
+    ///
+    /// # Errors
+    /// As [`Meridian::ask`].
+    pub fn join(&self, inviter: &Self, role: Role, address: SocketAddr) -> Result<()> {
+        self.follow(inviter, role, "join", address)
+    }
+
+    /// The same for one whose copy cannot be trusted any more, which becomes a new member of its set.
+    ///
+    /// # Errors
+    /// As [`Meridian::ask`].
+    pub fn rejoin(&self, inviter: &Self, role: Role, address: SocketAddr) -> Result<()> {
+        self.follow(inviter, role, "rejoin", address)
+    }
+
+    fn follow(&self, inviter: &Self, role: Role, how: &str, address: SocketAddr) -> Result<()> {
+        let token = inviter.ask(role.invite())?;
+        self.at(&[role.command(), how, token.trim()], address)
+    }
+
+    fn at(&self, words: &[&str], address: SocketAddr) -> Result<()> {
         let address = address.to_string();
         self.ask(&[words, &["--address", &address]].concat())
             .map(drop)
-    }
-
-    /// Takes part in the set or pool of another server: that one is asked for an invitation by words such as
-    /// `set invite`, and this one follows it by words such as `set join`.
-    ///
-    /// # Errors
-    /// As [`Meridian::ask`].
-    pub fn join(
-        &self,
-        inviter: &Self,
-        invite: &[&str],
-        join: &[&str],
-        address: SocketAddr,
-    ) -> Result<()> {
-        let token = inviter.ask(invite)?;
-        self.create(&[join, &[token.trim()]].concat(), address)
     }
 }

@@ -8,7 +8,6 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::guest::{Guest, GuestConfig};
-use crate::service::Service;
 use crate::site::{NFS_PORT, Site};
 use crate::wan::{LinkSettings, Wan};
 
@@ -89,19 +88,6 @@ impl World {
             });
             let outcomes: Vec<Result<T>> = outcomes.collect();
             outcomes.into_iter().collect()
-        })
-    }
-
-    /// Starts a server in every place, by a command that [`Place::command`] began, and waits until all
-    /// answer NFSv4 at [`Place::nfs_address`].
-    pub fn serve(
-        &self,
-        command: impl Fn(&Place) -> Result<Command> + Sync,
-    ) -> Result<Vec<Service>> {
-        self.everywhere(|place| {
-            let mut server = Service::start(&place.site, "server", command(place)?)?;
-            server.wait_for_nfs(place.nfs_address())?;
-            Ok(server)
         })
     }
 }

@@ -50,12 +50,9 @@ impl Scene {
         let data = site.folder().join("data");
         let serve = format!("set -e\n{preparation}\nexec \"$@\"");
         let meridian = on_data(&site).through(["bash", "-c", &serve, "serve"]);
+        let meridian = meridian.with_environment([("DATA", data)]);
         let configuration = configuration.concat() + "[metrics]\nlisten = \"off\"\n";
-        let listen_at = listen.to_string();
-        let mut command = meridian.serve_command("meridian", &listen_at, &configuration)?;
-        command.env("DATA", data).env_remove("MERIDIAN_LOG");
-        let mut server = Service::start(&site, "meridian", command)?;
-        server.wait_for_nfs(listen)?;
+        let server = meridian.serve("meridian", listen, &configuration)?;
         Ok(Self {
             site,
             server,

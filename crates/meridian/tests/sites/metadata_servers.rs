@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use server::{CopiesStatus, Status};
-use testbed::{Guest, LinkSettings, Mount, Place, Service, World};
+use testbed::{Guest, LinkSettings, Mount, Place, Role, Service, World};
 
 use crate::hands::{Hand, run};
 use crate::inside::hand::{Act, Kind, Way};
@@ -126,11 +126,9 @@ fn world() -> Result<World> {
 /// Both servers run, and a client has mounted each.
 fn serve_both(places: [&Place; 2]) -> Result<(Vec<Service>, [Guest; 2])> {
     let [names, other] = places;
-    on_data(names).create(&["pool", "create"], peer_address(names))?;
+    on_data(names).begin_pool(&[], peer_address(names))?;
     let mut servers = vec![serve(names)?];
-    let invite = ["pool", "invite", "--metadata-server"];
-    let join = ["pool", "join"];
-    on_data(other).join(&on_data(names), &invite, &join, other.nfs_address())?;
+    on_data(other).join(&on_data(names), Role::MetadataServer, other.nfs_address())?;
     servers.push(serve(other)?);
     let guests = [names.guest("first")?, other.guest("second")?];
     for (guest, place) in guests.iter().zip(places) {

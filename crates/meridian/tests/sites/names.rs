@@ -217,7 +217,7 @@ pub fn a_domain_that_expired_comes_back_from_a_server_that_is_left() -> Result<(
 
     // Two sets of other domains whose junctions lead to each other.
     let (first, other) = (&scene.world.places()[0], &scene.world.places()[3]);
-    on_data(other).create(&["set", "create"], peer_address(other))?;
+    on_data(other).begin_set(peer_address(other))?;
     let _other = serve_with(other, "[names]\ndomain = \"other.example\"\n")?;
     let there = format!("{}:/.domainroot/other.example/back", other.address());
     let here = format!("{}:/.domainroot/example.org/forth", first.address());

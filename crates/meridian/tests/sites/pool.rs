@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use server::{PoolServerStatus, Status};
-use testbed::{Guest, LinkSettings, Mount, Place, Service, World};
+use testbed::{Guest, LinkSettings, Mount, Place, Role, Service, World};
 
 use crate::hands::run;
 use crate::scene::{MOUNT, eventually, meridian, on_data, peer_address, serve};
@@ -21,13 +21,10 @@ const COMPARE: &str = "sync; echo 3 >/proc/sys/vm/drop_caches; cmp /run/bytes /r
 /// Does what the manual says under "A site grows".
 fn set_up(world: &World) -> Result<Vec<Service>> {
     let names = &world.places()[0];
-    let create = ["pool", "create", "--stripe-unit", "64 KiB"];
-    on_data(names).create(&create, peer_address(names))?;
+    on_data(names).begin_pool(&["--stripe-unit", "64 KiB"], peer_address(names))?;
     let mut servers = vec![serve(names)?];
     for place in &world.places()[1..] {
-        let invite = ["pool", "invite", "--data-server"];
-        let join = ["pool", "join"];
-        on_data(place).join(&on_data(names), &invite, &join, place.nfs_address())?;
+        on_data(place).join(&on_data(names), Role::DataServer, place.nfs_address())?;
         servers.push(serve(place)?);
     }
     serving(names)?;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use server::{ExportStatus, ReplicaStatus};
 use testbed::{
-    Guest, Job, LinkSettings, Meridian, Mount, NFS_PORT, Output, Place, Script, Service, Wan, World,
+    Guest, Job, LinkSettings, Meridian, Mount, NFS_PORT, Output, Place, Role, Script, Service, Wan,
+    World,
 };
 
 use crate::hands::run;
@@ -92,11 +93,10 @@ impl Sites {
     fn set_up() -> Result<Self> {
         let world = World::new(&NAMES, &far())?;
         let first = &world.places()[0];
-        on_data(first).create(&["set", "create"], peer_address(first))?;
+        on_data(first).begin_set(peer_address(first))?;
         let mut servers = vec![serve(first)?];
         for place in &world.places()[1..] {
-            let (invite, join) = (&["set", "invite"], &["set", "join"]);
-            on_data(place).join(&on_data(first), invite, join, peer_address(place))?;
+            on_data(place).join(&on_data(first), Role::Replica, peer_address(place))?;
             servers.push(serve(place)?);
         }
         let guests = world.everywhere(|place| place.guest("client"))?;
@@ -306,8 +306,7 @@ pub fn serve(place: &Place) -> Result<Service> {
 /// [`serve`] with some more lines of configuration.
 pub fn serve_with(place: &Place, configuration: &str) -> Result<Service> {
     let configuration = CONFIGURATION.to_owned() + configuration;
-    let command = on_data(place).serve_command("meridian", LISTEN, &configuration)?;
-    let mut server = Service::start(place.site(), "meridian", command)?;
+    let mut server = on_data(place).start("meridian", LISTEN, &configuration)?;
     server.wait_for_nfs(place.nfs_address())?;
     Ok(server)
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use server::{ReplicaStatus, Status};
-use testbed::{Guest, Mount, Place, Service, Signal, World};
+use testbed::{Guest, Mount, Place, Role, Service, Signal, World};
 
 use crate::scene::{
     MOUNT, NAMES, PATIENCE, eventually, far, lines, meridian, more, on_data, peer_address, program,
@@ -23,12 +23,10 @@ const WITNESS: usize = 2;
 pub fn set_up(world: &World, configuration: &str) -> Result<Vec<Service>> {
     let places = &world.places()[..=WITNESS];
     let first = &places[STAYS];
-    on_data(first).create(&["set", "create"], peer_address(first))?;
+    on_data(first).begin_set(peer_address(first))?;
     let mut servers = vec![serve_with(first, configuration)?];
-    for (place, role) in places[FAILS..].iter().zip([&[][..], &["--witness"]]) {
-        let invite = [&["set", "invite"], role].concat();
-        let join = &["set", "join"];
-        on_data(place).join(&on_data(first), &invite, join, peer_address(place))?;
+    for (place, role) in places[FAILS..].iter().zip([Role::Replica, Role::Witness]) {
+        on_data(place).join(&on_data(first), role, peer_address(place))?;
         servers.push(serve_with(place, configuration)?);
     }
     for place in places {

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Meridian, Place, Service, Signal};
+use testbed::{Meridian, Place, Role, Service, Signal};
 
 use super::Plan;
 use super::clock::{Clock, Jumps};
@@ -75,15 +75,18 @@ impl Server {
         inviter: Option<&Server>,
     ) -> Result<Self> {
         let meridian = Meridian::new(place.site(), plan.program, disk.data());
-        let inviter = inviter.map(|inviter| (inviter, "join"));
-        become_member(place, &meridian, inviter, witness)?;
+        let (address, role) = (place.at(Meridian::PEER_PORT), role(witness));
+        match inviter {
+            None => meridian.begin_set(address)?,
+            Some(inviter) => meridian.join(&inviter.handle(), role, address)?,
+        }
         let folder = place.site().folder();
         let configuration = format!("{CONFIGURATION}{}", plan.settings);
         let jumps = plan.jumps.then(|| Jumps::in_folder(folder)).transpose()?;
         let listen = place.nfs_address().to_string();
-        let mut command = meridian.serve_command("meridian", &listen, &configuration)?;
-        command.envs(Clock::True.environment(folder, jumps.as_ref())?);
-        let service = Service::start(place.site(), "meridian", command)?;
+        let clock = Clock::True.environment(folder, jumps.as_ref())?;
+        let started = meridian.clone().with_environment(clock);
+        let service = started.start("meridian", &listen, &configuration)?;
         let mut server = Self {
             place: place.clone(),
             meridian,
@@ -200,13 +203,11 @@ impl Server {
 
     /// A new one joins the set in its place.
     pub fn replace(&mut self, inviter: &Server) -> Result<()> {
-        let how = if self.was_put_back { "rejoin" } else { "join" };
-        become_member(
-            &self.place,
-            &self.meridian,
-            Some((inviter, how)),
-            self.witness,
-        )?;
+        let (address, role) = (self.place.at(Meridian::PEER_PORT), role(self.witness));
+        match self.was_put_back {
+            true => self.meridian.rejoin(&inviter.handle(), role, address)?,
+            false => self.meridian.join(&inviter.handle(), role, address)?,
+        }
         (self.is_lost, self.was_put_back) = (false, false);
         self.wait_for("the tree, and all others in the view".to_owned());
         self.start(Clock::True)
@@ -248,17 +249,14 @@ impl Server {
     /// Starts it with this clock.
     pub fn start(&mut self, clock: Clock) -> Result<()> {
         let listen = self.place.nfs_address().to_string();
-        let serve = self
-            .meridian
-            .serve_command("meridian", &listen, &self.configuration);
-        let mut command = serve?;
         if let Some(jumps) = &self.jumps {
             jumps.set(0)?;
         }
         let folder = self.place.site().folder();
-        command.envs(clock.environment(folder, self.jumps.as_ref())?);
+        let clock = clock.environment(folder, self.jumps.as_ref())?;
+        let meridian = self.meridian.clone().with_environment(clock);
         self.service.kill()?;
-        self.service = Service::start(self.place.site(), "meridian", command)?;
+        self.service = meridian.start("meridian", &listen, &self.configuration)?;
         self.is_down = false;
         self.began = Instant::now();
         Ok(())
@@ -326,22 +324,11 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     succeed(command.arg(from).arg(to)).map(drop)
 }
 
-/// Begins a set, or joins that of the inviter, by this command.
-fn become_member(
-    place: &Place,
-    meridian: &Meridian,
-    inviter: Option<(&Server, &str)>,
-    witness: bool,
-) -> Result<()> {
-    let address = place.at(Meridian::PEER_PORT);
-    let Some((inviter, how)) = inviter else {
-        return meridian.create(&["set", "create"], address);
-    };
-    let invite: &[&str] = match witness {
-        true => &["set", "invite", "--witness"],
-        false => &["set", "invite"],
-    };
-    meridian.join(&inviter.handle(), invite, &["set", how], address)
+fn role(witness: bool) -> Role {
+    match witness {
+        true => Role::Witness,
+        false => Role::Replica,
+    }
 }
 
 fn succeed(command: &mut Command) -> Result<String> {
