@@ -7,13 +7,15 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::moment::Moment;
 
 /// At most this many answers are kept of one server.
 const KEPT: usize = 8;
 
 /// How far the time of day of another server differs from the own one, as one question and its answer show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockDifference {
     /// By how much the other one is ahead, in microseconds, if the way there takes as long as the way back.
     pub ahead_us: i64,

@@ -128,19 +128,6 @@ xdr_struct! {
     }
 }
 
-impl Nfsace4 {
-    /// An entry that allows nothing to nobody: the client must ask the server
-    /// about every open.
-    pub fn allow_nothing() -> Self {
-        Self {
-            acetype: 0,
-            flag: 0,
-            access_mask: 0,
-            who: Utf8str::default(),
-        }
-    }
-}
-
 xdr_struct! {
     /// DELEGPURGE: gives up delegations that await recovery.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

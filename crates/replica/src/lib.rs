@@ -36,6 +36,7 @@ mod state;
 mod status;
 
 pub use administration::{AuditView, FrozenView, LossView, MemberView, ViewStatus};
+pub use control::ClockDifference;
 #[doc(hidden)]
 pub use garbage::decode_as_anything;
 pub use handle::{Replica, StartError};
@@ -44,7 +45,5 @@ pub use state::lineage::is_members_copy;
 pub use state::rejoins::{RejoinView, Stage};
 pub use state::scrub::{FindingView, ScrubView};
 pub use state::settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
-pub use status::{
-    ClockView, ControlView, LinkView, MemberNames, PeerView, ReplicaStatus, ShortView,
-};
+pub use status::{ControlView, LinkView, MemberNames, PeerView, ReplicaStatus, ShortView};
 pub use view::{REASON_BYTES_MAX, Referral};

@@ -143,7 +143,7 @@ pub struct PeerView {
     pub round_trip_us: Option<u64>,
     /// How far its time of day is from this replica's; `None` when it has not answered for a site lease lately.
     #[serde(default)]
-    pub clock: Option<ClockView>,
+    pub clock: Option<ClockDifference>,
     /// Bytes sent to it, as they went over the wire.
     pub sent_bytes: u64,
     /// Bytes received from it.
@@ -192,15 +192,6 @@ pub struct PeerView {
     /// Its links to third members, as it said lately.
     #[serde(default)]
     pub links: Vec<LinkView>,
-}
-
-/// How far the time of day of another member is from this one's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClockView {
-    /// It is so much ahead, in microseconds; negative when it is behind.
-    pub ahead_us: i64,
-    /// It may be as much more or less: half the round trip by which it was measured.
-    pub within_us: u64,
 }
 
 /// A link between two other members, as one of them sees it.
@@ -398,19 +389,12 @@ fn update_waits(shared: &ReplicaState, of: ReplicaSlot) -> Option<u64> {
     Some(scaled(waits.as_secs_f64(), 1e3))
 }
 
-fn clock_of(shared: &ReplicaState, peer: ReplicaSlot) -> Option<ClockView> {
+fn clock_of(shared: &ReplicaState, peer: ReplicaSlot) -> Option<ClockDifference> {
     let news = shared.news();
     let lately = news
         .get(&peer)
         .filter(|news| news.heard.elapsed() < shared.settings.site_lease);
-    let ClockDifference {
-        ahead_us,
-        within_us,
-    } = lately?.clock.best()?;
-    Some(ClockView {
-        ahead_us,
-        within_us,
-    })
+    lately?.clock.best()
 }
 
 /// What a peer said lately of its links to third members.

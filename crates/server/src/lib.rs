@@ -42,7 +42,7 @@ pub use data_directory::{DataDirectory, DataDirectoryError};
 pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, Signals};
 pub use starting::Commands;
 pub use status::{
-    Alarm, AuditView, ClientStatus, ClockView, ControlView, CopiesStatus, DrainAnswer,
+    Alarm, AuditView, ClientStatus, ClockDifference, ControlView, CopiesStatus, DrainAnswer,
     DrainDataAnswer, DrainDataQuestion, DrainQuestion, DurabilityAnswer, DurabilityQuestion,
     DurabilitySetting, EvictQuestion, ExportStatus, FindingView, ForgetAnswer, ForgetQuestion,
     FrozenText, FrozenView, HoldingStatus, JunctionAnswer, JunctionView, JunctionsStatus, LinkView,

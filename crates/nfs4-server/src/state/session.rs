@@ -433,12 +433,6 @@ impl State {
         }
     }
 
-    /// The client that owns a session.
-    #[must_use]
-    pub fn session_client(&self, id: SessionId4) -> Option<ClientId> {
-        self.sessions.get(&id).map(|session| session.client)
-    }
-
     /// The requests of a client that are under way.
     pub(super) fn executing(&self, client: &Client) -> Executing {
         let sessions = client.sessions.iter();

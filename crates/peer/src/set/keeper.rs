@@ -86,14 +86,6 @@ impl SetDirectory {
         self.invite_as(Role::Ordinary, "", lifetime, now)
     }
 
-    /// The same, for a member that votes and keeps no contents.
-    ///
-    /// # Errors
-    /// As [`SetDirectory::invite`].
-    pub fn invite_witness(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
-        self.invite_as(Role::Witness, "", lifetime, now)
-    }
-
     /// The same, for a member with this role, and with a name for the new member unless that is empty.
     ///
     /// # Errors

@@ -282,7 +282,9 @@ fn tokens_that_are_not_used_take_no_slot_and_a_revoked_one_admits_nobody() {
         tokens.iter().map(|token| token.slot.0).collect::<Vec<_>>()
     };
     let token = first.invite(MINUTE, now).expect("invites");
-    first.invite_witness(3 * MINUTE, now).expect("invites");
+    first
+        .invite_as(Role::Witness, "", 3 * MINUTE, now)
+        .expect("invites");
     assert_eq!(slots(now), [2, 3]);
     let tokens = first.tokens(now).expect("the keeper");
     assert!(!tokens[0].witness && tokens[1].witness);
@@ -414,7 +416,7 @@ fn who_is_invited_as_a_witness_is_one_for_everybody() {
     let root = TempDir::new().expect("a directory");
     let first = founder(&root);
     let second = admitted(&first, &root);
-    let token = first.invite_witness(MINUTE, SystemTime::now());
+    let token = first.invite_as(Role::Witness, "", MINUTE, SystemTime::now());
     let third = admitted_with(&first, &root, &token.expect("invites"));
     second.learn(&list_of(&first)).expect("signed");
     for directory in [&first, &second, &third] {
@@ -434,7 +436,7 @@ fn who_is_invited_as_a_witness_is_one_for_everybody() {
 fn nobody_stops_to_be_a_witness() {
     let root = TempDir::new().expect("a directory");
     let first = founder(&root);
-    let token = first.invite_witness(MINUTE, SystemTime::now());
+    let token = first.invite_as(Role::Witness, "", MINUTE, SystemTime::now());
     let second = admitted_with(&first, &root, &token.expect("invites"));
     let known = list_of(&second);
     let mut other = known.clone();

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
     use crate::status::examples;
     use crate::status::replication::ReplicaText;
-    use crate::status::{ClockView, Status};
+    use crate::status::{ClockDifference, Status};
 
     fn names(export: &ExportStatus) -> Vec<String> {
         alarms(export).into_iter().map(|alarm| alarm.name).collect()
@@ -350,7 +350,7 @@ mod tests {
         }
         let mut apart = export.clone();
         if let Some(replica) = &mut apart.replication {
-            replica.peers[0].clock = Some(ClockView {
+            replica.peers[0].clock = Some(ClockDifference {
                 ahead_us: 2_000_000,
                 within_us: 100,
             });

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use replica::{ClockView, ReplicaStatus};
+use replica::{ClockDifference, ReplicaStatus};
 
 use super::replication::short_time;
 
@@ -12,16 +12,12 @@ use super::replication::short_time;
 const ALLOWED_US: u64 = 1_000_000;
 
 /// Whether the clocks differ by more than they may, however long each way took.
-fn is_apart(clock: ClockView) -> bool {
-    clock
-        .ahead_us
-        .unsigned_abs()
-        .saturating_sub(clock.within_us)
-        > ALLOWED_US
+fn is_apart(clock: ClockDifference) -> bool {
+    clock.least_us() > ALLOWED_US
 }
 
 /// How far the time of day of another server is from this one's, as people read it.
-pub(crate) struct ClockText(pub(crate) ClockView);
+pub(crate) struct ClockText(pub(crate) ClockDifference);
 
 impl fmt::Display for ClockText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,8 +59,8 @@ mod tests {
     use super::*;
     use crate::status::examples;
 
-    fn clock(ahead_us: i64, within_us: u64) -> Option<ClockView> {
-        Some(ClockView {
+    fn clock(ahead_us: i64, within_us: u64) -> Option<ClockDifference> {
+        Some(ClockDifference {
             ahead_us,
             within_us,
         })

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use replica::{
-    ClockView, ControlView, Durability, LinkView, LossView, MemberView, PeerView, RejoinView,
+    ClockDifference, ControlView, Durability, LinkView, LossView, MemberView, PeerView, RejoinView,
     ReplicaStatus, ScrubView, Stage, ViewStatus,
 };
 
@@ -15,7 +15,7 @@ pub(crate) fn replica() -> ReplicaStatus {
         addresses: vec!["alpha:7643".to_owned()],
         connected: true,
         round_trip_us: Some(120_345),
-        clock: Some(ClockView {
+        clock: Some(ClockDifference {
             ahead_us: -12_300,
             within_us: 60_200,
         }),
