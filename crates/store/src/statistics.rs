@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 /// A number that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Metric(AtomicU64);
@@ -27,7 +29,7 @@ pub(crate) struct Metrics {
 }
 
 /// Metrics of a store, since it was opened unless they are about now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreStatistics {
     /// Operations that changed rows, maintenance included.
     pub batches: u64,
@@ -35,7 +37,8 @@ pub struct StoreStatistics {
     pub group_commits: u64,
     /// Trips to stable storage for the data of a file.
     pub data_syncs: u64,
-    /// Bytes of data read by clients.
+    /// Bytes of data read by clients; absent in what older servers say.
+    #[serde(default)]
     pub bytes_read: u64,
     /// Bytes of data written by clients.
     pub bytes_written: u64,
@@ -45,7 +48,8 @@ pub struct StoreStatistics {
     pub dirty_files: u64,
     /// Removed files that are, or may be, open now.
     pub orphans: u64,
-    /// Series of requests whose last change is on record now, so that a repeat is recognised.
+    /// Series of requests whose last change is on record now, so that a repeat is recognised after a restart.
+    #[serde(default)]
     pub requests: u64,
     /// Whether stable storage has failed, so that every operation fails.
     pub failed: bool,

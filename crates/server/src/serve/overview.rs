@@ -21,8 +21,7 @@ use crate::health;
 use crate::metrics::{OperationCounters, Page, exposition};
 use crate::page::{Facts, History, Sample, Source};
 use crate::status::{
-    Alarm, ExportStatus, ReplicaStatus, SpaceStatus, Status, StoreStatus, TrafficStatus, alarms,
-    of_pool,
+    Alarm, ExportStatus, ReplicaStatus, SpaceStatus, Status, TrafficStatus, alarms, of_pool,
 };
 use crate::transport::{Traffic, Transport};
 
@@ -213,24 +212,12 @@ async fn export_status(tree: &Tree) -> ExportStatus {
         true => with_tree(tree, space).await,
         false => space,
     };
-    let figures = tree.store.statistics();
-    let store = StoreStatus {
-        objects: figures.objects,
-        dirty_files: figures.dirty_files,
-        orphans: figures.orphans,
-        requests: figures.requests,
-        batches: figures.batches,
-        group_commits: figures.group_commits,
-        data_syncs: figures.data_syncs,
-        bytes_written: figures.bytes_written,
-        failed: figures.failed,
-    };
     ExportStatus {
         path: tree.path.to_string(),
         tree: tree.name.clone(),
         fs_id: format!("{:016x}:{:016x}", fs_id.major, fs_id.minor),
         space,
-        store,
+        store: tree.store.statistics(),
         replication: match &tree.replica {
             Some(replica) => replica_status(replica).await,
             None => None,

@@ -28,6 +28,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use store::StoreStatistics;
 
 pub use alarms::Alarm;
 pub(crate) use alarms::{alarms, of_pool};
@@ -52,9 +53,9 @@ pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
 pub(crate) use rejoining::RejoinText;
 pub use replica::{
-    AuditView, ClockDifference, ControlView, FindingView, FrozenView, JunctionView, LinkView, LossView,
-    MemberNames, MemberView, PeerView, Referral, RejoinView, ReplicaStatus, ScrubView, ShortView,
-    ViewStatus,
+    AuditView, ClockDifference, ControlView, FindingView, FrozenView, JunctionView, LinkView,
+    LossView, MemberNames, MemberView, PeerView, Referral, RejoinView, ReplicaStatus, ScrubView,
+    ShortView, ViewStatus,
 };
 pub(crate) use replication::short_time;
 pub use rows::Rows;
@@ -163,7 +164,7 @@ pub struct ExportStatus {
     /// Room.
     pub space: SpaceStatus,
     /// What its store counts.
-    pub store: StoreStatus,
+    pub store: StoreStatistics,
     /// How it is kept equal to the other replicas, if the set keeps this tree.
     #[serde(default)]
     pub replication: Option<ReplicaStatus>,
@@ -198,30 +199,6 @@ impl SpaceStatus {
     }
 }
 
-/// Metrics of a store, since it was opened unless they are about now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreStatus {
-    /// Objects in the tree now.
-    pub objects: u64,
-    /// Files that may have unstable data now.
-    pub dirty_files: u64,
-    /// Removed files that are, or may be, open now.
-    pub orphans: u64,
-    /// Slots of sessions whose last change is on record now, so that a repeat is recognised after a restart.
-    #[serde(default)]
-    pub requests: u64,
-    /// Operations that changed metadata.
-    pub batches: u64,
-    /// Trips to stable storage for metadata.
-    pub group_commits: u64,
-    /// Trips to stable storage for data.
-    pub data_syncs: u64,
-    /// Bytes of data written.
-    pub bytes_written: u64,
-    /// Whether stable storage has failed.
-    pub failed: bool,
-}
-
 #[cfg(test)]
 impl Status {
     /// A server with one client.
@@ -236,9 +213,9 @@ impl Status {
                 available_bytes: (4 << 30) - (256 << 20),
                 tree_bytes: None,
             },
-            store: StoreStatus {
+            store: StoreStatistics {
                 objects: 12,
-                ..StoreStatus::default()
+                ..StoreStatistics::default()
             },
             replication: None,
         };
