@@ -205,4 +205,38 @@ mod tests {
     replica 1 (alpha) shallow /notes/today, for 80 ms"
         );
     }
+
+    /// Scripts read them, and servers of other versions.
+    #[test]
+    fn the_keys_of_a_status_stay() {
+        let told = serde_json::to_value(examples::replica()).unwrap();
+        let keys = |part: &str| {
+            let object = told.pointer(part).unwrap().as_object().unwrap();
+            let mut keys: Vec<&str> = object.keys().map(String::as_str).collect();
+            keys.sort_unstable();
+            keys.join(" ")
+        };
+        assert_eq!(
+            keys(""),
+            "clock_jumps controls controls_total dropped_promises durability forwarded kept_bytes kept_bytes_max \
+             kept_entries members_version names peers ready recovering_files refused_relays removed returning rolled_back \
+             scrub served shipped_content_bytes shipped_record_bytes short slot space_refusals too_slow torn_files \
+             torn_paths view witness written_bytes"
+        );
+        assert_eq!(
+            keys("/peers/0"),
+            "addresses available_bytes awaits_room clock connected lag_bytes lag_files lag_ms lag_updates last_error \
+             links nonsense program received_bytes refused_bytes refused_messages returning rolled_back round_trip_us \
+             sent_bytes slot update_waits_ms waiting_bytes witness"
+        );
+        let rejoin = "bytes_done bytes_left objects_done objects_left seconds_left stage";
+        assert_eq!(keys("/peers/0/returning"), rejoin);
+        let control = "age_ms deep held_because holder name paths";
+        assert_eq!(keys("/controls/0"), control);
+        let view = "epoch leader lease_ms losses members names obstacle takes_part up_to_date voters voters_change";
+        assert_eq!(keys("/view"), view);
+        assert_eq!(told["durability"], "relaxed");
+        let back: ReplicaStatus = serde_json::from_value(told.clone()).unwrap();
+        assert_eq!(back, examples::replica());
+    }
 }
