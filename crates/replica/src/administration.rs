@@ -186,14 +186,8 @@ impl Replica {
 
     fn losses(&self, state: &ViewState) -> Vec<LossView> {
         let shared = self.shared();
-        let frozen = |slot: ReplicaSlot| {
-            shared.engine.with_core(|guard| {
-                let frozen = guard.frozen();
-                frozen.filter(|grant| grant.name.holder == slot).count()
-            })
-        };
         let lost = state.losses.iter();
-        let lost = lost.map(|(slot, loss)| (*slot, loss, frozen(*slot)));
+        let lost = lost.map(|(slot, loss)| (*slot, loss, shared.engine.frozen_count(*slot)));
         lost.map(|(slot, loss, frozen_controls)| {
             let waits_for = losses::waits_for(shared, slot);
             LossView {
@@ -216,9 +210,7 @@ impl Replica {
     pub fn frozen(&self) -> (Vec<FrozenView>, usize) {
         let shared = self.shared();
         let state = shared.view_state().unwrap_or_default();
-        let frozen: Vec<_> = shared
-            .engine
-            .with_core(|guard| guard.frozen().cloned().collect());
+        let frozen = shared.engine.frozen();
         // Not while the core is held, for which all operations wait: deep trees take long.
         let parents = Parents::default();
         let tree = LocalTree {
@@ -340,10 +332,7 @@ fn open_questions(
     );
     let mut covered = Vec::new();
     for some in at_stake.chunks(FILES_AT_ONCE) {
-        let files = some.iter();
-        shared.engine.with_core(|guard| {
-            covered.extend(files.filter(|(file, _)| guard.covers(control, *file)));
-        });
+        covered.extend(shared.engine.covered(control, some, |(file, _)| file));
     }
     let of = |before: bool| {
         let files = covered.iter();

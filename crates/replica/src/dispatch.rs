@@ -220,10 +220,7 @@ fn control(shared: &Arc<ReplicaState>, from: ReplicaSlot, envelope: Envelope) {
     if let Err(why) = authorisation::may_control(shared.speaker(from), &envelope.message) {
         return tracing::warn!(peer = from.0, why, "a message of a peer is dropped");
     }
-    shared.engine.with_core(|guard| {
-        guard.message(from, envelope);
-        guard.notifies = true;
-    });
+    shared.engine.message(from, envelope);
 }
 
 /// Answers a forwarded operation.

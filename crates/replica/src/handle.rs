@@ -1,12 +1,12 @@
 //! A replica as the server sees it: how it starts, what it offers, how it stops.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use control::{ControlCore, Epoch, Incarnation, Position, Proposal, View};
+use control::{ControlCore, Epoch, Incarnation, Proposal, View};
 use peer::set::{SetDirectory, SetError};
 use peer::{Endpoint, Signatures};
 use store::Store;
@@ -35,7 +35,6 @@ use crate::replication::removed;
 use crate::replication::renewing;
 use crate::replication::scrub;
 use crate::state::copies::Held;
-use crate::state::ledger::Previous;
 use crate::state::lineage::{self, Lineage};
 use crate::state::settings::{Durability, Settings};
 use crate::state::shipping::{self, Unshipped};
@@ -152,7 +151,7 @@ impl Replica {
         members::adopt_members(&shared, list);
         if is_witness || held == Held::Nothing {
             // A witness makes nothing; else whatever was made here is with the others, or was given up.
-            shared.engine.with_core(|guard| guard.previous_settled());
+            shared.engine.previous_settled();
         } else {
             take_up_previous(&shared, &remembered.granted)?;
         }
@@ -309,14 +308,7 @@ fn engine(
     };
     let lease = Arc::new(LeaseState::new(slot, incarnation, settings, outside));
     let engine = Engine::new(core, store, lease, unshipped, steps);
-    engine.with_core(|guard| {
-        for grant in &remembered.granted {
-            guard.restore(grant.clone());
-        }
-        for grant in &remembered.set_aside {
-            guard.restore_set_aside(grant.clone());
-        }
-    });
+    engine.restore(remembered);
     Arc::new(engine)
 }
 
@@ -331,21 +323,6 @@ fn take_up_previous(shared: &ReplicaState, grants: &[Proposal]) -> Result<(), St
         .iter()
         .filter(|grant| grant.name.holder == own)
         .collect();
-    shared.engine.with_core(|guard| {
-        guard.ledger.last_position = guard.ledger.last_position.max(position);
-        let (now, follows) = (guard.now, Position(position));
-        let mut files = HashSet::new();
-        for file in marked {
-            if own.iter().any(|grant| guard.covers(grant, file)) {
-                guard.ledger.unshipped.suspected(now, file, follows);
-                files.insert(file);
-            } else {
-                guard.ledger.shipped.insert(file);
-            }
-        }
-        guard.ledger.previous = Some(Previous { position, files });
-        guard.settle_previous();
-    });
-    shared.engine.ring_contents();
+    shared.engine.take_up_previous(&own, marked, position);
     Ok(())
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use control::Epoch;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
-use vfs::ObjectId;
 
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::waiting::UNCHANGED;
@@ -96,22 +95,11 @@ async fn forget_marks(shared: &ReplicaState) -> vfs::Result<()> {
     if !shared.lease.is_up_to_date() {
         return Ok(());
     }
-    let shipped = shared.engine.with_core(|guard| {
-        let known = guard.ledger.known_to_active();
-        guard.ledger.births.known(known);
-        guard.ledger.forget_gone(&guard.tree);
-        std::mem::take(&mut guard.ledger.shipped)
-    });
-    if shipped.is_empty() {
+    let files = shared.engine.take_shipped();
+    if files.is_empty() {
         return Ok(());
     }
-    let files: Vec<ObjectId> = shipped.into_iter().collect();
-    let still = &mut |file| {
-        shared.engine.with_core(|guard| {
-            guard.ledger.unshipped.complete_everywhere(file)
-                && !guard.ledger.pins.contains_key(&file)
-        })
-    };
+    let still = &mut |file| shared.engine.is_shipped(file);
     shared.store.forget_unshipped(&files, still).await
 }
 
@@ -131,9 +119,7 @@ async fn trim(shared: &ReplicaState, trimmed: &mut u64) -> vfs::Result<()> {
         };
         shared.settings.kept_updates.saturating_mul(times)
     };
-    let through = shared
-        .engine
-        .with_core(|guard| guard.ledger.needed_by_nobody(kept));
+    let through = shared.engine.needed_by_nobody(kept);
     if through > *trimmed {
         if let Some(last) = last_record(shared, through)? {
             shared.note_trimmed(last).await?;

@@ -9,7 +9,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::driver::replica_state::ReplicaState;
 use crate::frontend::free_space;
 use crate::handle::Replica;
-use crate::membership::links::{connected, lags};
+use crate::membership::links::connected;
 use crate::state::rejoins::RejoinView;
 use crate::state::scrub::ScrubView;
 
@@ -260,12 +260,12 @@ impl Replica {
 }
 
 fn entries_kept(shared: &ReplicaState) -> usize {
-    let kept = shared.engine.with_core(|guard| guard.ledger.entries_kept());
+    let kept = shared.engine.entries_kept();
     kept + shared.conversations.listed()
 }
 
 fn peers(shared: &ReplicaState) -> Vec<PeerView> {
-    let lags = shared.engine.with_core(lags);
+    let lags = shared.engine.lags();
     let connected = connected(shared);
     let transport = shared
         .endpoint
@@ -364,25 +364,12 @@ fn links_of(shared: &ReplicaState, peer: ReplicaSlot) -> Vec<LinkView> {
 
 fn controls(shared: &ReplicaState) -> (Vec<ControlView>, usize) {
     let own = shared.slot();
-    let (mut found, total) = shared.engine.with_core(|guard| {
-        let mut total = 0;
-        let mut found: Vec<(Proposal, f64)> = Vec::new();
-        for proposal in guard.acknowledged() {
-            total += 1;
-            if found.len() < LISTED {
-                let age = guard.ledger.ages.of(proposal.name, guard.now);
-                found.push((proposal.clone(), age));
-            }
-        }
-        (found, total)
-    });
+    let (mut found, total) = shared.engine.controls(LISTED);
     found.sort_by_key(|(proposal, _)| (proposal.name.holder != own, proposal.name));
     let mut reasons = Vec::new();
     for some in found.chunks(REASONS_AT_ONCE) {
         let names = some.iter().map(|(proposal, _)| proposal.name);
-        shared
-            .engine
-            .with_core(|guard| reasons.extend(names.map(|name| guard.held_because(name))));
+        reasons.extend(shared.engine.held_because(names));
     }
     let views = found
         .into_iter()

@@ -7,11 +7,25 @@
 //! What must never enter: operations of clients, and what becomes of messages of other replicas. Modules in here import from
 //! this folder and `state`.
 
+pub(crate) mod accounts;
+pub(crate) mod arrival;
+pub(crate) mod changes;
 pub(crate) mod commit_hook;
 pub(crate) mod control;
+pub(crate) mod durability;
 pub(crate) mod engine;
+pub(crate) mod foreign;
+pub(crate) mod frozen;
 pub(crate) mod lease_state;
+pub(crate) mod metrics;
+pub(crate) mod operations;
 pub(crate) mod persistence;
+pub(crate) mod positions;
+pub(crate) mod previous;
+pub(crate) mod removed;
 pub(crate) mod replica_state;
+mod settling;
+pub(crate) mod shipping;
 pub(crate) mod tree;
+pub(crate) mod view;
 pub(crate) mod waiting;

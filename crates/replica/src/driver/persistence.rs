@@ -13,7 +13,7 @@ use store::{Store, Ticket};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::driver::engine::Step;
+use crate::driver::engine::{Engine, Step};
 use crate::driver::replica_state::ReplicaState;
 use crate::state::wire;
 
@@ -204,6 +204,20 @@ pub(crate) struct Remembered {
     pub(crate) granted: Vec<Proposal>,
     /// What it had acknowledged before it left the view.
     pub(crate) set_aside: Vec<Proposal>,
+}
+
+impl Engine {
+    /// Puts the control table back that the replica had when it last ran.
+    pub(crate) fn restore(&self, remembered: &Remembered) {
+        self.with_core(|guard| {
+            for grant in &remembered.granted {
+                guard.restore(grant.clone());
+            }
+            for grant in &remembered.set_aside {
+                guard.restore_set_aside(grant.clone());
+            }
+        });
+    }
 }
 
 /// What is on the disk of the control table.

@@ -252,7 +252,7 @@ impl ReplicaState {
         self.takes_part()
             && self.lease.is_up_to_date()
             && self.view_state().is_some_and(|state| all_active(&state))
-            && self.engine.with_core(|guard| guard.is_settled())
+            && self.engine.is_settled()
     }
 
     /// This many bytes were sent to a peer. Returns when more may be, if it is on its way back into
@@ -432,8 +432,7 @@ impl ReplicaState {
     /// Takes up from the store how far streams have been applied. Updates name those of removed members too that they follow.
     pub(crate) fn note_applied_streams(&self) -> vfs::Result<()> {
         let applied = self.store.applied_all()?;
-        self.engine
-            .with_core(|guard| guard.ledger.heard.extend(applied));
+        self.engine.note_applied_here(applied);
         Ok(())
     }
 
@@ -478,7 +477,7 @@ impl ReplicaState {
         self.engine.expedite(None);
         self.engine.with_core(|guard| guard.retire());
         self.engine
-            .until(|guard| {
+            .until_core(|guard| {
                 let present = |slot: &ReplicaSlot| self.outbound.is_in_session(*slot);
                 let present: BTreeSet<ReplicaSlot> =
                     self.others().into_iter().filter(present).collect();

@@ -6,11 +6,10 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use control::Tree;
 use store::{RowChange, RowSubject};
 use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, XattrName};
 
-use crate::driver::engine::Guard;
+use crate::driver::durability::Nearest;
 use crate::driver::replica_state::ReplicaState;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::settings::Durability;
@@ -29,35 +28,13 @@ fn attribute() -> XattrName {
     XattrName::new(ATTRIBUTE).expect("the name of the attribute is a name")
 }
 
-enum Nearest {
-    Set(Durability, ObjectId),
-    Default,
-    Unread(ObjectId, u64),
-}
-
-fn nearest(guard: &mut Guard<'_>, object: ObjectId) -> Nearest {
-    let known = &guard.ledger.durability;
-    let mut place = Some(object);
-    while let Some(here) = place {
-        match known.own.get(&here) {
-            Some(Some(durability)) => return Nearest::Set(*durability, here),
-            Some(None) => place = guard.tree.parents(here).first().copied(),
-            None => return Nearest::Unread(here, known.generation),
-        }
-    }
-    Nearest::Default
-}
-
 /// Returns when a majority holds every update made here so far, if this object's tree asks for it.
 pub(crate) async fn hold_by_majority(shared: &ReplicaState, object: ObjectId) {
     if setting_of(shared, object).await.0 == Durability::Relaxed {
         return;
     }
-    let position = shared.engine.with_core(|guard| guard.ledger.last_position);
-    shared
-        .engine
-        .until(|guard| guard.ledger.majority_applied(position).then_some(()))
-        .await;
+    let position = shared.engine.last_position();
+    shared.engine.until_majority_applied(position).await;
 }
 
 /// The same, and that a majority has the content of the file.
@@ -69,10 +46,7 @@ pub(crate) async fn hold_content_by_majority(shared: &ReplicaState, file: Object
     shared.majority_awaited.fetch_add(1, Ordering::AcqRel);
     shared.engine.expedite(Some(file));
     shared.send_completed();
-    shared
-        .engine
-        .until(|guard| guard.ledger.majority_holds(file).then_some(()))
-        .await;
+    shared.engine.until_majority_holds(file).await;
     shared.majority_awaited.fetch_sub(1, Ordering::AcqRel);
 }
 
@@ -80,14 +54,7 @@ pub(crate) async fn hold_content_by_majority(shared: &ReplicaState, file: Object
 pub(crate) async fn relaxed_below(shared: &ReplicaState, directory: ObjectId) -> bool {
     let root = Credentials::root();
     let mixed = shared.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
-    let known = shared.engine.with_core(|guard| {
-        let known = guard.ledger.durability.own.iter();
-        let relaxed = known.filter(|(_, own)| **own == Some(Durability::Relaxed));
-        let relaxed: Vec<ObjectId> = relaxed.map(|(place, _)| *place).collect();
-        relaxed.into_iter().any(|place| {
-            place == directory || control::ancestors(&guard.tree, place).contains(&directory)
-        })
-    });
+    let known = shared.engine.knows_relaxed_below(directory);
     mixed.is_ok() || known
 }
 
@@ -97,15 +64,13 @@ pub(crate) async fn setting_of(
     object: ObjectId,
 ) -> (Durability, Option<ObjectId>) {
     loop {
-        let (read, generation) = match shared.engine.with_core(|guard| nearest(guard, object)) {
+        let (read, generation) = match shared.engine.nearest_durability(object) {
             Nearest::Set(durability, place) => return (durability, Some(place)),
             Nearest::Default => return (shared.settings.durability, None),
             Nearest::Unread(place, generation) => (place, generation),
         };
         let own = own_durability(shared, read).await;
-        shared
-            .engine
-            .with_core(|guard| guard.ledger.durability.learn(generation, read, own));
+        shared.engine.learn_durability(generation, read, own);
     }
 }
 
@@ -152,7 +117,7 @@ pub(crate) async fn note_protected(
 
 /// The same for what was changed here just now.
 async fn note_protected_here(shared: &ReplicaState, object: ObjectId) {
-    let position = shared.engine.with_core(|guard| guard.ledger.last_position);
+    let position = shared.engine.last_position();
     note_protected(shared, &[object], shared.slot(), position).await;
 }
 

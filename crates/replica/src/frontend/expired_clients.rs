@@ -82,14 +82,7 @@ fn asked_by_this_one(shared: &ReplicaState) -> Option<BTreeSet<ReplicaSlot>> {
     if shared.engine.is_alone() {
         return Some([own].into());
     }
-    let servers: BTreeSet<ReplicaSlot> = shared.engine.with_core(|guard| {
-        let ledger = &guard.ledger;
-        ledger
-            .active
-            .difference(&ledger.witnesses)
-            .copied()
-            .collect()
-    });
+    let servers = shared.engine.keepers();
     let first = servers.first() == Some(&own);
     (first && shared.is_whole() && shared.lease.may_answer()).then_some(servers)
 }

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use tokio::time::Instant;
-use vfs::{Error, ObjectId, ReplicaSlot, Result, Space};
+use vfs::{Error, ReplicaSlot, Result, Space};
 
 use crate::driver::replica_state::ReplicaState;
 use crate::state::free_space::UNKNOWN;
@@ -23,14 +23,6 @@ const LOOKED_AT: usize = 4096;
 const MANY: u64 = 1 << 30;
 /// What is told of once, with sums later.
 const REFUSED: &str = "changes are refused for want of room on another replica's disk";
-
-/// What a peer lacks, as far as the backlog knows.
-enum Counted {
-    Bytes(u64),
-    /// All of these, or parts of them.
-    Files(Vec<ObjectId>),
-    TooMany,
-}
 
 /// [`Error::NoSpace`] unless everybody who holds the tree has room for this many bytes and the rows that go
 /// with them.
@@ -63,7 +55,7 @@ pub(crate) fn shortages(shared: &ReplicaState) -> BTreeSet<(ReplicaSlot, Replica
 
 /// A peer says how much its users may still fill.
 pub(crate) fn note_available(shared: &ReplicaState, slot: ReplicaSlot, available: u64) {
-    if holds_tree(shared, slot) {
+    if shared.engine.is_keeper(slot) {
         shared
             .free_space
             .set(slot, available, bytes_for(shared, slot));
@@ -73,38 +65,21 @@ pub(crate) fn note_available(shared: &ReplicaState, slot: ReplicaSlot, available
 /// Nobody is asked for room who is not in the view any more.
 pub(crate) fn forget_outsiders(shared: &ReplicaState) {
     let told: Vec<ReplicaSlot> = shared.free_space.left().keys().copied().collect();
-    for slot in told.into_iter().filter(|slot| !holds_tree(shared, *slot)) {
+    let keepers = shared.engine.keepers();
+    for slot in told.into_iter().filter(|slot| !keepers.contains(slot)) {
         shared.free_space.left().remove(&slot);
     }
-}
-
-fn holds_tree(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
-    shared.engine.with_core(|guard| {
-        let ledger = &guard.ledger;
-        ledger.active.contains(&slot) && !ledger.witnesses.contains(&slot)
-    })
 }
 
 /// Bytes that a peer lacks; of files of which everything counts, or that are few and large, what they take here. `None` when there are
 /// too many of those.
 fn bytes_for(shared: &ReplicaState, slot: ReplicaSlot) -> Option<u64> {
-    let counted = shared.engine.with_core(|guard| {
-        let Some(backlog) = guard.ledger.unshipped.peer(slot) else {
-            return Counted::Bytes(0);
-        };
-        match (backlog.bytes(), backlog.files()) {
-            (u64::MAX, files) if files > LOOKED_AT => Counted::TooMany,
-            // Holes count among the bytes, and take no room.
-            (bytes, files) if bytes > MANY && files <= LOOKED_AT => {
-                Counted::Files(backlog.lacking().collect())
-            }
-            (bytes, _) => Counted::Bytes(bytes),
-        }
-    });
-    let files = match counted {
-        Counted::Bytes(bytes) => return Some(bytes),
-        Counted::Files(files) => files,
-        Counted::TooMany => return None,
+    // Holes count among the bytes, and take no room.
+    let Some(lacking) = shared.engine.lacking(slot, MANY, LOOKED_AT) else {
+        return Some(0);
+    };
+    let Some(files) = lacking.listed else {
+        return (lacking.bytes < u64::MAX).then_some(lacking.bytes);
     };
     let sizes = files
         .into_iter()

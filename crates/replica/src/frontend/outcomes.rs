@@ -19,7 +19,7 @@ const FORGOTTEN: &str =
 pub(crate) async fn outcome(shared: &ReplicaState, of: &Unanswered) -> Outcome {
     shared
         .engine
-        .until(|_| {
+        .until(|| {
             // What everything of the lost replica is, first; then whether this was among it.
             let everything = has_all_of(shared, of);
             match of.watch.applied() {
@@ -92,14 +92,14 @@ async fn held_as_asked(
     }
     shared
         .engine
-        .until(|guard| {
-            let news = shared.news();
+        .until(|| {
             // Its maker has it, unless it is lost; then it is with all who are left.
-            let enough = guard.ledger.majority_has(|slot| {
-                let said = news.get(&slot).and_then(|news| news.said.as_ref());
-                let mut applied = said.iter().flat_map(|(ask, _)| &ask.applied);
-                slot == by || applied.any(|(of, at)| *of == by.0 && *at >= position)
+            let having = shared.news().into_iter().filter(|(_, news)| {
+                let mut applied = news.said.iter().flat_map(|(ask, _)| &ask.applied);
+                applied.any(|(of, at)| *of == by.0 && *at >= position)
             });
+            let having = having.map(|(slot, _)| slot).chain([by]).collect();
+            let enough = shared.engine.is_majority(&having);
             (enough || settled_through(shared, by).is_some()).then_some(())
         })
         .await;

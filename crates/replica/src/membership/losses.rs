@@ -19,7 +19,6 @@ mod relay;
 mod takeover;
 mod witnessed;
 
-pub(crate) use applied::applied_here;
 pub(crate) use closing::{close_everywhere, closed_here, heard};
 pub(crate) use contents::{at_stake, completed, incomplete};
 pub(crate) use relay::relayed;
@@ -36,11 +35,9 @@ use view::{DecisionKind, Outcome, SettledBy, Settlement, ViewState};
 
 use applied::applied_by_others;
 
-use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::membership::views;
-use crate::replication::withheld;
 use crate::state::relays;
 use crate::state::time::unix_seconds;
 use crate::state::wire::LeaseRequest;
@@ -83,10 +80,7 @@ fn end_controls(shared: &ReplicaState, state: &ViewState) {
     let gone = state.stream_ends.keys();
     let gone = gone.map(|slot| (*slot, Incarnation(u64::MAX)));
     for (slot, below) in settled.chain(gone) {
-        shared.engine.with_core(|guard| {
-            guard.loss_settled(slot, below);
-            guard.notifies = true;
-        });
+        shared.engine.end_controls(slot, below);
     }
 }
 
@@ -95,18 +89,6 @@ pub(crate) fn view_changed(shared: &Arc<ReplicaState>) {
     shared.losses.equalling().clear();
     shared.losses.closing.end_all();
     shared.engine.notify();
-}
-
-/// Members that are lost, and whose controls nobody has ended.
-fn lost(shared: &ReplicaState) -> Vec<ReplicaSlot> {
-    if !shared.takes_part() {
-        return Vec::new();
-    }
-    let Some(state) = shared.view_state() else {
-        return Vec::new();
-    };
-    let lost = state.losses.keys().copied();
-    lost.filter(|slot| !state.is_settled(*slot)).collect()
 }
 
 /// What is told of once, with sums later.
@@ -150,7 +132,7 @@ pub(crate) async fn attend(shared: Arc<ReplicaState>) {
             true => lacking.or_else(|| Some((witnessed::beyond_all(&shared)?, "alone has"))),
             false => lacking,
         };
-        let place = differing.map(|(lost, _)| (lost, applied_here(&shared, lost)));
+        let place = differing.map(|(lost, _)| (lost, shared.applied_here(lost)));
         if let (true, Some((lost, how))) = (missing.look(place, Instant::now()), differing) {
             missing = Missing::default();
             take_copy(&shared, lost, how).await;
@@ -158,7 +140,7 @@ pub(crate) async fn attend(shared: Arc<ReplicaState>) {
         if !shared.is_witness {
             adoption.go_on(&shared).await;
         }
-        for slot in lost(&shared) {
+        for slot in shared.lost() {
             relay::relay(&shared, slot).await;
             if !shared.is_witness {
                 contents::equal(&shared, slot).await;
@@ -222,15 +204,13 @@ pub(crate) fn lacking_of_lost(
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Option<ReplicaSlot> {
     let view = shared.lease.view();
-    let witnesses = shared
-        .engine
-        .with_core(|guard| guard.ledger.witnesses.clone());
+    let witnesses = shared.engine.witnesses();
     let news = shared.news();
     let others = shared.followed().into_iter();
     let gone = |slot: &ReplicaSlot| !view.active.contains(slot) || absent.contains(slot);
     let mut lost = others.filter(gone);
     lost.find(|lost| {
-        let here = applied_here(shared, *lost);
+        let here = shared.applied_here(*lost);
         let said = view
             .active
             .difference(&witnesses)
@@ -249,7 +229,7 @@ pub(crate) fn others_have_all(shared: &ReplicaState) -> bool {
     let others = shared.followed().into_iter();
     let mut gone = others.filter(|slot| !view.active.contains(slot) && !shared.is_given_up(*slot));
     let has_all = |lost| {
-        let here = applied_here(shared, lost);
+        let here = shared.applied_here(lost);
         let others = applied_by_others(shared, lost).unwrap_or_default();
         let mut applied = survivors.iter().filter_map(|slot| others.get(slot));
         applied.any(|applied| *applied >= here)
@@ -268,7 +248,7 @@ pub(crate) fn present_have_all(shared: &ReplicaState, fresh: Duration) -> bool {
     let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
     let streams = shared.followed().into_iter();
     let streams = streams.filter(|of| !shared.is_given_up(*of));
-    let here: Vec<(ReplicaSlot, u64)> = streams.map(|of| (of, applied_here(shared, of))).collect();
+    let here: Vec<(ReplicaSlot, u64)> = streams.map(|of| (of, shared.applied_here(of))).collect();
     have_all(&present, &here)
 }
 
@@ -280,29 +260,6 @@ fn have_all(present: &[(ReplicaSlot, &LeaseRequest)], here: &[(ReplicaSlot, u64)
     };
     let mut here = here.iter();
     !present.is_empty() && here.all(|(of, at)| present.iter().any(|one| has(one, *of, *at)))
-}
-
-/// Whether this replica, which takes part anew, has of the lost ones what nothing protects any more: their updates as far
-/// as anybody has them, and the contents of files that no frozen control covers. Everybody in the view had those when
-/// the control ended.
-pub(crate) fn has_what_the_lost_left(shared: &ReplicaState, guard: &Guard<'_>) -> bool {
-    let epoch = shared.lease.view().epoch.0;
-    let news = shared.news();
-    let others = guard.ledger.active.difference(&guard.ledger.witnesses);
-    let others: Vec<&ReplicaSlot> = others.filter(|slot| **slot != shared.slot()).collect();
-    lost(shared).into_iter().all(|lost| {
-        let here = applied_here(shared, lost);
-        let level = others.iter().all(|slot| {
-            let said = news.get(slot).and_then(|news| news.said.as_ref());
-            said.is_some_and(|(ask, _)| {
-                let beyond = |(of, applied): &(u16, u64)| *of == lost.0 && *applied > here;
-                ask.epoch == epoch && !ask.applied.iter().any(beyond)
-            })
-        });
-        let incomplete = shared.store.incomplete_files(lost);
-        let frozen = |file| withheld::is_frozen_by(guard, lost, file);
-        level && incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| frozen(file)))
-    })
 }
 
 /// Lost replicas whose streams are applied here so far, with all their contents.
@@ -318,13 +275,12 @@ pub(crate) fn whole_here(shared: &ReplicaState) -> Vec<(u16, u64)> {
 
 /// What is missing before a lost replica's controls can be ended, for people.
 pub(crate) fn waits_for(shared: &ReplicaState, lost: ReplicaSlot) -> Option<String> {
-    let settled = shared.engine.with_core(|guard| guard.is_settled());
-    if !settled {
+    if !shared.engine.is_settled() {
         return Some("not every member of the view has reported".to_owned());
     }
     let whole = whole_here(shared);
     // A lost replica that is back in contact sends more: what was level before is not all of it.
-    let place = applied_here(shared, lost);
+    let place = shared.applied_here(lost);
     let here = whole.iter().find(|level| **level == (lost.0, place));
     let Some((_, through)) = here else {
         return Some("this server brings its copy level with the others'".to_owned());
@@ -348,11 +304,8 @@ pub(crate) async fn settle(
     if let Some(missing) = missing {
         return Err(format!("not yet: {missing}; try again in a few seconds"));
     }
-    let through = applied_here(shared, lost);
-    let below = shared.engine.with_core(|guard| {
-        let theirs = guard.frozen().filter(|grant| grant.name.holder == lost);
-        theirs.map(|grant| grant.name.incarnation.0 + 1).max()
-    });
+    let through = shared.applied_here(lost);
+    let below = shared.engine.frozen_below(lost);
     let state = shared.view_state();
     let loss = state.as_ref().and_then(|state| state.losses.get(&lost));
     let known = loss.map_or(0, |loss| loss.incarnation + 1);

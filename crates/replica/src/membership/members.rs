@@ -11,7 +11,6 @@ use peer::set::{Learned, MemberList, SetError};
 use vfs::ReplicaSlot;
 
 use crate::driver::replica_state::ReplicaState;
-use crate::membership::accounts;
 use crate::membership::sessions::began;
 use crate::replication::streams;
 use crate::state::wire;
@@ -68,12 +67,11 @@ pub(crate) fn adopt_members(shared: &Arc<ReplicaState>, list: MemberList) {
         .filter(|slot| **slot != shared.slot())
         .copied()
         .collect();
-    shared.engine.with_core(|guard| {
-        for slot in &others {
-            accounts::open(guard, *slot, list.is_witness(slot.0));
-        }
-        guard.notifies = true;
-    });
+    let accounts: Vec<(ReplicaSlot, bool)> = others
+        .iter()
+        .map(|slot| (*slot, list.is_witness(slot.0)))
+        .collect();
+    shared.engine.open_accounts(&accounts);
     let removed = shared.is_removed();
     shared.engine.set_alone(others.is_empty() && !removed);
     part_with_removed(shared);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use control::Position;
 use peer::{Lane, Sender, Session};
 use vfs::ReplicaSlot;
 
@@ -49,7 +48,7 @@ pub(crate) fn began(shared: &Arc<ReplicaState>, peer: Sender) {
         let delivery = tokio::spawn(deliver(shared.clone(), slot, outbox.clone(), lane));
         conversing::converse(shared, slot, delivery);
     }
-    shared.engine.with_core(|guard| guard.connected(slot));
+    shared.engine.connected(slot);
     let greeter = tokio::spawn(greet(shared.clone(), slot));
     conversing::converse(shared, slot, greeter);
 }
@@ -67,7 +66,7 @@ async fn deliver(shared: Arc<ReplicaState>, slot: ReplicaSlot, outbox: Arc<Outbo
 
 /// Says again what was dropped for a peer that was away; it does the same, for it may not have been answered.
 fn say_again(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
-    shared.engine.with_core(|guard| guard.connected(slot));
+    shared.engine.connected(slot);
     shared.say_completed_again(slot);
     if let Some(inbox) = shared.inbox(slot) {
         conversing::say_hello(shared, &inbox, true);
@@ -111,7 +110,7 @@ pub(crate) fn greeted(shared: &Arc<ReplicaState>, from: ReplicaSlot, greeting: G
         inbox.note_certificate(greeting.certificate);
     }
     if greeting.begins {
-        shared.engine.with_core(|guard| guard.connected(from));
+        shared.engine.connected(from);
         views::say_entered(shared, from);
         shared.say_completed_again(from);
         if let Some(inbox) = shared.inbox(from) {
@@ -138,11 +137,7 @@ pub(crate) fn greeted(shared: &Arc<ReplicaState>, from: ReplicaSlot, greeting: G
     });
     let supplies = supplies_base(shared, from);
     if has == Held::Nothing {
-        shared.engine.with_core(|guard| {
-            if let Some(backlog) = guard.ledger.unshipped.peer(from) {
-                backlog.is_empty_handed();
-            }
-        });
+        shared.engine.begins_empty_handed(from);
         if supplies && first_time(shared, from, |conversation| &mut conversation.supplying) {
             let supply = tokio::spawn(base::supply_rows(shared.clone(), session, greeting.taken));
             conversing::converse(shared, from, supply);
@@ -168,11 +163,7 @@ fn supplies_base(shared: &ReplicaState, to: ReplicaSlot) -> bool {
         true => shared.is_whole(),
         false => shared.conversations.held(*slot) == Some(Held::Everything),
     };
-    let keepers: Vec<ReplicaSlot> = shared.engine.with_core(|guard| {
-        let ledger = &guard.ledger;
-        let keepers = ledger.active.difference(&ledger.witnesses);
-        keepers.copied().collect()
-    });
+    let keepers = shared.engine.keepers();
     let is_holder = |slot: &ReplicaSlot| *slot != to && !silent.contains(slot) && is_whole(slot);
     let holders: Vec<ReplicaSlot> = keepers.into_iter().filter(is_holder).collect();
     let current = holders
@@ -219,13 +210,7 @@ fn start_sending(shared: &Arc<ReplicaState>, session: Session, from: u64) {
 
 /// A peer has applied our stream up to here, stably.
 pub(crate) fn applied(shared: &ReplicaState, by: ReplicaSlot, position: u64) {
-    shared.engine.with_core(|guard| {
-        let applied = guard.ledger.applied.entry(by).or_default();
-        *applied = position.max(*applied);
-        guard.applied_by(by, Position(position));
-        guard.settle_previous();
-        guard.notifies = true;
-    });
+    shared.engine.applied_by(by, position);
     shared.conversations.with(by, |conversation| {
         conversation.applied.send_replace(position);
     });

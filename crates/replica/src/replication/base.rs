@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use control::Position;
 use peer::{Incoming, Lane, Session};
 use store::{BaseState, RowChange, RowSubject, Store};
 use vfs::{ObjectId, ReplicaSlot, Result};
@@ -157,17 +156,7 @@ pub(crate) fn wanted(shared: &Arc<ReplicaState>, from: ReplicaSlot, mut wanted: 
         let files = wanted.files.iter().filter_map(size);
         shared.conversations.owe(from, files);
     }
-    let given_up = shared.engine.with_core(|guard| {
-        let (now, follows) = (guard.now, Position(guard.ledger.last_position));
-        let Some(backlog) = guard.ledger.unshipped.peer(from) else {
-            return false;
-        };
-        for file in &wanted.files {
-            backlog.suspected(now, *file, follows);
-            backlog.owe_file(*file);
-        }
-        backlog.is_given_up()
-    });
+    let given_up = shared.engine.owe_files(from, &wanted.files);
     if given_up {
         return conversing::too_far_behind(shared, from);
     }
@@ -344,10 +333,7 @@ async fn rows_are_here(shared: &Arc<ReplicaState>) -> Result<()> {
             return Ok(());
         }
     }
-    shared.engine.with_core(|guard| {
-        guard.tree_replaced();
-        guard.notifies = true;
-    });
+    shared.engine.tree_replaced();
     for inbox in inboxes {
         ask_for_lacking(shared, inbox.from);
         let applied = shared.store.applied(inbox.from)?;

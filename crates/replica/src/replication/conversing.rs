@@ -105,14 +105,7 @@ pub(crate) fn has_content(shared: &ReplicaState, peer: ReplicaSlot, file: Object
 pub(crate) fn let_go_of_settled(shared: &ReplicaState) {
     for peer in shared.conversations.beginners() {
         let owed = shared.conversations.owed(peer, LOOKED_AT);
-        let settled: Vec<ObjectId> = shared.engine.with_core(|guard| {
-            let Some(backlog) = guard.ledger.unshipped.peer(peer) else {
-                return Vec::new();
-            };
-            owed.into_iter()
-                .filter(|file| !backlog.owes(*file))
-                .collect()
-        });
+        let settled = shared.engine.owed_no_more(peer, owed);
         for file in settled {
             has_content(shared, peer, file);
         }

@@ -46,10 +46,7 @@ pub(super) async fn gather(
 
 /// Has a piece reach to `end`, as far as that can be. False when its session is over.
 fn reach(shared: &ReplicaState, to: ReplicaSlot, piece: &mut Piece, end: u64) -> bool {
-    let reached = shared
-        .engine
-        .with_core(|guard| guard.ledger.unshipped.peer(to)?.reaches(piece.id, end));
-    let Some((range, follows)) = reached else {
+    let Some((range, follows)) = shared.engine.extend_piece(to, piece.id, end) else {
         return false;
     };
     if range.end > piece.range.end {

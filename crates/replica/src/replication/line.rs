@@ -32,7 +32,7 @@ impl Line {
             // What it was decided to go on without is taken off the line, too.
             let open =
                 || !shared.losses.closing.has_begun(inbox.from) || shared.is_given_up(inbox.from);
-            let opened = shared.engine.until(|_| open().then_some(()));
+            let opened = shared.engine.until(|| open().then_some(()));
             tokio::select! {
                 biased;
                 () = opened, if put_off => return self.0.pop_front(),

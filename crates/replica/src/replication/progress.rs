@@ -58,26 +58,16 @@ fn remainder(shared: &ReplicaState, slot: ReplicaSlot) -> Option<Remainder> {
         return Some(supply);
     }
     let (bytes_done, begun_at) = shared.conversations.course(slot)?;
-    let (mut remainder, unknown) = shared.engine.with_core(|guard| {
-        let ledger = &mut guard.ledger;
-        let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
-        let backlog = ledger.unshipped.peer(slot)?;
-        let (bytes, files) = (backlog.bytes(), backlog.files());
-        let known = bytes < u64::MAX;
-        let unknown = (!known && files <= LOOKED_AT).then(|| backlog.lacking().collect::<Vec<_>>());
-        let remainder = Remainder {
-            stage: Stage::ByLog,
-            objects_done: applied.saturating_sub(begun_at),
-            objects_left: ledger
-                .last_position
-                .saturating_sub(applied)
-                .max(files as u64),
-            bytes_done,
-            bytes_left: known.then_some(bytes),
-        };
-        Some((remainder, unknown))
-    })?;
-    if let Some(files) = unknown {
+    let lacking = shared.engine.lacking(slot, u64::MAX - 1, LOOKED_AT)?;
+    let known = lacking.bytes < u64::MAX;
+    let mut remainder = Remainder {
+        stage: Stage::ByLog,
+        objects_done: lacking.applied.saturating_sub(begun_at),
+        objects_left: lacking.updates.max(lacking.files as u64),
+        bytes_done,
+        bytes_left: known.then_some(lacking.bytes),
+    };
+    if let Some(files) = lacking.listed {
         let sizes = files
             .into_iter()
             .filter_map(|file| shared.store.file_size(file).ok());

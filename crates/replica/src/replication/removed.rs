@@ -11,7 +11,7 @@
 //!
 //! What must never enter: who has what open here, which the store knows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,6 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::replica_state::ReplicaState;
 use crate::state::members::Speaker;
-use crate::state::removed::Counted;
 use crate::state::wire::{self, HeldOpen, Kind};
 
 /// So long opens and acknowledgements are gathered before they are told of or looked at.
@@ -74,28 +73,12 @@ fn take_up(shared: &ReplicaState) {
     let own = shared.store.orphans().into_iter();
     let own = own.filter(|(_, home)| *home == shared.slot());
     let left = own.map(|(file, _)| (place, file)).collect::<Vec<_>>();
-    shared
-        .engine
-        .with_core(|guard| guard.ledger.removed.extend(left));
+    shared.engine.take_up_removed(left);
 }
 
 /// Lets files go that nobody has open any more.
 async fn let_go(shared: &ReplicaState) -> Result<()> {
-    let waiting = shared.engine.with_core(|guard| {
-        let ledger = &guard.ledger;
-        if ledger.removed.is_empty() {
-            return None;
-        }
-        let others = shared.others().into_iter();
-        let others = others.filter(|slot| !ledger.witnesses.contains(slot));
-        let counted = others.map(|slot| {
-            let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
-            let is_active = ledger.active.contains(&slot);
-            (slot, Counted { applied, is_active })
-        });
-        Some(counted.collect::<BTreeMap<_, _>>())
-    });
-    let Some(counted) = waiting else {
+    let Some(counted) = shared.engine.keepers_of_removed(shared.others()) else {
         return Ok(());
     };
     let (through, kept) = shared
@@ -103,24 +86,13 @@ async fn let_go(shared: &ReplicaState) -> Result<()> {
         .judged(&counted, shared.settings.client_lease);
     let (_, open_here) = shared.store.orphans_held();
     let open_here: BTreeSet<ObjectId> = open_here.into_iter().collect();
-    let judged: Vec<(u64, ObjectId)> = shared.engine.with_core(|guard| {
-        let removed = guard.ledger.removed.iter();
-        let judged = removed.take_while(|(place, _)| *place <= through);
-        let goes = |file: &ObjectId| !kept.contains(file) && !open_here.contains(file);
-        judged.filter(|(_, file)| goes(file)).copied().collect()
-    });
+    let is_kept = |file: &ObjectId| kept.contains(file) || open_here.contains(file);
+    let judged = shared.engine.removed_through(through, is_kept);
     if judged.is_empty() {
         return Ok(());
     }
     let files: Vec<ObjectId> = judged.iter().map(|(_, file)| *file).collect();
     shared.store.bury(&files).await?;
-    shared.engine.with_core(|guard| {
-        for (place, file) in judged {
-            // A client that has opened it in between keeps it.
-            if shared.store.orphan_home(file).is_none() {
-                guard.ledger.removed.remove(&(place, file));
-            }
-        }
-    });
+    shared.engine.forget_buried(judged);
     Ok(())
 }

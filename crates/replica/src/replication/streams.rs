@@ -7,13 +7,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use control::ControlName;
 use peer::Lane;
 use store::{ForeignUpdate, LinkChange, RowChange, RowSubject, Ticket};
 use tokio::sync::mpsc;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use crate::driver::engine::Guard;
+use crate::driver::foreign::{Foreign, Rule};
 use crate::driver::replica_state::ReplicaState;
 use crate::frontend::durability;
 use crate::replication::base;
@@ -34,9 +33,7 @@ pub(crate) fn follow(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
             0
         });
         let (inbox, queue) = Inbox::new(slot, applied);
-        shared
-            .engine
-            .with_core(|guard| guard.ledger.heard.insert(slot, applied));
+        shared.engine.note_applied_here([(slot, applied)]);
         let inbox = Arc::new(inbox);
         shared.inboxes().insert(slot, inbox.clone());
         let applying = tokio::spawn(apply(shared.clone(), inbox, queue));
@@ -263,17 +260,17 @@ async fn apply_record(
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
     known: Known,
-    record: Record,
+    mut record: Record,
 ) -> Result<Option<Ticket>> {
-    let under = record.under;
+    let rows = std::mem::take(&mut record.rows);
     let update = ForeignUpdate {
         from: inbox.from,
         position: record.position,
-        changes: record.rows.into_iter().map(RowChange::from).collect(),
+        changes: rows.into_iter().map(RowChange::from).collect(),
         // A witness waits for no contents.
         incomplete: match shared.is_witness {
             true => Vec::new(),
-            false => record.data,
+            false => std::mem::take(&mut record.data),
         },
     };
     let subjects = update.changes.iter().filter_map(RowChange::subject);
@@ -285,51 +282,36 @@ async fn apply_record(
     });
     let objects: Vec<ObjectId> = objects.collect();
     let relaxed = durability::relaxed_before(shared, &update.changes).await;
-    let granted = |guard: &mut Guard<'_>| match exempt(shared, inbox.from, record.position) {
-        true if !settled::may_follow(shared, known.settlements) => None,
-        true => has_all_before(shared, guard, known.epoch, &record.after),
-        false => may_apply(guard, &under),
+    let foreign = Foreign {
+        from: inbox.from,
+        epoch: known.epoch,
+        record: &record,
+        changed: &update.incomplete,
+        objects: &objects,
+        sets_attributes,
+        rule: || match exempt(shared, inbox.from, record.position) {
+            true if !settled::may_follow(shared, known.settlements) => Rule::Wait,
+            true => Rule::Order,
+            false => Rule::Controls,
+        },
     };
     let refused = AtomicBool::new(false);
-    let before_commit = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
-        shared.engine.with_core(|guard| {
-            let given_up = shared.is_given_up(inbox.from);
-            if granted(guard).is_none() || given_up {
+    let before_commit =
+        &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| match shared
+            .commit_foreign(&foreign, links, commit)?
+        {
+            true => Ok(()),
+            false => {
                 refused.store(true, Ordering::Relaxed);
-                return Err(Error::Delay);
+                Err(Error::Delay)
             }
-            commit()?;
-            guard.ledger.heard.insert(inbox.from, record.position);
-            let own = (shared.slot(), shared.incarnation);
-            (shared.outcomes).note_applied(own, &record.origins, record.position);
-            shared.note_writer(inbox.from, &update.incomplete);
-            for change in links {
-                guard.tree.parents.forget(change.object);
-            }
-            for change in links {
-                guard.link(change.object, change.parent, change.added);
-            }
-            let inherited = record.inherited.iter().filter(|_| shared.takes_part());
-            for control in inherited {
-                guard.inherited(inbox.from, control.clone());
-            }
-            if sets_attributes {
-                guard.ledger.durability.forget(None);
-            }
-            objects.iter().for_each(|file| give_up(guard, *file));
-            guard.notifies = true;
-            Ok(())
-        })
-    };
+        };
     let _stuck = inbox.note_stuck();
     loop {
         let is_closed = || first_hand && shared.losses.closing.has_begun(inbox.from);
         let is_over =
             || inbox.session() != session || shared.is_given_up(inbox.from) || is_closed();
-        shared
-            .engine
-            .until(|guard| is_over().then_some(()).or_else(|| granted(guard)))
-            .await;
+        shared.until_applicable(&foreign, is_over).await;
         let _applying = inbox.applying.lock().await;
         if is_over() {
             return Ok(None);
@@ -362,55 +344,4 @@ fn exempt(shared: &ReplicaState, from: ReplicaSlot, position: u64) -> bool {
     let arrival = shared.arrival();
     let mut exempt = arrival.exempt.iter();
     exempt.any(|(slot, through)| *slot == from && position <= *through)
-}
-
-/// Another primary has changed a file: what a previous incarnation of ours wanted to ship of it is out of
-/// date.
-fn give_up(guard: &mut Guard<'_>, file: ObjectId) {
-    let previous = guard.ledger.previous.as_ref();
-    if previous.is_some_and(|previous| previous.files.contains(&file)) {
-        guard.ledger.unshipped.removed(file);
-        guard.settle_content(file);
-    }
-}
-
-/// Whether everything has been applied here that the primary of an update had applied when it made it. Without
-/// regard to controls this alone keeps updates of one object by several primaries in order.
-/// `epoch` is the view of the primary when it sent the update, or a later one.
-fn has_all_before(
-    shared: &ReplicaState,
-    guard: &Guard<'_>,
-    epoch: u64,
-    after: &[(u16, u64)],
-) -> Option<()> {
-    let heard = &guard.ledger.heard;
-    // The stream may be here up to a place at which there is no update, where a copy of it was taken.
-    let has = |slot: ReplicaSlot, position: u64| {
-        heard.get(&slot).is_some_and(|heard| *heard >= position)
-            || (shared.inbox(slot)).is_some_and(|inbox| inbox.applied() >= position)
-    };
-    let mut missing = after.iter().filter(|(slot, position)| {
-        let slot = ReplicaSlot(*slot);
-        slot != shared.slot() && *position > 0 && !has(slot, *position)
-    });
-    let Some(missing) = missing.next() else {
-        return Some(());
-    };
-    let is_lost = !guard.ledger.active.contains(&ReplicaSlot(missing.0));
-    let is_current = guard.epoch().0 >= epoch;
-    if is_lost && is_current && !shared.takes_part() {
-        // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
-        // come back since.
-        shared.needs_copy.store(true, Ordering::Release);
-    }
-    None
-}
-
-/// Whether the controls of the update have been granted here; if not, they at least get ahead.
-fn may_apply(guard: &mut Guard<'_>, under: &[ControlName]) -> Option<()> {
-    if guard.may_apply(under) {
-        return Some(());
-    }
-    guard.update_waiting(under);
-    guard.may_apply(under).then_some(())
 }

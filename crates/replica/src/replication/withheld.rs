@@ -5,36 +5,8 @@
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
-use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::state::losses::best;
-
-/// Whether a control of a lost replica covers a file.
-pub(crate) fn is_frozen_by(guard: &Guard<'_>, lost: ReplicaSlot, file: ObjectId) -> bool {
-    let mut frozen = guard.frozen();
-    frozen.any(|grant| grant.name.holder == lost && guard.covers(grant, file))
-}
-
-/// Whether data of a file is missing here that a lost replica has, which nobody else can change meanwhile.
-pub(crate) fn lacks_frozen(shared: &ReplicaState, guard: &Guard<'_>, file: ObjectId) -> bool {
-    let mut missing = shared.store.lacks_data_of(file).into_iter();
-    missing.any(|lost| is_frozen_by(guard, lost, file))
-}
-
-/// Whether what is here of a file must not be taken for its present version: a lost replica's data is missing, and a control of
-/// that one stands, or this replica does not know yet what the others have of it. An earlier version that this replica
-/// itself wrote would else replace the lost one's when that is back.
-pub(crate) fn withholds(shared: &ReplicaState, guard: &Guard<'_>, file: ObjectId) -> bool {
-    let missing = shared.store.lacks_data_of(file);
-    if missing.is_empty() {
-        return false;
-    }
-    let previous = guard.ledger.previous.as_ref();
-    let own = previous.is_some_and(|previous| previous.files.contains(&file));
-    let gone = |slot: &ReplicaSlot| !guard.ledger.active.contains(slot) && *slot != shared.slot();
-    let unknown = || !shared.lease.is_up_to_date() && missing.iter().any(gone);
-    !own && (unknown() || lacks_frozen(shared, guard, file))
-}
 
 /// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
 pub(crate) fn supplies(shared: &ReplicaState, to: ReplicaSlot, file: ObjectId) -> bool {

@@ -55,12 +55,9 @@ impl ReplicaState {
 
     /// The others who take part and hold contents.
     pub(crate) fn holders(&self) -> Vec<ReplicaSlot> {
-        let own = self.slot();
-        self.engine.with_core(|guard| {
-            let ledger = &guard.ledger;
-            let data = ledger.active.difference(&ledger.witnesses);
-            data.filter(|slot| **slot != own).copied().collect()
-        })
+        let mut keepers = self.engine.keepers();
+        keepers.remove(&self.slot());
+        keepers.into_iter().collect()
     }
 
     /// The same, of those that are in contact.
@@ -70,9 +67,26 @@ impl ReplicaState {
         holders
     }
 
+    /// Members that are lost, and whose controls nobody has ended. Who takes no part knows of none.
+    pub(crate) fn lost(&self) -> Vec<ReplicaSlot> {
+        if !self.takes_part() {
+            return Vec::new();
+        }
+        let Some(state) = self.view_state() else {
+            return Vec::new();
+        };
+        let lost = state.losses.keys().copied();
+        lost.filter(|slot| !state.is_settled(*slot)).collect()
+    }
+
+    /// How far another replica's stream is applied here, stably.
+    pub(crate) fn applied_here(&self, of: ReplicaSlot) -> u64 {
+        self.inbox(of).map_or(0, |inbox| inbox.acknowledged())
+    }
+
     /// What was made up to here may have brought anything under `majority`.
     pub(crate) fn begin_awareness(&self) {
-        let own = self.engine.with_core(|guard| guard.ledger.last_position);
+        let own = self.engine.last_position();
         let others: Vec<(ReplicaSlot, u64)> = {
             let inboxes = self.inboxes();
             let applied = inboxes.iter();

@@ -23,7 +23,6 @@ use vfs::{Attributes, Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::control::Admitted;
-use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::subject_of;
 use crate::frontend::durability;
@@ -230,11 +229,7 @@ impl ReplicatedFileSystem {
     /// The replica to which an operation on this object goes; `None` when it is answered here (rule 20).
     pub(crate) fn holder(&self, object: ObjectId) -> Option<ReplicaSlot> {
         let engine = &self.shared.engine;
-        if !engine.anything_foreign() {
-            return None;
-        }
-        let foreign = engine.with_core(|guard| guard.foreign_control(object));
-        foreign.map(|name| name.holder)
+        engine.foreign_primary(object)
     }
 
     /// Another replica whose copy may be read when the own disk fails; the own one is looked at.
@@ -252,7 +247,7 @@ impl ReplicatedFileSystem {
         if !shared.store.is_damaged(file) {
             return Ok(());
         }
-        let is_mended = |_: &mut Guard<'_>| (!shared.store.is_damaged(file)).then_some(());
+        let is_mended = || (!shared.store.is_damaged(file)).then_some(());
         let mended = shared.engine.until(is_mended);
         let mended = tokio::time::timeout_at(deadline, mended).await;
         mended.map_err(|_| {
@@ -297,7 +292,7 @@ impl ReplicatedFileSystem {
     /// Submits a change that is to be made later, and waits for the verdict: `None` when this replica has
     /// control.
     async fn acquire(&self, update: &Update, deadline: Instant) -> Result<Option<ReplicaSlot>> {
-        let admitted = self.shared.engine.with_core(|guard| guard.admit(update));
+        let admitted = self.shared.engine.admit(update);
         let verdict = match admitted {
             Admitted::Now(_) => return Ok(None),
             Admitted::Later(verdict) => verdict_by(verdict, deadline).await?,

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use control::Position;
 use store::Store;
 use vfs::{
     AccessCheck, Attributes, Credentials, Error, FileSystem, ObjectId, OpenOwner, Result, Share,
@@ -132,9 +131,7 @@ impl ReplicatedFileSystem {
     /// Keeps the file's control while a client here has it open for writing.
     fn note_writer(&self, id: ObjectId, owner: &OpenOwner, share: Share) {
         if share.write && !self.is_forwarded() && self.shared.opens.note_writer(id, owner) {
-            self.shared
-                .engine
-                .with_core(|guard| guard.opened_for_writing(id));
+            self.shared.engine.opened_for_writing(id);
         }
     }
 
@@ -191,9 +188,7 @@ impl ReplicatedFileSystem {
         }
         self.settle(id).await?;
         if self.shared.opens.forget_writer(id, owner) {
-            self.shared.engine.with_core(|guard| {
-                guard.closed_for_writing(id);
-            });
+            self.shared.engine.closed_for_writing(id);
         }
         Ok(())
     }
@@ -227,11 +222,7 @@ impl ReplicatedFileSystem {
     }
 
     async fn settle_here(&self, file: ObjectId) -> Result<()> {
-        let engine = &self.shared.engine;
-        let verdict = engine.with_core(|guard| {
-            let entry = guard.ledger.births.of(file).map(Position);
-            guard.close(file, entry)
-        });
+        let verdict = self.shared.engine.close(file);
         let verdict = verdict.ok_or(Error::Delay)?;
         // A replica that is away holds this up until it is back, or has left the set.
         match verdict.await {

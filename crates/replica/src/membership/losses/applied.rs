@@ -9,11 +9,6 @@ use vfs::ReplicaSlot;
 use super::others;
 use crate::driver::replica_state::ReplicaState;
 
-/// How far it is applied here, stably.
-pub(crate) fn applied_here(shared: &ReplicaState, lost: ReplicaSlot) -> u64 {
-    shared.inbox(lost).map_or(0, |inbox| inbox.acknowledged())
-}
-
 /// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
 /// view.
 pub(super) fn applied_by_others(

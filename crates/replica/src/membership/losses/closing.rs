@@ -13,7 +13,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::applied::applied_here;
 use crate::driver::replica_state::ReplicaState;
 use crate::state::arrivals::Inbox;
 use crate::state::wire::LeaseRequest;
@@ -55,7 +54,7 @@ pub(crate) fn heard(shared: &Arc<ReplicaState>, ask: &LeaseRequest) {
     if ask.closed.is_empty() || ask.epoch != shared.lease.view().epoch.0 {
         return;
     }
-    let lost = super::lost(shared).into_iter();
+    let lost = shared.lost().into_iter();
     let lost = lost.filter(|slot| ask.closed.contains(&slot.0));
     lost.for_each(|slot| close(shared, slot));
 }
@@ -66,7 +65,7 @@ pub(super) fn open_at(shared: &ReplicaState, lost: ReplicaSlot) -> Option<String
     if !closed_here(shared).contains(&lost.0) {
         return Some("this server still takes in what the lost one sends".to_owned());
     }
-    let (epoch, place) = (shared.lease.view().epoch.0, applied_here(shared, lost));
+    let (epoch, place) = (shared.lease.view().epoch.0, shared.applied_here(lost));
     let news = shared.news();
     let open = shared.holders().into_iter().find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());

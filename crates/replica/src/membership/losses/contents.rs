@@ -9,12 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use control::Position;
 use peer::Lane;
 use tokio::time::{Duration, Instant};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use super::applied::{applied_by_others, applied_here};
+use super::applied::applied_by_others;
 use super::late;
 use crate::driver::replica_state::ReplicaState;
 use crate::frontend::durability;
@@ -33,10 +32,10 @@ const AGAIN_MAX: Duration = Duration::from_secs(64);
 
 /// Goes one step further.
 pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
-    let here = applied_here(shared, lost);
+    let here = shared.applied_here(lost);
     let level = applied_by_others(shared, lost)
         .is_some_and(|others| others.values().all(|applied| *applied == here));
-    let settled = shared.engine.with_core(|guard| guard.is_settled());
+    let settled = shared.engine.is_settled();
     if !level || !settled {
         return;
     }
@@ -160,18 +159,7 @@ fn supply(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
         equalling.level.extend(equalling.supplies.keys());
         mine
     };
-    shared.engine.with_core(|guard| {
-        let (now, follows) = (guard.now, Position(guard.ledger.last_position));
-        for (file, lacking) in &mine {
-            for slot in lacking {
-                if let Some(backlog) = guard.ledger.unshipped.peer(*slot) {
-                    backlog.suspected(now, *file, follows);
-                    backlog.expedite(now, *file);
-                }
-            }
-        }
-    });
-    shared.engine.ring_contents();
+    shared.engine.supply(&mine);
 }
 
 /// The files whose best copy is here, each with those who lack it; `None` before everybody has told.
@@ -264,7 +252,7 @@ pub(crate) fn at_stake(shared: &ReplicaState, lost: ReplicaSlot) -> Vec<(ObjectI
 
 /// A peer says that these files of its stream are complete here.
 pub(crate) async fn completed(shared: Arc<ReplicaState>, from: ReplicaSlot, completed: Completed) {
-    let lost = super::lost(&shared);
+    let lost = shared.lost();
     let mut fetched = Vec::new();
     for (file, position) in completed.files {
         withheld::settle_flagged(&shared, from, file, position).await;

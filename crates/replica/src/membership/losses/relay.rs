@@ -15,7 +15,7 @@ use peer::{Lane, Unproven};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::applied::{applied_by_others, applied_here};
+use super::applied::applied_by_others;
 use crate::driver::replica_state::ReplicaState;
 use crate::membership::authorisation::{self, Reason};
 use crate::membership::views;
@@ -30,7 +30,7 @@ pub(super) async fn relay(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     let (Some(inbox), Some(others)) = (shared.inbox(lost), applied_by_others(shared, lost)) else {
         return;
     };
-    let here = applied_here(shared, lost);
+    let here = shared.applied_here(lost);
     let ahead_of_all = others.values().all(|applied| *applied <= here);
     let behind = others.iter().filter(|(_, applied)| **applied < here);
     for (slot, applied) in behind.filter(|_| ahead_of_all) {
@@ -63,7 +63,7 @@ pub(super) fn relay_to_rejoining(shared: &Arc<ReplicaState>) {
             let (Some((_, applied)), Some(inbox)) = (applied, shared.inbox(*of)) else {
                 continue;
             };
-            match *applied < applied_here(shared, *of) {
+            match *applied < shared.applied_here(*of) {
                 true => send_kept(shared, &inbox, *slot, *applied),
                 false => inbox.end_relay(*slot),
             }

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::ReplicaSlot;
 use view::SettledBy;
 
-use super::applied::applied_here;
 use super::{closing, contents, is_first, settle, waits_for};
 use crate::driver::replica_state::ReplicaState;
 use crate::frontend::durability;
@@ -16,12 +15,7 @@ pub(super) async fn take_over(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     if !is_first(shared) || waits_for(shared, lost).is_some() {
         return;
     }
-    let objects: Vec<(ObjectId, bool)> = shared.engine.with_core(|guard| {
-        let theirs = guard.frozen().filter(|grant| grant.name.holder == lost);
-        let claims = theirs.flat_map(|grant| &grant.claims);
-        let deep = |claim: &control::Claim| claim.depth == control::Depth::Deep;
-        claims.map(|claim| (claim.object, deep(claim))).collect()
-    });
+    let objects = shared.engine.frozen_objects(lost);
     if objects.is_empty() {
         return;
     }
@@ -50,6 +44,6 @@ pub(super) async fn take_over(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 fn covers(shared: &ReplicaState, lost: ReplicaSlot) -> bool {
     let since = shared.losses.awareness().since(lost);
     since.is_some_and(|since| {
-        since <= applied_here(shared, lost) && since <= contents::complete_through(shared, lost)
+        since <= shared.applied_here(lost) && since <= contents::complete_through(shared, lost)
     })
 }

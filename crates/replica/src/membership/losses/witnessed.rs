@@ -6,21 +6,18 @@
 
 use vfs::ReplicaSlot;
 
-use super::applied::applied_here;
 use crate::driver::replica_state::ReplicaState;
 use crate::replication::base;
 
 /// A replica out of the view of whose stream this witness has more than everybody in the view who holds contents.
 pub(super) fn beyond_all(shared: &ReplicaState) -> Option<ReplicaSlot> {
     let view = shared.lease.view();
-    let witnesses = shared
-        .engine
-        .with_core(|guard| guard.ledger.witnesses.clone());
+    let witnesses = shared.engine.witnesses();
     let news = shared.news();
     let holders: Vec<ReplicaSlot> = view.active.difference(&witnesses).copied().collect();
     let mut lost = shared.followed().into_iter();
     lost.find(|lost| {
-        let here = applied_here(shared, *lost);
+        let here = shared.applied_here(*lost);
         let applied = holders.iter().map(|holder| {
             let (ask, _) = news.get(holder)?.said.as_ref()?;
             let of_lost = ask.applied.iter().find(|(of, _)| *of == lost.0);

@@ -16,9 +16,9 @@ use peer::set::{Member, MemberList};
 use vfs::ReplicaSlot;
 use view::{Decision, DecisionKind, Kind, Outcome, SettledBy, ViewState};
 
-use super::leases;
 use crate::driver::replica_state::ReplicaState;
 use crate::membership::losses;
+use crate::state::settings::Durability;
 use crate::state::time::unix_seconds;
 
 /// A decision that takes longer is asked for again.
@@ -174,10 +174,7 @@ async fn settle(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
 /// Whether a lost replica may alone have something: then its removal waits until that is back in the view, taken over, or
 /// given up by an administrator's word.
 pub(crate) fn leaves_something(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
-    let frozen = shared.engine.with_core(|guard| {
-        let mut frozen = guard.frozen();
-        !guard.is_settled() || frozen.any(|grant| grant.name.holder == slot)
-    });
+    let frozen = shared.engine.may_have_frozen(slot);
     frozen || !losses::at_stake(shared, slot).is_empty()
 }
 
@@ -187,9 +184,8 @@ fn is_steady(shared: &ReplicaState) -> bool {
     let news = shared.news();
     let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
     let fresh = shared.settings.site_lease;
-    shared
-        .engine
-        .with_core(|guard| leases::is_steady(shared, guard))
+    let contents = shared.settings.durability == Durability::Majority;
+    shared.engine.is_steady(contents)
         && others.all(|slot| {
             let said = news.get(slot).and_then(|news| news.said.as_ref());
             said.is_some_and(|(ask, at)| {

@@ -18,7 +18,6 @@ use view::{DecisionKind, ViewState};
 
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::waiting::{UNCHANGED, next_look};
-use crate::membership::losses;
 use crate::state::views::News;
 use crate::state::wire::LeaseRequest;
 
@@ -135,7 +134,7 @@ fn who_takes_their_places(
     if !shared.lease.is_up_to_date() || state.epoch != view.epoch.0 {
         return BTreeMap::new();
     }
-    let mut has = places(out, |lost| losses::applied_here(shared, lost));
+    let mut has = places(out, |lost| shared.applied_here(lost));
     let left = view.active.difference(out);
     for slot in left.clone().filter(|slot| **slot != shared.slot()) {
         let Some(ask) = fresh(slot).filter(|ask| ask.up_to_date) else {

@@ -180,25 +180,10 @@ fn take_effect(shared: &Arc<ReplicaState>, state: &Arc<ViewState>, previous: &Vi
         shared.lease.set_up_to_date(false);
     }
     new.iter().for_each(|slot| shared.note_heard(*slot));
-    shared.engine.with_core(|guard| {
-        guard.ledger.active = view.active.clone();
-        guard.ledger.voters = view.configured.clone();
-        let members = state.members.iter();
-        let witnesses = members.filter(|(_, member)| member.kind == Kind::Witness);
-        guard.ledger.witnesses = witnesses.map(|(slot, _)| *slot).collect();
-        if !previous.active.contains(&shared.slot()) {
-            // What is handed over to all who take part now is none of the controls that this replica reports, which it
-            // may remember although they have ended: they would end what a lost one has won since.
-            guard.settle_all_contents();
-        }
-        if previous.configured != view.configured || guard.ledger.configured_at.is_none() {
-            guard.ledger.configured_at = Some((guard.now, guard.ledger.last_position));
-        }
-        guard.put_off_telling();
-        guard.view_changed(view.clone());
-        guard.look_at_previous();
-        guard.notifies = true;
-    });
+    let members = state.members.iter();
+    let witnesses = members.filter(|(_, member)| member.kind == Kind::Witness);
+    let witnesses = witnesses.map(|(slot, _)| *slot).collect();
+    shared.engine.enter_view(&view, witnesses, previous);
     if previous.active.contains(&shared.slot()) {
         for slot in new {
             join::greet_newcomer(shared, slot);

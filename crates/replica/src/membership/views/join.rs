@@ -5,17 +5,14 @@
 //! everything it owed at that moment has arrived, that it is caught up. What came later is protected by
 //! controls that the newcomer was told of or has acknowledged.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use control::{Epoch, Position};
+use control::Epoch;
 use peer::Lane;
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::ReplicaSlot;
 
-use crate::driver::engine::Guard;
+use crate::driver::arrival::Lack;
 use crate::driver::replica_state::ReplicaState;
-use crate::membership::losses;
-use crate::replication::withheld;
 use crate::state::views::{Arrival, Debt};
 use crate::state::wire::{self, CaughtUp, Entered};
 
@@ -27,29 +24,7 @@ pub(crate) fn greet_newcomer(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
         .since
         .get(&slot)
         .map_or(0, |since| since.0);
-    let debt = shared.engine.with_core(|guard| {
-        let mut given_up = false;
-        let files: BTreeSet<ObjectId> = match guard.ledger.unshipped.peer(slot) {
-            Some(backlog) => {
-                given_up = backlog.is_given_up();
-                backlog.owe();
-                backlog.lacking().collect()
-            }
-            None => BTreeSet::new(),
-        };
-        for file in &files {
-            guard.data_unshipped(*file, &[]);
-        }
-        Debt {
-            epoch: since,
-            // Nobody knows what one lacks that is to take a whole copy.
-            through: match given_up {
-                true => u64::MAX,
-                false => guard.ledger.last_position,
-            },
-            files,
-        }
-    });
+    let debt = shared.engine.begin_debt(slot, since);
     shared.owe(slot, debt);
     shared.engine.expedite(None);
     say_entered(shared, slot);
@@ -69,18 +44,7 @@ pub(super) fn greet_unknown(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
 /// Sends a peer the contents of all files that are marked as not being everywhere.
 pub(super) fn ship_everything_marked(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     let marked = shared.store.unshipped().unwrap_or_default();
-    shared.engine.with_core(|guard| {
-        let (now, follows) = (guard.now, Position(guard.ledger.last_position));
-        if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
-            for file in &marked {
-                backlog.suspected(now, *file, follows);
-            }
-        }
-        for file in marked {
-            guard.ledger.shipped.remove(&file);
-        }
-    });
-    shared.engine.ring_contents();
+    shared.engine.suspect_marked(slot, marked);
 }
 
 /// Says so once more, for a connection that is new.
@@ -106,30 +70,7 @@ pub(crate) fn look_at_debts(shared: &ReplicaState) {
     if debts.is_empty() {
         return;
     }
-    let owed: BTreeSet<ObjectId> = debts
-        .values()
-        .flat_map(|debt| &debt.files)
-        .copied()
-        .collect();
-    let paid: Vec<(ReplicaSlot, u64)> = shared.engine.with_core(|guard| {
-        let withheld = owed.iter().copied();
-        let withheld: BTreeSet<ObjectId> = withheld
-            .filter(|file| withheld::lacks_frozen(shared, guard, *file))
-            .collect();
-        let ledger = &mut guard.ledger;
-        for (slot, debt) in debts.iter_mut() {
-            if let Some(backlog) = ledger.unshipped.peer(*slot) {
-                debt.files.retain(|file| backlog.owes(*file));
-            }
-            // They are frozen; the replica that ends that sends all of them to everybody.
-            debt.files.retain(|file| !withheld.contains(file));
-        }
-        let applied = |slot| ledger.applied.get(slot).copied().unwrap_or(0);
-        let paid = debts.iter();
-        let paid =
-            paid.filter(|(slot, debt)| debt.files.is_empty() && applied(slot) >= debt.through);
-        paid.map(|(slot, debt)| (*slot, debt.epoch)).collect()
-    });
+    let paid = shared.engine.settle_debts(&mut debts);
     for (slot, epoch) in paid {
         // Said again with every look, until the newcomer's lease shows that it has heard it.
         let message = wire::body(wire::Kind::CaughtUp, &CaughtUp { epoch });
@@ -152,7 +93,7 @@ pub(super) fn begin(shared: &Arc<ReplicaState>, since: Epoch) {
 
 async fn catch_up(shared: Arc<ReplicaState>, since: Epoch) {
     tokio::select! {
-        () = shared.engine.until(|guard| has_everything(&shared, guard).then_some(())) => {
+        () = shared.until_arrived() => {
             up_to_date(&shared, since);
         }
         // It may have found that it needs a whole copy. The caller that starts it anew waits for
@@ -161,37 +102,15 @@ async fn catch_up(shared: Arc<ReplicaState>, since: Epoch) {
     }
 }
 
-/// Whether everything is here that was made before this replica took part.
-fn has_everything(shared: &ReplicaState, guard: &mut Guard<'_>) -> bool {
-    shared.is_whole()
-        && guard.is_settled()
-        && losses::has_what_the_lost_left(shared, guard)
-        && owing(shared, guard).is_none()
-}
-
-/// A member that has not said yet that everything it owed this replica is here.
-fn owing(shared: &ReplicaState, guard: &Guard<'_>) -> Option<ReplicaSlot> {
-    let (own, ledger) = (shared.slot(), &guard.ledger);
-    let arrival = shared.arrival();
-    let mut others = ledger.active.difference(&ledger.witnesses);
-    let owing = others.find(|slot| **slot != own && !arrival.caught_up.contains(slot));
-    owing.copied()
-}
-
 /// What this replica, which takes part anew, waits for, for people.
 pub(super) fn waits_for(shared: &ReplicaState) -> Option<String> {
     if !shared.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
-    shared.engine.with_core(|guard| {
-        if !guard.is_settled() {
-            return Some("not every member of the view has reported".to_owned());
-        }
-        if !losses::has_what_the_lost_left(shared, guard) {
-            return Some("it lacks what a lost replica left".to_owned());
-        }
-        let owing = owing(shared, guard);
-        owing.map(|slot| format!("it does not have everything of replica {} yet", slot.0))
+    shared.lack().map(|lack| match lack {
+        Lack::Reports => "not every member of the view has reported".to_owned(),
+        Lack::OfTheLost => "it lacks what a lost replica left".to_owned(),
+        Lack::OwedBy(slot) => format!("it does not have everything of replica {} yet", slot.0),
     })
 }
 

@@ -14,7 +14,6 @@ use vfs::FileSystem;
 use vfs::ReplicaSlot;
 
 use super::{exclude, join, rejoin};
-use crate::driver::engine::Guard;
 use crate::driver::lease_state::now;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::waiting::{UNCHANGED, next_look};
@@ -49,9 +48,7 @@ struct Tidings {
 impl Tidings {
     fn of(shared: &ReplicaState) -> Tidings {
         let view = shared.lease.view();
-        let (epoch, settled) = shared
-            .engine
-            .with_core(|guard| (guard.epoch().0, guard.is_settled()));
+        let (epoch, settled) = shared.engine.epoch_and_settled();
         let mut applied = applied_here(shared);
         applied.retain(|(slot, _)| !view.active.contains(&ReplicaSlot(*slot)));
         Tidings {
@@ -133,53 +130,31 @@ fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
     let short_of = shared.free_space.short_of(Instant::now()).into_iter();
     let short_of: Vec<u16> = short_of.map(|slot| slot.0).collect();
     for slot in others {
-        let ask = shared.engine.with_core(|guard| {
-            let position = guard.ledger.last_position;
-            // After the place: what has come under `majority` up to there is noted.
-            let aware = shared.losses.awareness().known();
-            LeaseRequest {
-                asked: question.asked.0,
-                epoch: guard.epoch().0,
-                position,
-                applied: applied.clone(),
-                owed: owed(shared, guard, slot),
-                steady: is_steady(shared, guard),
-                up_to_date: shared.lease.is_up_to_date(),
-                available,
-                whole: whole.clone(),
-                aware,
-                majority_by_default: shared.settings.durability == Durability::Majority,
-                incarnation: question.incarnation.0,
-                mark: Some(shared.lineage.mark()),
-                settled: shared.takes_part() && guard.is_settled(),
-                misses: misses.clone(),
-                fit_without: rejoin::fit_without(shared, guard.epoch().0),
-                links: links.clone(),
-                short_of: short_of.clone(),
-                closed: closed.clone(),
-            }
-        });
+        let own = shared.report_to(slot, LATELY + shared.settings.data_delay);
+        let ask = LeaseRequest {
+            asked: question.asked.0,
+            epoch: own.epoch,
+            position: own.position,
+            applied: applied.clone(),
+            owed: own.owed.unwrap_or_else(|| shared.kept_files() as u64),
+            steady: own.steady,
+            up_to_date: own.up_to_date,
+            available,
+            whole: whole.clone(),
+            aware: own.aware,
+            majority_by_default: shared.settings.durability == Durability::Majority,
+            incarnation: question.incarnation.0,
+            mark: Some(shared.lineage.mark()),
+            settled: own.settled,
+            misses: misses.clone(),
+            fit_without: rejoin::fit_without(shared, own.epoch),
+            links: links.clone(),
+            short_of: short_of.clone(),
+            closed: closed.clone(),
+        };
         let message = wire::body(wire::Kind::LeaseRequest, &ask);
         shared.outbound.send(slot, Lane::Control, message);
     }
-}
-
-/// Whether the configuration may change again as far as this replica knows.
-pub(super) fn is_steady(shared: &ReplicaState, guard: &Guard<'_>) -> bool {
-    let contents = shared.settings.durability == Durability::Majority;
-    guard.is_steady() && guard.ledger.is_settled_in_configuration(contents)
-}
-
-/// How many files there are of which somebody lacks more than what was changed just now: a replica
-/// that writes all the time always owes something.
-fn owed(shared: &ReplicaState, guard: &mut Guard<'_>, to: ReplicaSlot) -> u64 {
-    let lately = LATELY + shared.settings.data_delay;
-    let lately = Moment(guard.now.0.saturating_sub(lately.as_micros() as u64));
-    let backlog = guard.ledger.unshipped.peer(to);
-    backlog.map_or(0, |backlog| match backlog.is_given_up() {
-        true => shared.kept_files() as u64,
-        false => backlog.files_since_before(lately) as u64,
-    })
 }
 
 fn applied_here(shared: &ReplicaState) -> Vec<(u16, u64)> {

@@ -158,14 +158,12 @@ async fn catch_up(shared: &Arc<ReplicaState>, asked: &mut Asked) -> vfs::Result<
     }
     if let Some(state) = shared.view_state() {
         if state.is_settled(shared.slot()) {
-            shared.engine.with_core(|guard| guard.give_up_previous());
+            shared.engine.give_up_previous();
         }
         missed::go_through(shared, &state).await?;
     }
     let absent = absent(shared);
-    let delivered = shared
-        .engine
-        .with_core(|guard| guard.has_handed_over(&absent));
+    let delivered = shared.engine.has_handed_over(&absent);
     if delivered && shared.needs_copy.load(Ordering::Acquire) && is_spared(shared).await {
         base::give_up_copy(shared, None).await?;
         let rows = vec![(base::COPY_ANEW.to_vec(), None)];
@@ -361,11 +359,7 @@ fn obstacle_but_for(shared: &ReplicaState, absent: &BTreeSet<ReplicaSlot>) -> Op
     if !shared.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
-    let handed_over = shared.engine.with_core(|guard| match absent.is_empty() {
-        true => guard.ledger.previous.is_none(),
-        false => guard.has_handed_over(absent),
-    });
-    if !handed_over {
+    if !shared.engine.is_previous_settled(absent) {
         return Some("the others lack updates that were made here".to_owned());
     }
     if let Some(place) = lacks_what_is_not_kept(shared, absent) {

@@ -5,13 +5,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use control::Subject;
 use peer::{Incoming, Lane};
 use store::ContentPiece;
 use vfs::{Error, Extent, ObjectId, ReplicaSlot, Result};
 
 use super::version_here;
-use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::replication::conversing;
 use crate::replication::degraded;
@@ -113,26 +111,7 @@ fn say_done(shared: &ReplicaState, to: ReplicaSlot, head: &PieceHead, outcome: &
 /// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
 /// had shipped this before, and the primary's own content is newer.
 fn is_superseded(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
-    shared.engine.with_core(|guard| {
-        if guard.controls(Subject::File(head.file)) {
-            return true;
-        }
-        let foreign = guard.foreign_control(head.file);
-        // What a lost replica controls is supplied by the replica that has the most of it.
-        let active = &guard.ledger.active;
-        let foreign = foreign.filter(|name| name.holder != from && active.contains(&name.holder));
-        let Some(foreign) = foreign else {
-            return false;
-        };
-        // Deep control elsewhere does not mean that the file was changed there lately, and the first
-        // copy of it comes from the replica that supplies the tree.
-        let mut grants = guard.acknowledged();
-        !head.initial
-            || grants.any(|grant| {
-                let mut claims = grant.claims.iter();
-                grant.name == foreign && claims.any(|claim| claim.object == head.file)
-            })
-    })
+    shared.engine.is_superseded(from, head.file, head.initial)
 }
 
 /// Whether the contents of a file of which a lost replica's data is missing come from somebody who has not the best of it. They
@@ -141,8 +120,7 @@ fn is_unexpected(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> 
     let (store, file) = (&shared.store, head.file);
     let frozen = || {
         let lacks_other = !store.lacks_data_of(file).contains(&from) && !store.is_to_fetch(file);
-        let frozen = |guard: &mut Guard<'_>| withheld::lacks_frozen(shared, guard, file);
-        lacks_other && shared.takes_part() && shared.engine.with_core(frozen)
+        lacks_other && shared.takes_part() && shared.engine.lacks_frozen(file)
     };
     let awaited = || store.is_incomplete(file) && withheld::is_supplied_by(shared, from, file);
     head.partial && withheld::is_back(shared, file) || (head.partial || frozen()) && !awaited()

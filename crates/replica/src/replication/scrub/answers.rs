@@ -52,7 +52,7 @@ pub(super) fn places(shared: &ReplicaState) -> BTreeMap<u16, u64> {
         .map(|(slot, inbox)| (slot.0, inbox.applied()));
     let mut places: BTreeMap<u16, u64> = applied.collect();
     drop(inboxes);
-    let own = shared.engine.with_core(|guard| guard.ledger.last_position);
+    let own = shared.engine.last_position();
     places.insert(shared.slot().0, own);
     places
 }

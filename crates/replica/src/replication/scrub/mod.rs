@@ -68,8 +68,6 @@ fn called(shared: &ReplicaState, object: ObjectId) -> String {
 /// Whether this replica holds what its clients may ask for, so that a difference means something.
 fn is_comparable(shared: &Arc<ReplicaState>) -> bool {
     let own = shared.slot();
-    let is_witness = shared
-        .engine
-        .with_core(|guard| guard.ledger.witnesses.contains(&own));
+    let is_witness = shared.engine.witnesses().contains(&own);
     !is_witness && shared.is_whole() && shared.lease.is_up_to_date()
 }
