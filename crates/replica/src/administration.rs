@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use vfs::{ObjectId, ReplicaSlot};
 use view::{DecisionKind, Kind, Outcome, SettledBy, ViewState};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::tree::{LocalTree, Parents};
 use crate::handle::Replica;
 use crate::membership::authority;
@@ -144,14 +144,18 @@ impl Replica {
 
     /// Has the copies compared now, or as soon as this replica takes part and is up to date.
     pub fn scrub(&self) {
-        self.shared().scrub.asked.send_modify(|count| *count += 1);
+        self.shared()
+            .state
+            .scrub
+            .asked
+            .send_modify(|count| *count += 1);
     }
 
     /// The view as it is known here.
     #[must_use]
     pub fn view_status(&self) -> ViewStatus {
         let shared = self.shared();
-        let removed = shared.is_removed();
+        let removed = shared.state.members.is_removed();
         // Of a set that this replica does not belong to any more it knows nothing but what was.
         let state = shared.view_state().filter(|_| !removed).unwrap_or_default();
         let leader = shared.views.get().and_then(|views| views.leader());
@@ -172,7 +176,7 @@ impl Replica {
             up_to_date: shared.lease.is_up_to_date(),
             obstacle: match removed {
                 true => Some(REMOVED.to_owned()),
-                false => shared.obstacle(),
+                false => shared.state.obstacle.lock().clone(),
             },
             #[expect(clippy::cast_precision_loss, reason = "for people")]
             lease_seconds: left.map(|micros| micros as f64 / 1e6),
@@ -321,7 +325,7 @@ fn topmost(
 
 /// What a thaw gives up of what a control covers, for people.
 fn open_questions(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     slot: ReplicaSlot,
     control: &control::Proposal,
     at_stake: &[(ObjectId, Option<u64>)],
@@ -356,7 +360,7 @@ fn open_questions(
 }
 
 /// Paths of files, not too many.
-fn named(shared: &ReplicaState, files: &[vfs::ObjectId]) -> String {
+fn named(shared: &LocalReplica, files: &[vfs::ObjectId]) -> String {
     let first = files.iter().take(NAMED);
     let paths: Vec<String> = first.map(|file| status::named(shared, *file)).collect();
     let more = files.len() - paths.len();

@@ -6,7 +6,7 @@ use control::{ClockDifference, Depth, Proposal};
 use serde::{Deserialize, Serialize};
 use vfs::{ObjectId, ReplicaSlot};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::free_space;
 use crate::handle::Replica;
 use crate::membership::links::connected;
@@ -195,30 +195,32 @@ impl Replica {
     pub fn status(&self) -> ReplicaStatus {
         let shared = self.shared();
         let (controls, controls_total) = controls(shared);
-        let metrics = &shared.metrics;
-        let list = shared.member_list();
+        let metrics = &shared.state.metrics;
+        let list = shared.state.members.list();
         let torn = shared.store.torn();
         let torn_named = torn.iter().take(TORN_NAMED);
         ReplicaStatus {
             slot: shared.slot().0,
-            witness: shared.is_witness,
-            incarnation: shared.incarnation,
-            removed: shared.is_removed(),
+            witness: shared.state.is_witness,
+            incarnation: shared.state.incarnation,
+            removed: shared.state.members.is_removed(),
             members_version: list.version,
-            ready: shared.is_whole() && !shared.lease.is_barred() && !shared.is_removed(),
-            rolled_back: shared.lineage.fault().map(|fault| fault.of_own()),
+            ready: shared.is_whole()
+                && !shared.lease.is_barred()
+                && !shared.state.members.is_removed(),
+            rolled_back: shared.state.lineage.fault().map(|fault| fault.of_own()),
             peers: peers(shared),
             controls,
             controls_total,
             recovering_files: metrics.recovering.load(Ordering::Relaxed),
             returning: (!shared.lease.is_up_to_date())
-                .then(|| shared.peers.own_rejoin())
+                .then(|| shared.state.peers.own_rejoin())
                 .flatten(),
             torn_files: torn.len() as u64,
             torn_paths: torn_named.map(|file| named(shared, *file)).collect(),
             entries_kept: entries_kept(shared) as u64,
             kept_bytes: shared.kept_bytes(),
-            kept_bytes_max: shared.settings.kept_memory,
+            kept_bytes_max: shared.state.settings.kept_memory,
             too_slow: shared.awaited().map(|slot| slot.0),
             forwarded: metrics.forwarded.load(Ordering::Relaxed),
             served: metrics.served.load(Ordering::Relaxed),
@@ -232,7 +234,7 @@ impl Replica {
                 .into_iter()
                 .map(|(by, of)| ShortView { by: by.0, of: of.0 })
                 .collect(),
-            space_refusals: shared.free_space.refused(),
+            space_refusals: shared.state.free_space.refused(),
         }
     }
 
@@ -245,7 +247,7 @@ impl Replica {
     /// How the scrub is.
     #[must_use]
     pub fn scrub_status(&self) -> ScrubView {
-        self.shared().scrub.view(&self.shared().store)
+        self.shared().state.scrub.view(&self.shared().store)
     }
 
     /// Bytes sent to all other members together and received from them since the start, as they went over the wire.
@@ -259,20 +261,24 @@ impl Replica {
     }
 }
 
-fn entries_kept(shared: &ReplicaState) -> usize {
+fn entries_kept(shared: &LocalReplica) -> usize {
     let kept = shared.engine.entries_kept();
-    kept + shared.conversations.listed()
+    kept + shared.state.conversations.listed()
 }
 
-fn peers(shared: &ReplicaState) -> Vec<PeerView> {
+fn peers(shared: &LocalReplica) -> Vec<PeerView> {
     let lags = shared.engine.lags();
     let connected = connected(shared);
     let transport = shared
         .endpoint
         .get()
         .map_or_else(Vec::new, peer::Endpoint::status);
-    let list = shared.member_list();
-    let here = |slot| slot != shared.slot() && shared.is_member(slot) && !shared.is_removed();
+    let list = shared.state.members.list();
+    let here = |slot| {
+        slot != shared.slot()
+            && shared.state.members.is_member(slot)
+            && !shared.state.members.is_removed()
+    };
     let members = list.members.iter();
     let others = members.filter(|member| here(ReplicaSlot(member.slot)));
     others
@@ -283,9 +289,13 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
             let bytes = lag.map_or(0, |lag| lag.bytes);
             let is_connected = connected.contains(&slot);
             // A witness has no room for contents, and needs none.
-            let available = shared.available_at(slot).filter(|_| !member.witness);
+            let available = shared
+                .state
+                .peers
+                .available_at(slot)
+                .filter(|_| !member.witness);
             let (returning, nonsense, awaits_room, refused_bytes) =
-                shared.peers.with(slot, |known| {
+                shared.state.peers.with(slot, |known| {
                     let room = &known.shipments;
                     (
                         known.rejoin.of_peer(),
@@ -303,7 +313,7 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 clock: clock_of(shared, slot),
                 sent_bytes: wire.map_or(0, |wire| wire.sent_bytes),
                 received_bytes: wire.map_or(0, |wire| wire.received_bytes),
-                waiting_bytes: shared.outbound.waiting_bytes(slot),
+                waiting_bytes: shared.state.outbound.waiting_bytes(slot),
                 lag_updates: lag.map_or(0, |lag| lag.updates),
                 lag_bytes: (bytes < u64::MAX).then_some(bytes),
                 lag_files: lag.map_or(0, |lag| lag.files),
@@ -315,7 +325,8 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 refused_bytes,
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
                 program: wire.and_then(|wire| wire.program.clone()),
-                rolled_back: (shared.lineage.fault_of(slot)).map(|fault| fault.of_other(slot.0)),
+                rolled_back: (shared.state.lineage.fault_of(slot))
+                    .map(|fault| fault.of_other(slot.0)),
                 nonsense,
                 links: links_of(shared, slot),
                 refused_messages: wire.map_or(0, |wire| wire.refused),
@@ -324,16 +335,16 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
         .collect()
 }
 
-fn update_waits(shared: &ReplicaState, of: ReplicaSlot) -> Option<f64> {
-    let inbox = shared.inbox(of)?;
+fn update_waits(shared: &LocalReplica, of: ReplicaSlot) -> Option<f64> {
+    let inbox = shared.state.inboxes.get(of)?;
     inbox.stuck_for().map(|waits| waits.as_secs_f64())
 }
 
-fn clock_of(shared: &ReplicaState, peer: ReplicaSlot) -> Option<ClockView> {
-    let news = shared.news();
+fn clock_of(shared: &LocalReplica, peer: ReplicaSlot) -> Option<ClockView> {
+    let news = shared.state.peers.news();
     let lately = news
         .get(&peer)
-        .filter(|news| news.heard.elapsed() < shared.settings.site_lease);
+        .filter(|news| news.heard.elapsed() < shared.state.settings.site_lease);
     let ClockDifference {
         ahead_us,
         within_us,
@@ -345,12 +356,13 @@ fn clock_of(shared: &ReplicaState, peer: ReplicaSlot) -> Option<ClockView> {
 }
 
 /// What a peer said lately of its links to third members.
-fn links_of(shared: &ReplicaState, peer: ReplicaSlot) -> Vec<LinkView> {
-    let news = shared.news();
+fn links_of(shared: &LocalReplica, peer: ReplicaSlot) -> Vec<LinkView> {
+    let news = shared.state.peers.news();
     let said = news.get(&peer).and_then(|news| news.said.as_ref());
-    let said = said.filter(|(_, at)| at.elapsed() < shared.settings.site_lease);
+    let said = said.filter(|(_, at)| at.elapsed() < shared.state.settings.site_lease);
     let links = said.into_iter().flat_map(|(ask, _)| &ask.links);
-    let is_third = |slot: ReplicaSlot| slot != shared.slot() && shared.is_member(slot);
+    let is_third =
+        |slot: ReplicaSlot| slot != shared.slot() && shared.state.members.is_member(slot);
     let thirds = links.filter(|link| is_third(ReplicaSlot(link.to)));
     thirds
         .map(|link| LinkView {
@@ -362,7 +374,7 @@ fn links_of(shared: &ReplicaState, peer: ReplicaSlot) -> Vec<LinkView> {
         .collect()
 }
 
-fn controls(shared: &ReplicaState) -> (Vec<ControlView>, usize) {
+fn controls(shared: &LocalReplica) -> (Vec<ControlView>, usize) {
     let own = shared.slot();
     let (mut found, total) = shared.engine.controls(LISTED);
     found.sort_by_key(|(proposal, _)| (proposal.name.holder != own, proposal.name));
@@ -392,7 +404,7 @@ pub(crate) fn is_deep(control: &Proposal) -> bool {
 }
 
 /// What a control covers, for people: some objects by name, and how many more there are.
-pub(crate) fn claimed(shared: &ReplicaState, control: &Proposal) -> Vec<String> {
+pub(crate) fn claimed(shared: &LocalReplica, control: &Proposal) -> Vec<String> {
     let claims = control.claims.iter().take(CLAIMS_NAMED);
     let mut paths: Vec<_> = claims.map(|claim| named(shared, claim.object)).collect();
     let more = control.claims.len() - paths.len();
@@ -403,7 +415,7 @@ pub(crate) fn claimed(shared: &ReplicaState, control: &Proposal) -> Vec<String> 
 }
 
 /// An object for people: its path, or its number where it has none.
-pub(crate) fn named(shared: &ReplicaState, object: ObjectId) -> String {
+pub(crate) fn named(shared: &LocalReplica, object: ObjectId) -> String {
     let path = shared.store.path_of(object);
     path.unwrap_or_else(|_| format!("object {object}"))
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::engine::{Engine, Guard};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::views::Debt;
 
 /// What this replica, whose copy is whole, waits for before it may answer.
@@ -76,7 +76,7 @@ impl Engine {
     }
 }
 
-impl ReplicaState {
+impl LocalReplica {
     /// Returns when everything is here that was made before this replica took part.
     pub(crate) async fn until_arrived(&self) {
         let has_everything =
@@ -104,7 +104,7 @@ impl ReplicaState {
     /// A member that has not said yet that everything it owed this replica is here.
     fn owing(&self, guard: &Guard<'_>) -> Option<ReplicaSlot> {
         let (own, ledger) = (self.slot(), &guard.ledger);
-        let arrival = self.arrival();
+        let arrival = self.state.arrival.lock();
         let mut others = ledger.active.difference(&ledger.witnesses);
         let owing = others.find(|slot| **slot != own && !arrival.caught_up.contains(slot));
         owing.copied()
@@ -115,11 +115,11 @@ impl ReplicaState {
     /// the control ended.
     fn has_what_the_lost_left(&self, guard: &Guard<'_>) -> bool {
         let epoch = self.lease.view().epoch.0;
-        let news = self.news();
+        let news = self.state.peers.news();
         let others = guard.ledger.active.difference(&guard.ledger.witnesses);
         let others: Vec<&ReplicaSlot> = others.filter(|slot| **slot != self.slot()).collect();
         self.lost().into_iter().all(|lost| {
-            let here = self.applied_here(lost);
+            let here = self.state.inboxes.acknowledged(lost);
             let level = others.iter().all(|slot| {
                 let said = news.get(slot).and_then(|news| news.said.as_ref());
                 said.is_some_and(|(ask, _)| {

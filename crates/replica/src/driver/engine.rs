@@ -3,21 +3,24 @@
 //! A caller that needs the core takes a [`Guard`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
 //! carried out or handed on in order. The order of this and other locks: `state::locks`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use control::{Command, ControlCore, Envelope, Mark, Moment, Record};
+use control::{Command, ControlCore, Envelope, Epoch, Incarnation, Mark, Moment, Record, View};
 use store::Store;
 use tokio::sync::{mpsc, watch};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::lease_state::LeaseState;
+use crate::driver::persistence::Remembered;
 use crate::driver::tree::{LocalTree, Parents};
 use crate::state::ledger::{Ledger, Verdict};
 use crate::state::locks::AroundCore;
 use crate::state::outcomes::Outcomes;
-use crate::state::shipping::Unshipped;
+use crate::state::settings::Settings;
+use crate::state::shipping::{self, Unshipped};
 
 /// A command that takes time; carried out in order by `persistence`.
 #[derive(Debug)]
@@ -74,7 +77,33 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(
+    /// The core with what was acknowledged before, and nobody to talk to yet. Its commands that take time go to `steps`.
+    pub(crate) fn begin(
+        store: Arc<Store>,
+        settings: &Settings,
+        incarnation: u64,
+        remembered: &Remembered,
+        steps: mpsc::UnboundedSender<Step>,
+    ) -> Arc<Engine> {
+        let slot = store.slot();
+        let incarnation = Incarnation(incarnation);
+        let core = ControlCore::new(slot, incarnation, alone(slot), settings.control);
+        let unshipped = Unshipped::new(shipping::Settings {
+            delay: settings.data_delay,
+            in_flight_bytes: settings.peer.data_window_bytes,
+            ..shipping::Settings::default()
+        });
+        let outside = View {
+            active: BTreeSet::new(),
+            ..alone(slot)
+        };
+        let lease = Arc::new(LeaseState::new(slot, incarnation, settings, outside));
+        let engine = Engine::new(core, store, lease, unshipped, steps);
+        engine.restore(remembered);
+        Arc::new(engine)
+    }
+
+    fn new(
         core: ControlCore,
         store: Arc<Store>,
         lease: Arc<LeaseState>,
@@ -324,4 +353,9 @@ impl Engine {
             }
         }
     }
+}
+
+/// What a replica takes for granted before it knows what the set agreed on. Nothing is admitted meanwhile.
+fn alone(slot: ReplicaSlot) -> View {
+    View::whole(Epoch(0), [slot].into())
 }

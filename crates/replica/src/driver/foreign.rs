@@ -10,7 +10,7 @@ use store::LinkChange;
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::engine::{Engine, Guard};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::Record;
 
 /// What says whether an update may be applied.
@@ -82,7 +82,7 @@ impl Engine {
     }
 }
 
-impl ReplicaState {
+impl LocalReplica {
     /// Returns when an update may be applied, or `is_over`.
     pub(crate) async fn until_applicable<R: Fn() -> Rule>(
         &self,
@@ -114,9 +114,11 @@ impl ReplicaState {
             }
             commit()?;
             guard.ledger.heard.insert(from, record.position);
-            let own = (self.slot(), self.incarnation);
-            (self.outcomes).note_applied(own, &record.origins, record.position);
-            self.note_writer(from, update.changed);
+            let own = (self.slot(), self.state.incarnation);
+            (self.state.outcomes).note_applied(own, &record.origins, record.position);
+            if !self.lease.is_up_to_date() {
+                self.state.writers.note(from, update.changed);
+            }
             for change in links {
                 guard.tree.parents.forget(change.object);
             }
@@ -154,7 +156,7 @@ impl ReplicaState {
         // The stream may be here up to a place at which there is no update, where a copy of it was taken.
         let has = |slot: ReplicaSlot, position: u64| {
             heard.get(&slot).is_some_and(|heard| *heard >= position)
-                || (self.inbox(slot)).is_some_and(|inbox| inbox.applied() >= position)
+                || (self.state.inboxes.get(slot)).is_some_and(|inbox| inbox.applied() >= position)
         };
         let mut missing = after.iter().filter(|(slot, position)| {
             let slot = ReplicaSlot(*slot);
@@ -168,7 +170,7 @@ impl ReplicaState {
         if is_lost && is_current && !self.takes_part() {
             // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
             // come back since.
-            self.needs_copy.store(true, Ordering::Release);
+            self.state.needs_copy.store(true, Ordering::Release);
         }
         false
     }

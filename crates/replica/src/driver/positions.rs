@@ -3,13 +3,15 @@
 //! What must never enter: how streams are sent and received.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use control::{Moment, Position};
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::engine::{Engine, Guard};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
+use crate::state::copies::{TRIMMED, trimmed_before};
 use crate::state::settings::Durability;
 
 /// What a replica says of itself with each request for a lease, as it is at one moment.
@@ -28,10 +30,10 @@ pub(crate) struct OwnReport {
     pub(crate) owed: Option<u64>,
 }
 
-impl ReplicaState {
+impl LocalReplica {
     /// What this replica reports to a peer. What was changed `lately` need not have arrived there.
     pub(crate) fn report_to(&self, peer: ReplicaSlot, lately: Duration) -> OwnReport {
-        let contents = self.settings.durability == Durability::Majority;
+        let contents = self.state.settings.durability == Durability::Majority;
         self.engine.with_core(|guard| {
             let position = guard.ledger.last_position;
             OwnReport {
@@ -41,10 +43,43 @@ impl ReplicaState {
                 up_to_date: self.lease.is_up_to_date(),
                 position,
                 // After the place.
-                aware: self.losses.awareness().known(),
+                aware: self.state.losses.awareness().known(),
                 owed: guard.owed_to(peer, lately),
             }
         })
+    }
+}
+
+impl LocalReplica {
+    /// The last record that is not kept any more.
+    pub(crate) fn trimmed(&self) -> u64 {
+        self.state.trimmed.load(Ordering::Acquire)
+    }
+
+    /// What an earlier incarnation has noted.
+    pub(crate) fn remember_trimmed(&self) -> Result<()> {
+        let noted = trimmed_before(&self.store)?;
+        self.state.trimmed.store(noted, Ordering::Release);
+        Ok(())
+    }
+
+    /// Our stream up to here is kept no longer, or was never kept in this copy, which took the
+    /// place of another: a replica that lacks some of it cannot get that from us.
+    pub(crate) async fn note_trimmed(&self, position: u64) -> Result<()> {
+        if position > self.trimmed() {
+            let rows = vec![(TRIMMED.to_vec(), Some(position.to_be_bytes().to_vec()))];
+            let ticket = self.store.put_facts(rows).await?;
+            self.store.wait_stable(ticket).await?;
+            self.state.trimmed.fetch_max(position, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Takes up from the store how far streams have been applied. Updates name those of removed members too that they follow.
+    pub(crate) fn note_applied_streams(&self) -> vfs::Result<()> {
+        let applied = self.store.applied_all()?;
+        self.engine.note_applied_here(applied);
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 
 /// Not everything that lets an operation go on is notified of here, such as room in the queues of a peer.
 pub(crate) const UNNOTIFIED: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ pub(crate) const UNCHANGED: Duration = Duration::from_secs(1);
 
 /// Returns when a task that watches over the set is to look again: after `pause`; where all members take part and have everything,
 /// not before something has changed since, but after `latest`, or [`UNCHANGED`], in any case.
-pub(crate) async fn next_look(shared: &ReplicaState, pause: Duration, latest: Duration) {
+pub(crate) async fn next_look(shared: &LocalReplica, pause: Duration, latest: Duration) {
     let earliest = Instant::now() + pause;
     let mut changes = shared.engine.notifications();
     if shared.all_take_part() {

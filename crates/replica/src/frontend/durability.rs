@@ -10,7 +10,7 @@ use store::{RowChange, RowSubject};
 use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, XattrName};
 
 use crate::driver::durability::Nearest;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::settings::Durability;
 
@@ -29,7 +29,7 @@ fn attribute() -> XattrName {
 }
 
 /// Returns when a majority holds every update made here so far, if this object's tree asks for it.
-pub(crate) async fn hold_by_majority(shared: &ReplicaState, object: ObjectId) {
+pub(crate) async fn hold_by_majority(shared: &LocalReplica, object: ObjectId) {
     if setting_of(shared, object).await.0 == Durability::Relaxed {
         return;
     }
@@ -38,20 +38,20 @@ pub(crate) async fn hold_by_majority(shared: &ReplicaState, object: ObjectId) {
 }
 
 /// The same, and that a majority has the content of the file.
-pub(crate) async fn hold_content_by_majority(shared: &ReplicaState, file: ObjectId) {
+pub(crate) async fn hold_content_by_majority(shared: &LocalReplica, file: ObjectId) {
     if shared.engine.is_alone() || setting_of(shared, file).await.0 == Durability::Relaxed {
         return;
     }
     hold_by_majority(shared, file).await;
-    shared.majority_awaited.fetch_add(1, Ordering::AcqRel);
+    shared.state.majority_awaited.fetch_add(1, Ordering::AcqRel);
     shared.engine.expedite(Some(file));
     shared.send_completed();
     shared.engine.until_majority_holds(file).await;
-    shared.majority_awaited.fetch_sub(1, Ordering::AcqRel);
+    shared.state.majority_awaited.fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Whether a directory somewhere below may have a setting of its own that asks for less.
-pub(crate) async fn relaxed_below(shared: &ReplicaState, directory: ObjectId) -> bool {
+pub(crate) async fn relaxed_below(shared: &LocalReplica, directory: ObjectId) -> bool {
     let root = Credentials::root();
     let mixed = shared.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
     let known = shared.engine.knows_relaxed_below(directory);
@@ -60,13 +60,13 @@ pub(crate) async fn relaxed_below(shared: &ReplicaState, directory: ObjectId) ->
 
 /// The setting that holds for an object, and the directory it comes from.
 pub(crate) async fn setting_of(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     object: ObjectId,
 ) -> (Durability, Option<ObjectId>) {
     loop {
         let (read, generation) = match shared.engine.nearest_durability(object) {
             Nearest::Set(durability, place) => return (durability, Some(place)),
-            Nearest::Default => return (shared.settings.durability, None),
+            Nearest::Default => return (shared.state.settings.durability, None),
             Nearest::Unread(place, generation) => (place, generation),
         };
         let own = own_durability(shared, read).await;
@@ -76,7 +76,7 @@ pub(crate) async fn setting_of(
 
 /// Those objects of a foreign update that may come under `majority` with it and are `relaxed` before: they get
 /// another place, or their attributes are set.
-pub(crate) async fn relaxed_before(shared: &ReplicaState, changes: &[RowChange]) -> Vec<ObjectId> {
+pub(crate) async fn relaxed_before(shared: &LocalReplica, changes: &[RowChange]) -> Vec<ObjectId> {
     let set = changes.iter().filter_map(|change| match change.subject() {
         Some(RowSubject::Xattr(object)) => Some(object),
         _ => None,
@@ -103,27 +103,27 @@ pub(crate) async fn relaxed_before(shared: &ReplicaState, changes: &[RowChange])
 
 /// Notes that an update has brought one of these objects under `majority`, if it has.
 pub(crate) async fn note_protected(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     objects: &[ObjectId],
     by: ReplicaSlot,
     position: u64,
 ) {
     for object in objects {
         if setting_of(shared, *object).await.0 == Durability::Majority {
-            return shared.losses.awareness().changed(by, position);
+            return shared.state.losses.awareness().changed(by, position);
         }
     }
 }
 
 /// The same for what was changed here just now.
-async fn note_protected_here(shared: &ReplicaState, object: ObjectId) {
+async fn note_protected_here(shared: &LocalReplica, object: ObjectId) {
     let position = shared.engine.last_position();
     note_protected(shared, &[object], shared.slot(), position).await;
 }
 
 /// Changes an extended attribute here: perhaps this setting.
 pub(crate) async fn change_attribute<T>(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     (object, name): (ObjectId, &XattrName),
     change: impl Future<Output = Result<T>>,
 ) -> Result<T> {
@@ -133,7 +133,7 @@ pub(crate) async fn change_attribute<T>(
 
 /// Moves something from a directory to another one here, which may ask for more.
 pub(crate) async fn change_place<T>(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     (from, to): (ObjectId, ObjectId),
     change: impl Future<Output = Result<T>>,
 ) -> Result<T> {
@@ -143,7 +143,7 @@ pub(crate) async fn change_place<T>(
 
 /// Makes a change here that brings something under `majority` if that holds for `object` afterwards.
 async fn change_protection<T>(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     object: Option<ObjectId>,
     change: impl Future<Output = Result<T>>,
 ) -> Result<T> {
@@ -151,7 +151,7 @@ async fn change_protection<T>(
         return change.await;
     };
     // Nobody is to go on with a lost replica's objects between the change and its note.
-    let _undecided = shared.losses.undecided();
+    let _undecided = shared.state.losses.undecided();
     let outcome = change.await;
     if outcome.is_ok() {
         note_protected_here(shared, object).await;
@@ -159,7 +159,7 @@ async fn change_protection<T>(
     outcome
 }
 
-async fn own_durability(shared: &ReplicaState, object: ObjectId) -> Option<Durability> {
+async fn own_durability(shared: &LocalReplica, object: ObjectId) -> Option<Durability> {
     let root = Credentials::root();
     let value = shared.store.xattr(&root, object, &attribute()).await.ok()?;
     match &value[..] {

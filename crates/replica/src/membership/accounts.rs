@@ -10,7 +10,7 @@ use control::Position;
 use vfs::ReplicaSlot;
 use view::ViewState;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
 use crate::replication::streams;
 use crate::state::wire::{self, Note};
@@ -19,10 +19,10 @@ use crate::state::wire::{self, Note};
 const RECORDS_AT_ONCE: usize = 256;
 
 /// Those out of the view for whom more is noted than is kept for anybody: their updates are kept no longer either.
-pub(crate) fn overdrawn(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
-    let others = shared.others().into_iter();
+pub(crate) fn overdrawn(shared: &LocalReplica) -> BTreeSet<ReplicaSlot> {
+    let others = shared.state.members.others().into_iter();
     let wanted: Vec<(ReplicaSlot, usize)> = others
-        .map(|slot| (slot, shared.conversations.owed_files(slot)))
+        .map(|slot| (slot, shared.state.conversations.owed_files(slot)))
         .collect();
     let kept = shared.kept_files();
     shared.engine.overdrawn(wanted, kept)
@@ -30,13 +30,13 @@ pub(crate) fn overdrawn(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
 
 /// Notes nothing more for those out of the view who lack updates that are not kept: they take a whole copy, which needs
 /// nothing of that. The marks of files that everybody else has can go then.
-pub(crate) fn give_up_overdue(shared: &ReplicaState) {
+pub(crate) fn give_up_overdue(shared: &LocalReplica) {
     let overdrawn = overdrawn(shared);
     let trimmed = shared.trimmed();
-    let others = shared.others().into_iter();
+    let others = shared.state.members.others().into_iter();
     // Nobody knows yet where the copy will begin that somebody is being sent.
     let settled: Vec<ReplicaSlot> = others
-        .filter(|slot| !shared.conversations.takes_rows(*slot))
+        .filter(|slot| !shared.state.conversations.takes_rows(*slot))
         .collect();
     let given_up = (shared.engine).give_up_accounts(settled, &overdrawn, trimmed);
     for slot in given_up {
@@ -44,7 +44,7 @@ pub(crate) fn give_up_overdue(shared: &ReplicaState) {
             replica = slot.0,
             "so much was changed while a replica is away that it takes a whole copy when it is back"
         );
-        if shared.outbound.is_in_session(slot) {
+        if shared.state.outbound.is_in_session(slot) {
             conversing::too_far_behind(shared, slot);
         }
     }
@@ -54,7 +54,7 @@ pub(crate) fn give_up_overdue(shared: &ReplicaState) {
 /// contents that were changed while it was given up is behind that place; what it lacks of earlier ones it knows itself, and
 /// asks for.
 pub(crate) async fn balance(
-    shared: Arc<ReplicaState>,
+    shared: Arc<LocalReplica>,
     slot: ReplicaSlot,
     applied: u64,
     whole: bool,
@@ -67,7 +67,7 @@ pub(crate) async fn balance(
     shared.engine.balance_account(slot, whole);
 }
 
-fn note_changed_behind(shared: &ReplicaState, slot: ReplicaSlot, applied: u64) -> vfs::Result<()> {
+fn note_changed_behind(shared: &LocalReplica, slot: ReplicaSlot, applied: u64) -> vfs::Result<()> {
     let mut behind = applied;
     loop {
         let found = shared.store.updates(behind + 1, RECORDS_AT_ONCE)?;
@@ -86,13 +86,16 @@ fn note_changed_behind(shared: &ReplicaState, slot: ReplicaSlot, applied: u64) -
 
 /// Follows the streams of those who are lost, members or not, until it is decided how they end; and closes the accounts of
 /// those who are gone, who keep nothing and nobody waiting.
-pub(crate) fn follow(shared: &Arc<ReplicaState>, state: &ViewState) {
+pub(crate) fn follow(shared: &Arc<LocalReplica>, state: &ViewState) {
     for slot in state.losses.keys().filter(|slot| **slot != shared.slot()) {
         streams::follow(shared, *slot);
     }
     let known: BTreeSet<ReplicaSlot> = {
-        let followed = shared.inboxes().keys().copied().collect::<Vec<_>>();
-        followed.into_iter().chain(shared.others()).collect()
+        let followed = shared.state.inboxes.followed();
+        followed
+            .into_iter()
+            .chain(shared.state.members.others())
+            .collect()
     };
     for slot in known.into_iter().filter(|slot| state.is_gone(*slot)) {
         tracing::info!(replica = slot.0, "a removed replica's accounts are closed");
@@ -100,8 +103,8 @@ pub(crate) fn follow(shared: &Arc<ReplicaState>, state: &ViewState) {
     }
 }
 
-fn close(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
+fn close(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
     shared.forget_member(slot);
-    shared.losses.forget(slot);
+    shared.state.losses.forget(slot);
     shared.engine.close_account(slot);
 }

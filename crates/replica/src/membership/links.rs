@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 
 use vfs::ReplicaSlot;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::Link;
 
 /// The peers that can be talked to now.
-pub(crate) fn connected(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
+pub(crate) fn connected(shared: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     let transport = shared.endpoint.get();
     let transport = transport.map_or_else(Vec::new, peer::Endpoint::status);
     let with_lanes = transport.iter().filter(|wire| wire.lanes_connected > 0);
     let slots = with_lanes.map(|wire| wire.slot);
     slots
-        .filter(|slot| shared.outbound.is_in_session(*slot))
+        .filter(|slot| shared.state.outbound.is_in_session(*slot))
         .collect()
 }
 
 /// The links to all others, for them to show.
-pub(crate) fn links(shared: &ReplicaState) -> Vec<Link> {
+pub(crate) fn links(shared: &LocalReplica) -> Vec<Link> {
     let connected = connected(shared);
     let wires = shared
         .endpoint
@@ -31,7 +31,7 @@ pub(crate) fn links(shared: &ReplicaState) -> Vec<Link> {
         u64::try_from(rtt.as_micros()).ok()
     };
     let lags = shared.engine.lags().into_iter();
-    let lags = lags.filter(|(slot, _)| shared.is_member(*slot));
+    let lags = lags.filter(|(slot, _)| shared.state.members.is_member(*slot));
     lags.map(|(slot, lag)| Link {
         to: slot.0,
         round_trip_us: round_trip(slot),

@@ -11,14 +11,15 @@ use tokio::time::Instant;
 use vfs::{Error, ObjectId};
 
 use crate::driver::commit_hook::AdmissionHook;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{CALM, UNNOTIFIED, changed};
 
 /// Gives files new versions whose unstable data a crash has taken: everybody gets what is left, and no
 /// client trusts what it remembers.
-pub(crate) async fn renew_recovered(shared: Arc<ReplicaState>, recovered: Vec<ObjectId>) {
+pub(crate) async fn renew_recovered(shared: Arc<LocalReplica>, recovered: Vec<ObjectId>) {
     let left = |files: usize| {
         shared
+            .state
             .metrics
             .recovering
             .store(files as u64, Ordering::Relaxed)
@@ -37,7 +38,7 @@ pub(crate) async fn renew_recovered(shared: Arc<ReplicaState>, recovered: Vec<Ob
 }
 
 /// Says whether it is done. A version of which a lost replica has a part comes first, or what is decided about it.
-async fn renew(shared: &ReplicaState, file: ObjectId) -> bool {
+async fn renew(shared: &LocalReplica, file: ObjectId) -> bool {
     if shared.store.is_abandoned(file) || shared.engine.lacks_frozen(file) {
         return false;
     }
@@ -47,7 +48,7 @@ async fn renew(shared: &ReplicaState, file: ObjectId) -> bool {
 
 /// Has the store give a file a new version, and all others told of its contents. Says whether it is done; it can be tried again.
 pub(crate) async fn give_new_version<F>(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     file: ObjectId,
     renew: impl FnOnce(Store) -> F,
 ) -> bool

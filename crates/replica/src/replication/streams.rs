@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::foreign::{Foreign, Rule};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::durability;
 use crate::replication::base;
 use crate::replication::contents;
@@ -26,8 +26,8 @@ use crate::state::segments::Known;
 use crate::state::wire::{self, Applied, Malformed, Record, Records};
 
 /// Keeps a place for the stream of another replica, from wherever it comes.
-pub(crate) fn follow(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
-    if !shared.inboxes().contains_key(&slot) {
+pub(crate) fn follow(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
+    if !shared.state.inboxes.lock().contains_key(&slot) {
         let applied = shared.store.applied(slot).unwrap_or_else(|error| {
             tracing::error!(%error, "the position in a stream cannot be read");
             0
@@ -35,7 +35,7 @@ pub(crate) fn follow(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
         let (inbox, queue) = Inbox::new(slot, applied);
         shared.engine.note_applied_here([(slot, applied)]);
         let inbox = Arc::new(inbox);
-        shared.inboxes().insert(slot, inbox.clone());
+        shared.state.inboxes.lock().insert(slot, inbox.clone());
         let applying = tokio::spawn(apply(shared.clone(), inbox, queue));
         shared.keep_task(applying);
     }
@@ -43,7 +43,7 @@ pub(crate) fn follow(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
 
 /// Applies what one peer sends, in order, until the replica stops.
 pub(crate) async fn apply(
-    shared: Arc<ReplicaState>,
+    shared: Arc<LocalReplica>,
     inbox: Arc<Inbox>,
     mut queue: mpsc::UnboundedReceiver<(u64, Parcel)>,
 ) {
@@ -97,11 +97,12 @@ impl From<Error> for Unfit {
 }
 
 /// What follows in the same session would leave a hole, and is not taken in either.
-fn refuse(shared: &ReplicaState, inbox: &Inbox, parcel: &Parcel, what: &str) {
+fn refuse(shared: &LocalReplica, inbox: &Inbox, parcel: &Parcel, what: &str) {
     match parcel {
         Parcel::Own(incoming) => shared.refuse_nonsense(incoming.from, what),
         Parcel::Relayed(_) | Parcel::End => {
             let is_news = shared
+                .state
                 .peers
                 .with(inbox.from, |peer| peer.nonsense.note_relayed(what));
             if is_news {
@@ -114,7 +115,7 @@ fn refuse(shared: &ReplicaState, inbox: &Inbox, parcel: &Parcel, what: &str) {
 
 /// Takes a message in, again and again while there is no room for it and nobody waits for this replica.
 async fn take_in_patiently(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     session: u64,
     parcel: &Parcel,
@@ -125,7 +126,7 @@ async fn take_in_patiently(
         match take_in(shared, inbox, session, parcel).await {
             Ok(()) => {
                 if tried {
-                    shared.set_trouble(None);
+                    *shared.state.trouble.lock() = None;
                 }
                 return Ok(());
             }
@@ -141,7 +142,7 @@ async fn take_in_patiently(
 }
 
 async fn take_in(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     session: u64,
     parcel: &Parcel,
@@ -174,7 +175,7 @@ async fn take_in(
 
 /// Applies records that came in a session. First hand: from their maker itself, whose word of them is kept.
 async fn apply_message(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
     (records, signed): (Records, Signed),
@@ -218,7 +219,7 @@ async fn apply_message(
             number: through,
             mac,
         };
-        shared.lineage.note_applied(inbox.from, through);
+        shared.state.lineage.note_applied(inbox.from, through);
     }
     inbox.keep(behind, through, signed);
     acknowledge(shared, inbox);
@@ -226,7 +227,7 @@ async fn apply_message(
 }
 
 /// A message is put down in the middle: what was applied of it is stable, and acknowledged.
-async fn put_down(shared: &ReplicaState, inbox: &Inbox, last: Option<Ticket>) -> Result<()> {
+async fn put_down(shared: &LocalReplica, inbox: &Inbox, last: Option<Ticket>) -> Result<()> {
     if let Some(ticket) = last {
         shared.store.wait_stable(ticket).await?;
         acknowledge(shared, inbox);
@@ -234,14 +235,14 @@ async fn put_down(shared: &ReplicaState, inbox: &Inbox, last: Option<Ticket>) ->
     Ok(())
 }
 
-fn reached(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, position: u64) {
+fn reached(shared: &Arc<LocalReplica>, inbox: &Arc<Inbox>, position: u64) {
     for piece in inbox.reached(position) {
         contents::put_in_place(shared, inbox, piece);
     }
 }
 
 /// Tells the peer how far its stream is applied here, stably.
-pub(crate) fn acknowledge(shared: &ReplicaState, inbox: &Inbox) {
+pub(crate) fn acknowledge(shared: &LocalReplica, inbox: &Inbox) {
     let position = inbox.applied();
     let applied = Applied {
         position,
@@ -250,13 +251,16 @@ pub(crate) fn acknowledge(shared: &ReplicaState, inbox: &Inbox) {
     };
     inbox.note_acknowledged(applied.position);
     let message = wire::body(wire::Kind::Applied, &applied);
-    shared.outbound.send(inbox.from, Lane::Control, message);
+    shared
+        .state
+        .outbound
+        .send(inbox.from, Lane::Control, message);
 }
 
 /// Applies a record once its controls have been granted here. `None`: the session that brought it is over, it was
 /// decided to go on without the record while it waited, or its maker's stream was closed.
 async fn apply_record(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
     known: Known,
@@ -268,7 +272,7 @@ async fn apply_record(
         position: record.position,
         changes: rows.into_iter().map(RowChange::from).collect(),
         // A witness waits for no contents.
-        incomplete: match shared.is_witness {
+        incomplete: match shared.state.is_witness {
             true => Vec::new(),
             false => std::mem::take(&mut record.data),
         },
@@ -308,7 +312,7 @@ async fn apply_record(
         };
     let _stuck = inbox.note_stuck();
     loop {
-        let is_closed = || first_hand && shared.losses.closing.has_begun(inbox.from);
+        let is_closed = || first_hand && shared.state.losses.closing.has_begun(inbox.from);
         let is_over =
             || inbox.session() != session || shared.is_given_up(inbox.from) || is_closed();
         shared.until_applicable(&foreign, is_over).await;
@@ -316,7 +320,7 @@ async fn apply_record(
         if is_over() {
             return Ok(None);
         }
-        let _undecided = (!relaxed.is_empty()).then(|| shared.losses.undecided());
+        let _undecided = (!relaxed.is_empty()).then(|| shared.state.losses.undecided());
         match shared.store.apply(update.clone(), before_commit).await {
             // What the update was made under has gone meanwhile.
             Err(_) if refused.swap(false, Ordering::Relaxed) => {}
@@ -333,7 +337,7 @@ async fn apply_record(
 
 /// Whether an update may be applied whatever it was made under: this replica takes no part, or took none
 /// when it was made, or takes part anew and hears of it from others because its maker is lost.
-fn exempt(shared: &ReplicaState, from: ReplicaSlot, position: u64) -> bool {
+fn exempt(shared: &LocalReplica, from: ReplicaSlot, position: u64) -> bool {
     if !shared.takes_part() {
         return true;
     }
@@ -341,7 +345,7 @@ fn exempt(shared: &ReplicaState, from: ReplicaSlot, position: u64) -> bool {
     if is_lost && !shared.lease.is_up_to_date() {
         return true;
     }
-    let arrival = shared.arrival();
+    let arrival = shared.state.arrival.lock();
     let mut exempt = arrival.exempt.iter();
     exempt.any(|(slot, through)| *slot == from && position <= *through)
 }

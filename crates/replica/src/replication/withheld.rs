@@ -5,20 +5,20 @@
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::losses::best;
 
 /// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
-pub(crate) fn supplies(shared: &ReplicaState, to: ReplicaSlot, file: ObjectId) -> bool {
-    let all = shared.losses.equalling();
+pub(crate) fn supplies(shared: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
+    let all = shared.state.losses.equalling();
     let mut supplied = all.values().filter_map(|one| one.supplies.get(&file));
     supplied.any(|receivers| receivers.contains(&to))
 }
 
 /// Whether a peer has the best of a file of which a lost replica had sent this one only a part.
-pub(crate) fn is_supplied_by(shared: &ReplicaState, from: ReplicaSlot, file: ObjectId) -> bool {
+pub(crate) fn is_supplied_by(shared: &LocalReplica, from: ReplicaSlot, file: ObjectId) -> bool {
     let others = shared.holders();
-    let all = shared.losses.equalling();
+    let all = shared.state.losses.equalling();
     all.values().any(|equalling| {
         let told = equalling.told(shared.slot(), &others);
         let best = told.and_then(|told| best(&told, file));
@@ -28,14 +28,14 @@ pub(crate) fn is_supplied_by(shared: &ReplicaState, from: ReplicaSlot, file: Obj
 
 /// Whether a replica whose data of a file is missing here is in contact: it sends all of that itself, and what others have of it
 /// would take the place of what has come.
-pub(crate) fn is_back(shared: &ReplicaState, file: ObjectId) -> bool {
+pub(crate) fn is_back(shared: &LocalReplica, file: ObjectId) -> bool {
     let mut missing = shared.store.lacks_data_of(file).into_iter();
-    missing.any(|lost| shared.outbound.is_connected(lost, Lane::Control))
+    missing.any(|lost| shared.state.outbound.is_connected(lost, Lane::Control))
 }
 
 /// Takes the mark off a file whose contents are here.
 pub(crate) async fn settle_flagged(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     from: ReplicaSlot,
     file: ObjectId,
     position: u64,

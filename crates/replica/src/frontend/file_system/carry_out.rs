@@ -183,7 +183,7 @@ impl ReplicatedFileSystem {
             return attempt(self.store()).await;
         }
         let deadline = self.deadline();
-        if let Some(unanswered) = self.shared.outcomes.take(&operation, Instant::now()) {
+        if let Some(unanswered) = self.shared.state.outcomes.take(&operation, Instant::now()) {
             let found = self.find_out(operation(), unanswered, deadline);
             if let Some(value) = found.await? {
                 return Ok(value);

@@ -13,7 +13,7 @@ use vfs::{ObjectId, Result};
 use super::ReplicatedFileSystem;
 use crate::driver::changes::DataChange;
 use crate::driver::commit_hook::AdmissionHook;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::free_space;
 use crate::state::locks::Table;
 
@@ -28,7 +28,7 @@ pub(super) enum Effect {
 
 /// The commit hook of one change of a file's data.
 pub(super) struct DataHook {
-    shared: Arc<ReplicaState>,
+    shared: Arc<LocalReplica>,
     pub(super) admission: AdmissionHook,
     file: ObjectId,
     effect: Effect,

@@ -104,7 +104,7 @@ impl ReplicatedFileSystem {
         range: &Range<u64>,
         position: u64,
     ) -> bool {
-        let Ok(_waiting) = self.shared.fetches.try_acquire() else {
+        let Ok(_waiting) = self.shared.state.fetches.try_acquire() else {
             return false;
         };
         let store = &self.shared.store;

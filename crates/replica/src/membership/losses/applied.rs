@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use vfs::ReplicaSlot;
 
 use super::others;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 
 /// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
 /// view.
 pub(super) fn applied_by_others(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     lost: ReplicaSlot,
 ) -> Option<BTreeMap<ReplicaSlot, u64>> {
     let epoch = shared.lease.view().epoch.0;
-    let news = shared.news();
+    let news = shared.state.peers.news();
     let others = others(shared).into_iter();
     others
         .map(|slot| {

@@ -15,7 +15,7 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 
 use super::applied::applied_by_others;
 use super::late;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::durability;
 use crate::replication::conversing;
 use crate::replication::withheld;
@@ -31,8 +31,8 @@ const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_MAX: Duration = Duration::from_secs(64);
 
 /// Goes one step further.
-pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
-    let here = shared.applied_here(lost);
+pub(super) async fn equal(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
+    let here = shared.state.inboxes.acknowledged(lost);
     let level = applied_by_others(shared, lost)
         .is_some_and(|others| others.values().all(|applied| *applied == here));
     let settled = shared.engine.is_settled();
@@ -44,7 +44,7 @@ pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     };
     let late = late(shared, lost);
     let due = {
-        let mut all = shared.losses.equalling();
+        let mut all = shared.state.losses.equalling();
         let equalling = all.entry(lost).or_default();
         if equalling.applied != here || equalling.said.is_none() {
             *equalling = Equalling {
@@ -75,7 +75,7 @@ pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 }
 
 /// What is missing here of a lost replica's files.
-async fn lacks(shared: &ReplicaState, lost: ReplicaSlot) -> Result<Lacks> {
+async fn lacks(shared: &LocalReplica, lost: ReplicaSlot) -> Result<Lacks> {
     let mut lacks = Lacks::new();
     for (file, through, _) in shared.store.incomplete_files(lost)? {
         let lack = Lack {
@@ -90,9 +90,9 @@ async fn lacks(shared: &ReplicaState, lost: ReplicaSlot) -> Result<Lacks> {
 }
 
 /// Tells the others what was incomplete here when all were level.
-fn report(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
+fn report(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let (applied, files) = {
-        let all = shared.losses.equalling();
+        let all = shared.state.losses.equalling();
         let Some(equalling) = all.get(&lost) else {
             return;
         };
@@ -121,15 +121,15 @@ fn report(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 }
 
 /// Another survivor tells what is incomplete there.
-pub(crate) fn incomplete(shared: &Arc<ReplicaState>, from: ReplicaSlot, said: Incomplete) {
+pub(crate) fn incomplete(shared: &Arc<LocalReplica>, from: ReplicaSlot, said: Incomplete) {
     if said.epoch != shared.lease.view().epoch.0 {
         return;
     }
-    if shared.inbox(ReplicaSlot(said.of)).is_none() {
+    if shared.state.inboxes.get(ReplicaSlot(said.of)).is_none() {
         // Nothing of such a replica is left to decide.
         return;
     }
-    let mut all = shared.losses.equalling();
+    let mut all = shared.state.losses.equalling();
     let equalling = all.entry(ReplicaSlot(said.of)).or_default();
     let report = equalling.reports.entry(from).or_default();
     if said.first {
@@ -142,10 +142,10 @@ pub(crate) fn incomplete(shared: &Arc<ReplicaState>, from: ReplicaSlot, said: In
 }
 
 /// Once everybody has told: ships the files of which this replica has the best to those who lack them.
-fn supply(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
+fn supply(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let others = shared.holders();
     let mine = {
-        let mut all = shared.losses.equalling();
+        let mut all = shared.state.losses.equalling();
         let Some(equalling) = all.get_mut(&lost).filter(|one| !one.supplied) else {
             return;
         };
@@ -182,9 +182,9 @@ fn files_to_supply(
 }
 
 /// Up to which place of a lost replica's stream somebody has the contents of each file.
-pub(super) fn complete_through(shared: &ReplicaState, lost: ReplicaSlot) -> u64 {
+pub(super) fn complete_through(shared: &LocalReplica, lost: ReplicaSlot) -> u64 {
     let others = shared.holders();
-    let all = shared.losses.equalling();
+    let all = shared.state.losses.equalling();
     let Some(told) = all
         .get(&lost)
         .and_then(|one| one.told(shared.slot(), &others))
@@ -199,10 +199,10 @@ pub(super) fn complete_through(shared: &ReplicaState, lost: ReplicaSlot) -> u64 
 }
 
 /// Files that the replica with their best copy has sent: they are complete, or as good as they get.
-async fn take_over_sent(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
+async fn take_over_sent(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let others = shared.holders();
     let sent: Vec<(ObjectId, Best)> = {
-        let all = shared.losses.equalling();
+        let all = shared.state.losses.equalling();
         let Some(equalling) = all.get(&lost) else {
             return;
         };
@@ -227,7 +227,7 @@ async fn take_over_sent(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
             Quality::Mixed => None,
         };
         shared.store.note_level(file, lost, whole);
-        if let Some(equalling) = shared.losses.equalling().get_mut(&lost) {
+        if let Some(equalling) = shared.state.losses.equalling().get_mut(&lost) {
             equalling.level.insert(file);
         }
     }
@@ -235,9 +235,9 @@ async fn take_over_sent(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 
 /// What a thaw does to files of which a lost replica had sent only a part: each with the size of the version before, if
 /// that is still there as a whole.
-pub(crate) fn at_stake(shared: &ReplicaState, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
+pub(crate) fn at_stake(shared: &LocalReplica, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
     let majority: BTreeSet<ObjectId> = {
-        let all = shared.losses.equalling();
+        let all = shared.state.losses.equalling();
         let own = all.get(&lost).into_iter().flat_map(|one| one.own.values());
         let majority = own.filter(|lack| lack.majority);
         majority.map(|lack| lack.file).collect()
@@ -251,12 +251,12 @@ pub(crate) fn at_stake(shared: &ReplicaState, lost: ReplicaSlot) -> Vec<(ObjectI
 }
 
 /// A peer says that these files of its stream are complete here.
-pub(crate) async fn completed(shared: Arc<ReplicaState>, from: ReplicaSlot, completed: Completed) {
+pub(crate) async fn completed(shared: Arc<LocalReplica>, from: ReplicaSlot, completed: Completed) {
     let lost = shared.lost();
     let mut fetched = Vec::new();
     for (file, position) in completed.files {
         withheld::settle_flagged(&shared, from, file, position).await;
-        let mut equalling = shared.losses.equalling();
+        let mut equalling = shared.state.losses.equalling();
         for slot in &lost {
             if let Some(equalling) = equalling.get_mut(slot) {
                 equalling.sent.insert(file, from);
@@ -270,5 +270,5 @@ pub(crate) async fn completed(shared: Arc<ReplicaState>, from: ReplicaSlot, comp
     }
     let files = fetched.into_iter().map(|file| (file, 0)).collect();
     let message = wire::payload(wire::Kind::Noted, &Completed { files });
-    shared.outbound.send(from, Lane::Metadata, message);
+    shared.state.outbound.send(from, Lane::Metadata, message);
 }

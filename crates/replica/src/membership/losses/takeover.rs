@@ -6,12 +6,12 @@ use vfs::ReplicaSlot;
 use view::SettledBy;
 
 use super::{closing, contents, is_first, settle, waits_for};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::durability;
 use crate::state::settings::Durability;
 
 /// Decides so, if it is up to this replica: the first of those who hold contents.
-pub(super) async fn take_over(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
+pub(super) async fn take_over(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
     if !is_first(shared) || waits_for(shared, lost).is_some() {
         return;
     }
@@ -41,9 +41,10 @@ pub(super) async fn take_over(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 }
 
 /// Whether everything is here that the lost replica had answered before it knew that it had to wait for a majority.
-fn covers(shared: &ReplicaState, lost: ReplicaSlot) -> bool {
-    let since = shared.losses.awareness().since(lost);
+fn covers(shared: &LocalReplica, lost: ReplicaSlot) -> bool {
+    let since = shared.state.losses.awareness().since(lost);
     since.is_some_and(|since| {
-        since <= shared.applied_here(lost) && since <= contents::complete_through(shared, lost)
+        since <= shared.state.inboxes.acknowledged(lost)
+            && since <= contents::complete_through(shared, lost)
     })
 }

@@ -12,12 +12,12 @@ use peer::Lane;
 use vfs::ReplicaSlot;
 
 use crate::driver::arrival::Lack;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::views::{Arrival, Debt};
 use crate::state::wire::{self, CaughtUp, Entered};
 
 /// This replica has entered a view in which another one takes part anew.
-pub(crate) fn greet_newcomer(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
+pub(crate) fn greet_newcomer(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
     let since = shared
         .lease
         .view()
@@ -25,7 +25,7 @@ pub(crate) fn greet_newcomer(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
         .get(&slot)
         .map_or(0, |since| since.0);
     let debt = shared.engine.begin_debt(slot, since);
-    shared.owe(slot, debt);
+    shared.state.debts.lock().insert(slot, debt);
     shared.engine.expedite(None);
     say_entered(shared, slot);
     look_at_debts(shared);
@@ -33,40 +33,42 @@ pub(crate) fn greet_newcomer(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
 
 /// A peer lacks something that was made before it took part, and this replica does not know what: it was
 /// started anew meanwhile. Whatever may not be everywhere is sent.
-pub(super) fn greet_unknown(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
+pub(super) fn greet_unknown(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
     let takes_part = shared.lease.view().active.contains(&slot) && shared.takes_part();
-    if takes_part && !shared.debts().contains_key(&slot) {
+    if takes_part && !shared.state.debts.lock().contains_key(&slot) {
         ship_everything_marked(shared, slot);
         greet_newcomer(shared, slot);
     }
 }
 
 /// Sends a peer the contents of all files that are marked as not being everywhere.
-pub(super) fn ship_everything_marked(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
+pub(super) fn ship_everything_marked(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
     let marked = shared.store.unshipped().unwrap_or_default();
     shared.engine.suspect_marked(slot, marked);
 }
 
 /// Says so once more, for a connection that is new.
-pub(crate) fn say_entered(shared: &ReplicaState, slot: ReplicaSlot) {
-    let debt = shared.debts();
+pub(crate) fn say_entered(shared: &LocalReplica, slot: ReplicaSlot) {
+    let debt = shared.state.debts.lock();
     if let Some(Debt { epoch, through, .. }) = debt.get(&slot) {
         let (epoch, through) = (*epoch, *through);
         let message = wire::body(wire::Kind::Entered, &Entered { epoch, through });
-        shared.outbound.send(slot, Lane::Control, message);
+        shared.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
 /// A peer says how far it is: perhaps it needs nothing more of what was owed.
-pub(super) fn forgive(shared: &ReplicaState, slot: ReplicaSlot, epoch: u64) {
+pub(super) fn forgive(shared: &LocalReplica, slot: ReplicaSlot, epoch: u64) {
     shared
-        .debts()
+        .state
+        .debts
+        .lock()
         .retain(|other, debt| *other != slot || debt.epoch > epoch);
 }
 
 /// Tells those who have everything that was owed.
-pub(crate) fn look_at_debts(shared: &ReplicaState) {
-    let mut debts = shared.debts();
+pub(crate) fn look_at_debts(shared: &LocalReplica) {
+    let mut debts = shared.state.debts.lock();
     if debts.is_empty() {
         return;
     }
@@ -74,13 +76,13 @@ pub(crate) fn look_at_debts(shared: &ReplicaState) {
     for (slot, epoch) in paid {
         // Said again with every look, until the newcomer's lease shows that it has heard it.
         let message = wire::body(wire::Kind::CaughtUp, &CaughtUp { epoch });
-        shared.outbound.send(slot, Lane::Control, message);
+        shared.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
 /// This replica takes part anew.
-pub(super) fn begin(shared: &Arc<ReplicaState>, since: Epoch) {
-    let mut arrival = shared.arrival();
+pub(super) fn begin(shared: &Arc<LocalReplica>, since: Epoch) {
+    let mut arrival = shared.state.arrival.lock();
     if arrival.epoch < since.0 {
         *arrival = Arrival {
             epoch: since.0,
@@ -91,7 +93,7 @@ pub(super) fn begin(shared: &Arc<ReplicaState>, since: Epoch) {
     tokio::spawn(catch_up(shared.clone(), since));
 }
 
-async fn catch_up(shared: Arc<ReplicaState>, since: Epoch) {
+async fn catch_up(shared: Arc<LocalReplica>, since: Epoch) {
     tokio::select! {
         () = shared.until_arrived() => {
             up_to_date(&shared, since);
@@ -103,7 +105,7 @@ async fn catch_up(shared: Arc<ReplicaState>, since: Epoch) {
 }
 
 /// What this replica, which takes part anew, waits for, for people.
-pub(super) fn waits_for(shared: &ReplicaState) -> Option<String> {
+pub(super) fn waits_for(shared: &LocalReplica) -> Option<String> {
     if !shared.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
@@ -116,9 +118,9 @@ pub(super) fn waits_for(shared: &ReplicaState) -> Option<String> {
 
 /// Whether the members of the view, this one among them, wait for `slot`, which is one without a copy: none is up to date,
 /// and it reports nothing before it knows the tree.
-pub(crate) fn waits_for_copy(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
+pub(crate) fn waits_for_copy(shared: &LocalReplica, slot: ReplicaSlot) -> bool {
     let view = shared.lease.view();
-    let news = shared.news();
+    let news = shared.state.peers.news();
     let mut said = view
         .active
         .iter()
@@ -128,31 +130,34 @@ pub(crate) fn waits_for_copy(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
 }
 
 /// Whether a member is up to date, as far as this replica has heard.
-pub(crate) fn is_up_to_date(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
+pub(crate) fn is_up_to_date(shared: &LocalReplica, slot: ReplicaSlot) -> bool {
     if slot == shared.slot() {
         return shared.lease.is_up_to_date();
     }
-    let news = shared.news();
+    let news = shared.state.peers.news();
     let said = news.get(&slot).and_then(|news| news.said.as_ref());
     said.is_some_and(|(ask, _)| ask.up_to_date)
 }
 
-fn up_to_date(shared: &Arc<ReplicaState>, since: Epoch) {
+fn up_to_date(shared: &Arc<LocalReplica>, since: Epoch) {
     let view = shared.lease.view();
     if view.since.get(&shared.slot()) != Some(&since) {
         // It has left the view meanwhile.
         return;
     }
     shared.lease.set_up_to_date(true);
-    shared.forget_writers();
-    shared.peers.with_each(|_, peer| peer.rejoin.arrived());
+    shared.state.writers.forget_all();
+    shared
+        .state
+        .peers
+        .with_each(|_, peer| peer.rejoin.arrived());
     tracing::info!(epoch = since.0, "this replica is up to date and takes part");
     shared.engine.notify();
 }
 
 /// A member has entered the view in which this replica takes part anew.
-pub(crate) fn entered(shared: &Arc<ReplicaState>, from: ReplicaSlot, entered: Entered) {
-    let mut arrival = shared.arrival();
+pub(crate) fn entered(shared: &Arc<LocalReplica>, from: ReplicaSlot, entered: Entered) {
+    let mut arrival = shared.state.arrival.lock();
     if entered.epoch > arrival.epoch {
         *arrival = Arrival {
             epoch: entered.epoch,
@@ -168,8 +173,8 @@ pub(crate) fn entered(shared: &Arc<ReplicaState>, from: ReplicaSlot, entered: En
 }
 
 /// A member says that everything it owed this replica is here.
-pub(crate) fn caught_up(shared: &Arc<ReplicaState>, from: ReplicaSlot, caught_up: CaughtUp) {
-    let mut arrival = shared.arrival();
+pub(crate) fn caught_up(shared: &Arc<LocalReplica>, from: ReplicaSlot, caught_up: CaughtUp) {
+    let mut arrival = shared.state.arrival.lock();
     if caught_up.epoch == arrival.epoch && arrival.caught_up.insert(from) {
         drop(arrival);
         shared.engine.notify();

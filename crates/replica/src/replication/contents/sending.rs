@@ -14,11 +14,12 @@ use tokio::time::Instant;
 use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use super::{end_of, version_here};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::tree::subject_of;
 use crate::replication::conversing;
 use crate::replication::holes;
 use crate::replication::offers;
+use crate::replication::sending;
 use crate::replication::withheld;
 use crate::state::shipping::{Manner, Piece, PieceId};
 use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
@@ -31,7 +32,7 @@ const HOLDING_BACK: &str = "contents are held back";
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Ships contents to one peer for as long as its session lasts.
-pub(crate) async fn ship(shared: Arc<ReplicaState>, session: Session) {
+pub(crate) async fn ship(shared: Arc<LocalReplica>, session: Session) {
     let to = session.peer().slot;
     let engine = &shared.engine;
     let mut more = engine.contents();
@@ -40,7 +41,11 @@ pub(crate) async fn ship(shared: Arc<ReplicaState>, session: Session) {
         more.borrow_and_update();
         urgent.borrow_and_update();
         let now = Instant::now();
-        if let Some(until) = shared.peers.with(to, |peer| peer.shipments.paused(now)) {
+        if let Some(until) = shared
+            .state
+            .peers
+            .with(to, |peer| peer.shipments.paused(now))
+        {
             tokio::time::sleep_until(until).await;
             continue;
         }
@@ -67,7 +72,7 @@ pub(crate) async fn ship(shared: Arc<ReplicaState>, session: Session) {
 }
 
 async fn ship_piece(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     session: &Session,
     mut piece: Piece,
 ) -> std::result::Result<(), peer::SendError> {
@@ -92,19 +97,19 @@ async fn ship_piece(
         Err(error) => {
             // Damaged here: it is sent when it is mended.
             if matches!(error, Error::Io(_)) {
-                if let Some(sum) = shared.is_to_tell(READING, to) {
+                if let Some(sum) = shared.state.repeats.is_to_tell(READING, to) {
                     tracing::error!(file = %piece.file, %error, %sum, "contents cannot be read");
                 }
-                shared.scrub.suspect(piece.file);
+                shared.state.scrub.suspect(piece.file);
             }
             try_again(shared, to, piece.file, piece.range, piece.id);
             return Ok(());
         }
     };
     if !has_room(shared, to) {
-        let (peers, now) = (&shared.peers, Instant::now());
+        let (peers, now) = (&shared.state.peers, Instant::now());
         peers.with(to, |peer| peer.shipments.hold_back(now));
-        if let Some(sum) = shared.is_to_tell(HOLDING_BACK, to) {
+        if let Some(sum) = shared.state.repeats.is_to_tell(HOLDING_BACK, to) {
             tracing::warn!(peer = to.0, %sum, "contents are held back: the disk of a peer outside the view has no room for them");
         }
         try_again(shared, to, piece.file, piece.range, piece.id);
@@ -113,17 +118,18 @@ async fn ship_piece(
     let bytes = message.payload.len() as u64;
     session.send(Lane::Data, message).await?;
     shared
+        .state
         .metrics
         .content_bytes
         .fetch_add(bytes, Ordering::Relaxed);
-    shared.sent(to, bytes).await;
+    sending::sent(shared, to, bytes).await;
     Ok(())
 }
 
 /// Whether a peer outside the view can take what is on its way to it, as far as it has said. One in the view has said that
 /// before anything was answered.
-fn has_room(shared: &ReplicaState, to: ReplicaSlot) -> bool {
-    let Some(available) = shared.available_at(to) else {
+fn has_room(shared: &LocalReplica, to: ReplicaSlot) -> bool {
+    let Some(available) = shared.state.peers.available_at(to) else {
         return true;
     };
     shared.engine.has_room_for_pieces(to, available)
@@ -131,19 +137,19 @@ fn has_room(shared: &ReplicaState, to: ReplicaSlot) -> bool {
 
 /// Whether a file's content may be sent. Where a lost replica's data is missing it goes only to those who know that this one
 /// has the best of it, and to those who begin with a copy of all there is.
-fn may_send(shared: &ReplicaState, to: ReplicaSlot, file: ObjectId) -> bool {
+fn may_send(shared: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
     !shared.engine.withholds(file)
         || withheld::supplies(shared, to, file)
-        || shared.conversations.owes(to, file)
+        || shared.state.conversations.owes(to, file)
 }
 
 /// Reads what a file holds there now; `None` when there is nothing to send.
 async fn read(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     to: ReplicaSlot,
     piece: &mut Piece,
 ) -> Result<Option<Message>> {
-    let initial = shared.conversations.owes(to, piece.file);
+    let initial = shared.state.conversations.owes(to, piece.file);
     // Before it is read: what is missing may come meanwhile.
     let partial =
         shared.store.is_incomplete(piece.file) && withheld::supplies(shared, to, piece.file);
@@ -212,7 +218,7 @@ async fn read(
 }
 
 /// Whether nobody but this replica changes a file at present.
-async fn changes_only_here(shared: &ReplicaState, file: ObjectId) -> bool {
+async fn changes_only_here(shared: &LocalReplica, file: ObjectId) -> bool {
     let Ok(attributes) = shared.store.attributes(file).await else {
         return false;
     };
@@ -222,7 +228,7 @@ async fn changes_only_here(shared: &ReplicaState, file: ObjectId) -> bool {
 
 /// Whether data of a file is missing here that another member of the view sends. What is here is no version then, and where it
 /// goes it could take the place of what has come from that one already.
-fn lacks_of_active(shared: &ReplicaState, file: ObjectId) -> bool {
+fn lacks_of_active(shared: &LocalReplica, file: ObjectId) -> bool {
     let missing = shared.store.lacks_data_of(file);
     !missing.is_empty() && shared.engine.is_any_active(&missing)
 }
@@ -251,7 +257,7 @@ fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
 }
 
 /// A peer has put a piece in place, or could not.
-pub(crate) fn done(shared: &Arc<ReplicaState>, by: ReplicaSlot, done: PieceDone) {
+pub(crate) fn done(shared: &Arc<LocalReplica>, by: ReplicaSlot, done: PieceDone) {
     let id = PieceId(done.id);
     if !done.failed && done.lacking == 0 {
         return acknowledged(shared, by, id);
@@ -268,7 +274,7 @@ pub(crate) fn done(shared: &Arc<ReplicaState>, by: ReplicaSlot, done: PieceDone)
     if done.no_room {
         let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
         let (bytes, now) = (range.as_ref().map_or(0, length), Instant::now());
-        let peers = &shared.peers;
+        let peers = &shared.state.peers;
         peers.with(by, |peer| peer.shipments.refused(bytes, now));
     }
     try_again(shared, by, done.file, range.unwrap_or(0..u64::MAX), id);
@@ -276,7 +282,7 @@ pub(crate) fn done(shared: &Arc<ReplicaState>, by: ReplicaSlot, done: PieceDone)
 
 /// Has a range of a file shipped anew, a little later.
 fn try_again(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     to: ReplicaSlot,
     file: ObjectId,
     range: Range<u64>,
@@ -289,14 +295,14 @@ fn try_again(
     });
 }
 
-fn acknowledged(shared: &Arc<ReplicaState>, by: ReplicaSlot, id: PieceId) {
+fn acknowledged(shared: &Arc<LocalReplica>, by: ReplicaSlot, id: PieceId) {
     let complete = shared.engine.piece_acknowledged(by, id);
-    shared.peers.with(by, |peer| peer.shipments.placed());
+    shared.state.peers.with(by, |peer| peer.shipments.placed());
     // Credit is back, and what was changed while in flight can go.
     shared.engine.ring_contents();
     if let Some(file) = complete {
         shared.reached_everybody(by, file);
-        if shared.majority_awaited.load(Ordering::Acquire) > 0 {
+        if shared.state.majority_awaited.load(Ordering::Acquire) > 0 {
             shared.send_completed();
         }
         conversing::has_content(shared, by, file);
@@ -304,7 +310,7 @@ fn acknowledged(shared: &Arc<ReplicaState>, by: ReplicaSlot, id: PieceId) {
 }
 
 /// A peer has noted durably that it has all of these files.
-pub(crate) fn noted(shared: &ReplicaState, by: ReplicaSlot, noted: Completed) {
+pub(crate) fn noted(shared: &LocalReplica, by: ReplicaSlot, noted: Completed) {
     let files = noted.files.into_iter().map(|(file, _)| file);
     shared.engine.noted_complete(by, files);
 }

@@ -1,35 +1,49 @@
 //! Other replicas that are followed, and forgotten when they are removed; whether they are in contact.
 
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
+use crate::state::members::{Hearer, Speaker};
 use crate::state::views::alone_since;
 
-impl ReplicaState {
-    /// Has a task end with the replica.
-    pub(crate) fn keep_task(&self, task: JoinHandle<()>) {
-        let mut tasks = self.tasks.lock();
-        // Looked at under the lock: `part` says so before it ends the tasks that are there.
-        match *self.parting.borrow() {
-            true => task.abort(),
-            false => tasks.push(task),
+impl LocalReplica {
+    /// What another replica is, as far as is known here.
+    pub(crate) fn speaker(&self, slot: ReplicaSlot) -> Speaker {
+        let known = self.state.members.speaker(slot);
+        known.unwrap_or_else(|| match self.lease.has_in_view(slot) {
+            true => Speaker::InView,
+            false => Speaker::Outside,
+        })
+    }
+
+    /// What this replica is.
+    pub(crate) fn hearer(&self) -> Hearer {
+        if self.state.members.is_removed() {
+            return Hearer::Removed;
+        }
+        if self.state.is_witness {
+            return Hearer::Witness;
+        }
+        match self.lease.has_in_view(self.slot()) {
+            true => Hearer::InView,
+            false => Hearer::Outside,
         }
     }
 
-    /// The replicas whose streams count here: other members, and those that are lost.
-    pub(crate) fn followed(&self) -> Vec<ReplicaSlot> {
-        self.inboxes().keys().copied().collect()
+    /// What was known lately of a replica that was removed does not count any more.
+    pub(crate) fn forget(&self, slot: ReplicaSlot) {
+        self.state.peers.forget(slot);
+        self.state.debts.lock().remove(&slot);
     }
 
     /// Forgets a member that was removed, and follows its stream no longer.
     pub(crate) fn forget_member(&self, slot: ReplicaSlot) {
-        let alone = self.drop_member(slot);
+        let alone = self.state.members.drop_member(slot);
         self.engine.set_alone(alone);
         self.forget(slot);
-        self.writers.lock().retain(|_, writer| *writer != slot);
-        if let Some(inbox) = self.inboxes().remove(&slot) {
+        self.state.writers.forget(slot);
+        if let Some(inbox) = self.state.inboxes.lock().remove(&slot) {
             inbox.end();
         }
     }
@@ -43,14 +57,14 @@ impl ReplicaState {
 
     /// From when on that is so, unless somebody answers before; `None` while no silence makes it so.
     pub(crate) fn cut_off_at(&self) -> Option<Instant> {
-        let (state, news) = (self.view_state()?, self.news());
+        let (state, news) = (self.view_state()?, self.state.peers.news());
         let voters = state.voters();
         let others = voters.iter().filter(|slot| **slot != self.slot());
         let heard = others.filter_map(|slot| Some(news.get(slot)?.heard));
         let own = usize::from(voters.contains(&self.slot()));
         let needed = state.majority().saturating_sub(own);
-        let since = alone_since(heard.collect(), needed, self.began)?;
-        Some(since + self.settings.suspicion)
+        let since = alone_since(heard.collect(), needed, self.state.began)?;
+        Some(since + self.state.settings.suspicion)
     }
 
     /// The others who take part and hold contents.
@@ -63,7 +77,7 @@ impl ReplicaState {
     /// The same, of those that are in contact.
     pub(crate) fn holders_in_contact(&self) -> Vec<ReplicaSlot> {
         let mut holders = self.holders();
-        holders.retain(|slot| self.outbound.is_in_session(*slot));
+        holders.retain(|slot| self.state.outbound.is_in_session(*slot));
         holders
     }
 
@@ -79,22 +93,17 @@ impl ReplicaState {
         lost.filter(|slot| !state.is_settled(*slot)).collect()
     }
 
-    /// How far another replica's stream is applied here, stably.
-    pub(crate) fn applied_here(&self, of: ReplicaSlot) -> u64 {
-        self.inbox(of).map_or(0, |inbox| inbox.acknowledged())
-    }
-
     /// What was made up to here may have brought anything under `majority`.
     pub(crate) fn begin_awareness(&self) {
         let own = self.engine.last_position();
         let others: Vec<(ReplicaSlot, u64)> = {
-            let inboxes = self.inboxes();
+            let inboxes = self.state.inboxes.lock();
             let applied = inboxes.iter();
             applied
                 .map(|(slot, inbox)| (*slot, inbox.applied()))
                 .collect()
         };
         let all = others.into_iter().chain([(self.slot(), own)]);
-        self.losses.awareness().begin(all);
+        self.state.losses.awareness().begin(all);
     }
 }
