@@ -19,8 +19,6 @@ use crate::state::wire::{self, Malformed};
 const STORED_WITHIN: Duration = Duration::from_secs(20);
 /// How long it may take to say that it keeps the authority.
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
-/// How often it is looked whether it has.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Has another member keep the set's authority from now on.
 ///
@@ -52,11 +50,8 @@ pub(crate) async fn hand_over(shared: &Arc<LocalReplica>, to: ReplicaSlot) -> Re
 
 /// Whether the next keeper confirms soon that it keeps the authority.
 pub(crate) async fn is_taken(shared: &LocalReplica) -> bool {
-    let taken = async {
-        while shared.set.holds_key() {
-            tokio::time::sleep(LOOK).await;
-        }
-    };
+    // The key goes when the next keeper's list is stored, which is notified of when it is taken over.
+    let taken = (shared.engine).until(|| (!shared.set.holds_key()).then_some(()));
     tokio::time::timeout(TAKEN_WITHIN, taken).await.is_ok()
 }
 

@@ -250,6 +250,10 @@ pub(crate) fn acknowledge(shared: &LocalReplica, inbox: &Inbox) {
         held_open: shared.store.orphans_version(),
     };
     inbox.note_acknowledged(applied.position);
+    if shared.state.losses.closing.has_begun(inbox.from) {
+        // Somebody may wait until the others have been told all of it.
+        shared.engine.notify();
+    }
     let message = wire::body(wire::Kind::Applied, &applied);
     shared
         .state

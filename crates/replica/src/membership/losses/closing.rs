@@ -10,7 +10,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
 use crate::driver::local_replica::LocalReplica;
@@ -19,8 +18,6 @@ use crate::state::wire::LeaseRequest;
 
 /// An administrator waits so long for the survivors' words at most.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often to look for them.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Takes in nothing more of a lost replica at first hand while this view is in force.
 pub(super) fn close(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
@@ -37,6 +34,7 @@ pub(super) fn close(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
         // Nothing is being applied while this is noted, even if another view has begun meanwhile.
         let _between_records = inbox.applying.lock().await;
         shared.state.losses.closing.complete(lost);
+        shared.engine.notify();
     });
 }
 
@@ -89,12 +87,11 @@ pub(crate) async fn close_everywhere(
     lost: ReplicaSlot,
 ) -> Result<(), String> {
     close(shared, lost);
-    let until = Instant::now() + PATIENCE;
-    while let Some(why) = open_at(shared, lost) {
-        if Instant::now() > until {
-            return Err(format!("not yet: {why}; try again in a few seconds"));
-        }
-        tokio::time::sleep(LOOK).await;
+    let is_open = || open_at(shared, lost);
+    let closed = shared.engine.until(|| is_open().is_none().then_some(()));
+    let in_time = tokio::time::timeout(PATIENCE, closed).await;
+    match in_time.err().and_then(|_elapsed| is_open()) {
+        Some(why) => Err(format!("not yet: {why}; try again in a few seconds")),
+        None => Ok(()),
     }
-    Ok(())
 }
