@@ -1,4 +1,4 @@
-//! What the rest asks and tells replication control, by name. Nobody else calls the core.
+//! What this layer asks and tells replication control, by name. Nothing else calls the core; `engine` takes its commands.
 //!
 //! What must never enter: what is done about the answers.
 
@@ -160,6 +160,11 @@ impl Guard<'_> {
         self.core.handle_data_unshipped(file, under);
     }
 
+    /// Everybody who takes part has all content of a file.
+    pub(super) fn data_shipped(&mut self, file: ObjectId) {
+        self.core.handle_data_shipped(self.now, &self.tree, file);
+    }
+
     /// Somebody here has a file open for writing from now on.
     pub(super) fn opened_for_writing(&mut self, file: ObjectId) {
         self.core.handle_opened_for_writing(file);
@@ -176,6 +181,11 @@ impl Guard<'_> {
         self.core.handle_previous_settled(self.now, &self.tree);
     }
 
+    /// Whether the controls of earlier incarnations have ended.
+    pub(super) fn has_renounced(&self) -> bool {
+        self.core.has_renounced()
+    }
+
     /// Puts a control back that an earlier incarnation acknowledged.
     pub(super) fn restore(&mut self, grant: Proposal) {
         self.core.restore(&self.tree, grant);
@@ -187,8 +197,13 @@ impl Guard<'_> {
     }
 }
 
-/// What comes from others.
+/// What comes from others, and with time.
 impl Guard<'_> {
+    /// The moment has come that the core asked to be woken at.
+    pub(super) fn timer(&mut self) {
+        self.core.handle_timer(self.now, &self.tree);
+    }
+
     /// A message of another replica's control.
     pub(super) fn message(&mut self, from: ReplicaSlot, envelope: Envelope) {
         self.core

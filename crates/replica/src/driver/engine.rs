@@ -1,6 +1,6 @@
 //! The one place where the pure core of replication control meets the rest: a lock around it, and what happens to its commands.
 //!
-//! A caller that needs the core takes a [`Guard`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
+//! A module of this layer that needs the core takes a [`Guard`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
 //! carried out or handed on in order. The order of this and other locks: `state::locks`.
 
 use std::collections::BTreeSet;
@@ -348,7 +348,7 @@ impl Engine {
                         }
                         false
                     });
-                    self.with_core(|guard| guard.core.handle_timer(guard.now, &guard.tree));
+                    self.with_core(|guard| guard.timer());
                 }
             }
         }

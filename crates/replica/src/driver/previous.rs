@@ -48,7 +48,8 @@ impl Engine {
         self.with_core(|guard| guard.has_handed_over(absent))
     }
 
-    /// The same, where nobody absent leaves nothing to be asked of anybody: then what earlier incarnations made has to be settled.
+    /// Whether nothing that earlier incarnations made keeps this replica outside the view. With some members absent it is enough that all others who
+    /// take part have it; else its controls have to have ended.
     pub(crate) fn is_previous_settled(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
         self.with_core(|guard| match absent.is_empty() {
             true => guard.ledger.previous.is_none(),
@@ -60,7 +61,7 @@ impl Engine {
 impl Guard<'_> {
     /// A view is in force. Looks whether previous controls, which may have ended before, are to end now.
     pub(super) fn look_at_previous(&mut self) {
-        if self.ledger.previous.is_none() && !self.core.has_renounced() {
+        if self.ledger.previous.is_none() && !self.has_renounced() {
             self.ledger.take_up_again();
         }
         self.settle_all_contents();

@@ -19,7 +19,7 @@ impl Guard<'_> {
         if self.ledger.pins.contains_key(&file) || !self.ledger.complete_at_active(file) {
             return;
         }
-        self.core.handle_data_shipped(self.now, &self.tree, file);
+        self.data_shipped(file);
         if self.ledger.unshipped.complete_everywhere(file) {
             self.ledger.shipped.insert(file);
         }

@@ -26,6 +26,7 @@ use crate::driver::control::Admitted;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::tree::subject_of;
 use crate::frontend::durability;
+use crate::frontend::forwarding;
 use crate::frontend::outcomes;
 use crate::state::copies::Held;
 use crate::state::forward::{Expected, Handed, Operation, Value};
@@ -324,7 +325,7 @@ impl ReplicatedFileSystem {
                 _ => Ok(None),
             };
         }
-        let forwarded = self.shared.forward(to, (operation(), removed), deadline);
+        let forwarded = forwarding::forward(&self.shared, to, (operation(), removed), deadline);
         match forwarded.await? {
             Handed::Done(value) => expected(value).map(Some),
             Handed::NotPrimary => Ok(None),
