@@ -1,4 +1,4 @@
-//! How far the stream of a lost replica is applied, here and by the other survivors.
+//! How far the stream of a lost replica is applied by the other survivors.
 //!
 //! What must never enter: what follows from it.
 
