@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use vfs::{ObjectId, ReplicaSlot};
 use view::{DecisionKind, Kind, Outcome, SettledBy, ViewState};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::tree::{LocalTree, Parents};
 use crate::handle::Replica;
 use crate::membership::authority;
@@ -164,14 +164,18 @@ impl Replica {
 
     /// Has the copies compared now, or as soon as this replica takes part and is up to date.
     pub fn scrub(&self) {
-        self.shared().scrub.asked.send_modify(|count| *count += 1);
+        self.shared()
+            .state
+            .scrub
+            .asked
+            .send_modify(|count| *count += 1);
     }
 
     /// The view as it is known here.
     #[must_use]
     pub fn view_status(&self) -> ViewStatus {
         let shared = self.shared();
-        let removed = shared.is_removed();
+        let removed = shared.state.members.is_removed();
         // Of a set that this replica does not belong to any more it knows nothing but what was.
         let state = shared.view_state().filter(|_| !removed).unwrap_or_default();
         let leader = shared.views.get().and_then(|views| views.leader());
@@ -192,7 +196,7 @@ impl Replica {
             up_to_date: shared.lease.is_up_to_date(),
             obstacle: match removed {
                 true => Some(REMOVED.to_owned()),
-                false => shared.obstacle(),
+                false => shared.state.obstacle.lock().clone(),
             },
             lease_ms: left.map(|micros| micros / 1000),
             names: status::names(shared),
@@ -206,14 +210,8 @@ impl Replica {
 
     fn losses(&self, state: &ViewState) -> Vec<LossView> {
         let shared = self.shared();
-        let frozen = |slot: ReplicaSlot| {
-            shared.engine.with_core(|guard| {
-                let frozen = guard.frozen();
-                frozen.filter(|grant| grant.name.holder == slot).count()
-            })
-        };
         let lost = state.losses.iter();
-        let lost = lost.map(|(slot, loss)| (*slot, loss, frozen(*slot)));
+        let lost = lost.map(|(slot, loss)| (*slot, loss, shared.engine.frozen_count(*slot)));
         lost.map(|(slot, loss, frozen_controls)| {
             let waits_for = losses::waits_for(shared, slot);
             LossView {
@@ -236,9 +234,7 @@ impl Replica {
     pub fn frozen(&self) -> (Vec<FrozenView>, usize) {
         let shared = self.shared();
         let state = shared.view_state().unwrap_or_default();
-        let frozen: Vec<_> = shared
-            .engine
-            .with_core(|guard| guard.frozen().cloned().collect());
+        let frozen = shared.engine.frozen();
         // Not while the core is held, for which all operations wait: deep trees take long.
         let parents = Parents::default();
         let tree = LocalTree {
@@ -349,7 +345,7 @@ fn topmost(
 
 /// What a thaw gives up of what a control covers, for people.
 fn open_questions(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     slot: ReplicaSlot,
     control: &control::Proposal,
     at_stake: &[(ObjectId, Option<u64>)],
@@ -360,10 +356,7 @@ fn open_questions(
     );
     let mut covered = Vec::new();
     for some in at_stake.chunks(FILES_AT_ONCE) {
-        let files = some.iter();
-        shared.engine.with_core(|guard| {
-            covered.extend(files.filter(|(file, _)| guard.covers(control, *file)));
-        });
+        covered.extend(shared.engine.covered(control, some, |(file, _)| file));
     }
     let of = |before: bool| {
         let files = covered.iter();
@@ -387,7 +380,7 @@ fn open_questions(
 }
 
 /// Paths of files, not too many.
-fn named(shared: &ReplicaState, files: &[vfs::ObjectId]) -> String {
+fn named(shared: &LocalReplica, files: &[vfs::ObjectId]) -> String {
     let first = files.iter().take(NAMED);
     let paths: Vec<String> = first.map(|file| status::named(shared, *file)).collect();
     let more = files.len() - paths.len();

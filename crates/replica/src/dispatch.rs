@@ -9,7 +9,7 @@ use control::Envelope;
 use peer::{Incoming, Message, MessageHandler, Refusal, Sender, TurnedAway};
 use vfs::ReplicaSlot;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::expired_clients;
 use crate::frontend::expired_clients::ClientsAsked;
 use crate::frontend::file_system::ReplicatedFileSystem;
@@ -29,7 +29,7 @@ use crate::state::wire::{
 };
 
 /// Takes what the endpoint receives; it does not keep the replica alive.
-pub(crate) struct Dispatch(pub(crate) Weak<ReplicaState>);
+pub(crate) struct Dispatch(pub(crate) Weak<LocalReplica>);
 
 #[async_trait]
 impl MessageHandler for Dispatch {
@@ -138,7 +138,7 @@ fn refused(reason: &str) -> Refusal {
     Refusal(reason.to_owned())
 }
 
-fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malformed> {
+fn receive(shared: &Arc<LocalReplica>, incoming: Incoming) -> Result<(), Malformed> {
     let from = incoming.from.slot;
     let Some(kind) = Kind::of(incoming.message.kind) else {
         return Ok(());
@@ -151,7 +151,7 @@ fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malform
                 position,
                 held_open,
             } = wire::decode(body)?;
-            shared.removed.need(from, held_open);
+            shared.state.removed.need(from, held_open);
             sessions::applied(shared, from, position);
         }
         Kind::PieceDone => {
@@ -160,22 +160,22 @@ fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malform
         }
         Kind::HeldOpen => {
             let held = wire::decode(&incoming.message.payload)?;
-            shared.removed.hear(from, held);
+            shared.state.removed.hear(from, held);
             shared.engine.notify();
         }
         Kind::Members => members::learn_members(shared, from, &wire::decode(body)?),
         Kind::Piece => {
             let head: PieceHead = wire::decode(body)?;
             head.check(incoming.message.payload.len())?;
-            if let Some(inbox) = shared.inbox(from) {
+            if let Some(inbox) = shared.state.inboxes.get(from) {
                 contents::arrived(shared, &inbox, head, incoming);
             }
         }
         Kind::LeaseRequest => {
             let ask: LeaseRequest = wire::decode(body)?;
-            shared.outcomes.note_said(incoming.from, ask.position);
+            shared.state.outcomes.note_said(incoming.from, ask.position);
             if let Some(mark) = ask.mark {
-                shared.lineage.note(from, ask.incarnation, mark);
+                shared.state.lineage.note(from, ask.incarnation, mark);
             }
             views::lease_requested(shared, from, ask);
         }
@@ -199,12 +199,15 @@ fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malform
         Kind::Wanted => base::wanted(shared, from, wire::decode(body)?),
         Kind::Remainder => {
             let remainder = wire::decode(body)?;
-            shared.peers.with(from, |peer| peer.rejoin.hear(remainder));
+            shared
+                .state
+                .peers
+                .with(from, |peer| peer.rejoin.hear(remainder));
         }
         Kind::TooFar => views::too_far(shared, from),
         Kind::Greeting => sessions::greeted(shared, from, wire::decode(body)?),
         Kind::Records | Kind::Base => {
-            if let Some(inbox) = shared.inbox(from) {
+            if let Some(inbox) = shared.state.inboxes.get(from) {
                 inbox.take_in(incoming);
             }
         }
@@ -216,23 +219,20 @@ fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malform
 }
 
 /// A message of replication control.
-fn control(shared: &Arc<ReplicaState>, from: ReplicaSlot, envelope: Envelope) {
+fn control(shared: &Arc<LocalReplica>, from: ReplicaSlot, envelope: Envelope) {
     if let Err(why) = authorisation::may_control(shared.speaker(from), &envelope.message) {
         return tracing::warn!(peer = from.0, why, "a message of a peer is dropped");
     }
-    shared.engine.with_core(|guard| {
-        guard.message(from, envelope);
-        guard.notifies = true;
-    });
+    shared.engine.message(from, envelope);
 }
 
 /// Answers a forwarded operation.
 async fn answer_forward(
-    shared: Arc<ReplicaState>,
+    shared: Arc<LocalReplica>,
     from: ReplicaSlot,
     forwarded: Forwarded,
 ) -> Message {
-    shared.metrics.served.fetch_add(1, Ordering::Relaxed);
+    shared.state.metrics.served.fetch_add(1, Ordering::Relaxed);
     let answer = tokio::select! {
         answer = serve(shared.clone(), from, forwarded) => Some(answer),
         // What it waits for does not happen any more.
@@ -247,7 +247,7 @@ async fn answer_forward(
 }
 
 /// Carries out what another replica forwarded.
-async fn serve(shared: Arc<ReplicaState>, from: ReplicaSlot, forwarded: Forwarded) -> Answer {
+async fn serve(shared: Arc<LocalReplica>, from: ReplicaSlot, forwarded: Forwarded) -> Answer {
     let Forwarded {
         origin,
         operation,

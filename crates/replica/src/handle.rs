@@ -1,12 +1,11 @@
 //! A replica as the server sees it: how it starts, what it offers, how it stops.
 
-use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use control::{ControlCore, Epoch, Incarnation, Position, Proposal, View};
+use control::Proposal;
 use peer::set::{SetDirectory, SetError};
 use peer::{Endpoint, Signatures};
 use store::Store;
@@ -18,9 +17,8 @@ use vfs::{FileSystem, ObjectId, ReplicaSlot};
 
 use crate::dispatch::Dispatch;
 use crate::driver::engine::{Engine, Step};
-use crate::driver::lease_state::LeaseState;
-use crate::driver::persistence::{self, Remembered};
-use crate::driver::replica_state::{Parts, ReplicaState};
+use crate::driver::local_replica::LocalReplica;
+use crate::driver::persistence;
 use crate::frontend::durability;
 use crate::frontend::expired_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
@@ -35,10 +33,9 @@ use crate::replication::removed;
 use crate::replication::renewing;
 use crate::replication::scrub;
 use crate::state::copies::Held;
-use crate::state::ledger::Previous;
 use crate::state::lineage::{self, Lineage};
+use crate::state::replica_state::{Parts, ReplicaState};
 use crate::state::settings::{Durability, Settings};
-use crate::state::shipping::{self, Unshipped};
 
 /// Why a replica does not start. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +71,7 @@ pub enum StartError {
 /// It serves as a [`FileSystem`] through [`Replica::file_system`]. Dropping it ends its connections; what
 /// others lack of it is sent when it starts again.
 pub struct Replica {
-    shared: Arc<ReplicaState>,
+    shared: Arc<LocalReplica>,
     file_system: Arc<ReplicatedFileSystem>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -112,7 +109,7 @@ impl Replica {
             persistence::set_aside(&store).await?;
         }
         let remembered = persistence::load(&store)?;
-        let engine = engine(store, &settings, incarnation, &remembered, steps);
+        let engine = Engine::begin(store, &settings, incarnation, &remembered, steps);
         let others = list.members.iter().filter(|member| !member.revoked);
         let others = others.map(|member| ReplicaSlot(member.slot));
         let others = others.filter(|other| *other != slot).collect();
@@ -128,16 +125,17 @@ impl Replica {
         let peer_settings = settings.peer.clone();
         // Who keeps the authority may change while the server runs.
         let desk = Some(set.clone());
-        let shared = Arc::new(ReplicaState::new(Parts {
-            engine: engine.clone(),
+        let state = ReplicaState::new(Parts {
+            slot,
             settings,
             incarnation,
-            set,
             is_witness,
             held,
             lineage: Arc::new(lineage),
-            signatures: Signatures::new(&identity)?,
-        }));
+            outcomes: engine.outcomes.clone(),
+        });
+        let signatures = Signatures::new(&identity)?;
+        let shared = Arc::new(LocalReplica::new(engine.clone(), state, set, signatures));
         meeting::take_up_fault(&shared);
         let weak = Arc::downgrade(&engine);
         let keeps_removed = move || weak.upgrade().is_some_and(|engine| !engine.is_alone());
@@ -152,7 +150,7 @@ impl Replica {
         members::adopt_members(&shared, list);
         if is_witness || held == Held::Nothing {
             // A witness makes nothing; else whatever was made here is with the others, or was given up.
-            shared.engine.with_core(|guard| guard.previous_settled());
+            shared.engine.previous_settled();
         } else {
             take_up_previous(&shared, &remembered.granted)?;
         }
@@ -160,7 +158,7 @@ impl Replica {
         shared.remember_trimmed()?;
         let views = views::begin(&shared).await?;
         let anew = views::needs_copy_anew(&shared.store)?;
-        shared.needs_copy.fetch_or(anew, Ordering::AcqRel);
+        shared.state.needs_copy.fetch_or(anew, Ordering::AcqRel);
         let states = views.state();
         members::agreed_removals(&shared, &states.borrow().removed);
         let ended = views::notice_end(shared.clone(), views.clone());
@@ -186,13 +184,13 @@ impl Replica {
     /// Whether it is a witness: it votes and follows, and its [`Replica::file_system`] refuses everything.
     #[must_use]
     pub fn is_witness(&self) -> bool {
-        self.shared.is_witness
+        self.shared.state.is_witness
     }
 
     /// Whether it was removed from the set. It serves nobody then, and stays so.
     #[must_use]
     pub fn is_removed(&self) -> bool {
-        self.shared.is_removed()
+        self.shared.state.members.is_removed()
     }
 
     /// Whether clients are answered now; until then they are told to come again.
@@ -232,22 +230,22 @@ impl Replica {
         tokio::time::timeout(patience, everywhere).await.is_ok()
     }
 
-    pub(crate) fn shared(&self) -> &Arc<ReplicaState> {
+    pub(crate) fn shared(&self) -> &Arc<LocalReplica> {
         &self.shared
     }
 }
 
 /// What a replica does by itself, but for following the views.
 fn begin_tasks(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     steps: mpsc::UnboundedReceiver<Step>,
 ) -> vfs::Result<Vec<JoinHandle<()>>> {
-    let recovered = match shared.is_witness {
+    let recovered = match shared.state.is_witness {
         // It has no data that a crash could have taken.
         true => Vec::new(),
         false => shared.store.recovered()?,
     };
-    let recovering = &shared.metrics.recovering;
+    let recovering = &shared.state.metrics.recovering;
     recovering.store(recovered.len() as u64, Ordering::Relaxed);
     let engine = shared.engine.clone();
     Ok(vec![
@@ -282,48 +280,10 @@ impl Drop for Replica {
     }
 }
 
-/// What a replica takes for granted before it knows what the set agreed on. Nothing is admitted meanwhile.
-fn alone(slot: ReplicaSlot) -> View {
-    View::whole(Epoch(0), [slot].into())
-}
-
-/// The core with what was acknowledged before, and nobody to talk to yet.
-fn engine(
-    store: Arc<Store>,
-    settings: &Settings,
-    incarnation: u64,
-    remembered: &Remembered,
-    steps: mpsc::UnboundedSender<Step>,
-) -> Arc<Engine> {
-    let slot = store.slot();
-    let incarnation = Incarnation(incarnation);
-    let core = ControlCore::new(slot, incarnation, alone(slot), settings.control);
-    let unshipped = Unshipped::new(shipping::Settings {
-        delay: settings.data_delay,
-        in_flight_bytes: settings.peer.data_window_bytes,
-        ..shipping::Settings::default()
-    });
-    let outside = View {
-        active: BTreeSet::new(),
-        ..alone(slot)
-    };
-    let lease = Arc::new(LeaseState::new(slot, incarnation, settings, outside));
-    let engine = Engine::new(core, store, lease, unshipped, steps);
-    engine.with_core(|guard| {
-        for grant in &remembered.granted {
-            guard.restore(grant.clone());
-        }
-        for grant in &remembered.set_aside {
-            guard.restore_set_aside(grant.clone());
-        }
-    });
-    Arc::new(engine)
-}
-
 /// Goes on with what earlier incarnations left: contents that were not everywhere, controls that were
 /// not given up. A control ends only when everything written under it is everywhere, so a file that no
 /// previous control covers has only a mark left.
-fn take_up_previous(shared: &ReplicaState, grants: &[Proposal]) -> Result<(), StartError> {
+fn take_up_previous(shared: &LocalReplica, grants: &[Proposal]) -> Result<(), StartError> {
     let marked = shared.store.unshipped()?;
     let position = *shared.store.stable_position().borrow();
     let own = shared.slot();
@@ -331,21 +291,6 @@ fn take_up_previous(shared: &ReplicaState, grants: &[Proposal]) -> Result<(), St
         .iter()
         .filter(|grant| grant.name.holder == own)
         .collect();
-    shared.engine.with_core(|guard| {
-        guard.ledger.last_position = guard.ledger.last_position.max(position);
-        let (now, follows) = (guard.now, Position(position));
-        let mut files = HashSet::new();
-        for file in marked {
-            if own.iter().any(|grant| guard.covers(grant, file)) {
-                guard.ledger.unshipped.suspected(now, file, follows);
-                files.insert(file);
-            } else {
-                guard.ledger.shipped.insert(file);
-            }
-        }
-        guard.ledger.previous = Some(Previous { position, files });
-        guard.settle_previous();
-    });
-    shared.engine.ring_contents();
+    shared.engine.take_up_previous(&own, marked, position);
     Ok(())
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use control::Epoch;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
-use vfs::ObjectId;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::UNCHANGED;
 use crate::membership::accounts;
 use crate::membership::links;
@@ -27,7 +26,7 @@ const RECORDS_AT_ONCE: usize = 256;
 const KEPT_IN_CONTACT: u64 = 10;
 
 /// Looks after things until the replica stops.
-pub(crate) async fn keep(shared: Arc<ReplicaState>) {
+pub(crate) async fn keep(shared: Arc<LocalReplica>) {
     tokio::select! {
         () = tidy(&shared) => {}
         () = configure(&shared) => {}
@@ -36,7 +35,7 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
 }
 
 /// Has the tasks that watch over the set look now and then, all at once.
-async fn notify_of_time(shared: &ReplicaState) {
+async fn notify_of_time(shared: &LocalReplica) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -47,24 +46,24 @@ async fn notify_of_time(shared: &ReplicaState) {
 
 /// Has the set agree on members that come and go. That waits for a newcomer that does not answer, and nothing else may:
 /// not even the news that this newcomer is removed.
-async fn configure(shared: &Arc<ReplicaState>) {
+async fn configure(shared: &Arc<LocalReplica>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
         views::configure(shared).await;
     }
 }
 
-async fn tidy(shared: &Arc<ReplicaState>) {
+async fn tidy(shared: &Arc<LocalReplica>) {
     let mut trimmed = 0;
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        shared.tell_what_ended();
+        shared.state.repeats.tell_what_ended();
         members::look_for_members(shared);
         views::note_current(shared);
         conversing::let_go_of_settled(shared);
-        shared.copies.forget_unused(Instant::now());
+        shared.state.copies.forget_unused(Instant::now());
         progress::tell(shared);
         let outcome = match forget_marks(shared).await {
             Ok(()) => trim(shared, &mut trimmed).await,
@@ -78,11 +77,11 @@ async fn tidy(shared: &Arc<ReplicaState>) {
 }
 
 /// Tells of locks that arrived with updates, for ever.
-pub(crate) async fn pass_lock_changes_on(shared: Arc<ReplicaState>) {
+pub(crate) async fn pass_lock_changes_on(shared: Arc<LocalReplica>) {
     let mut changes = shared.store.lock_changes();
     loop {
         match changes.recv().await {
-            Ok(file) => shared.tell_of_locks(file),
+            Ok(file) => shared.state.lock_listeners.tell(file),
             // A client that waits for one that was missed asks again by itself, a little later.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
@@ -92,32 +91,21 @@ pub(crate) async fn pass_lock_changes_on(shared: Arc<ReplicaState>) {
 
 /// Takes the durable marks off files that everybody has. Until this replica is up to date they tell what it has to put
 /// aside, should the others have gone on without it.
-async fn forget_marks(shared: &ReplicaState) -> vfs::Result<()> {
+async fn forget_marks(shared: &LocalReplica) -> vfs::Result<()> {
     if !shared.lease.is_up_to_date() {
         return Ok(());
     }
-    let shipped = shared.engine.with_core(|guard| {
-        let known = guard.ledger.known_to_active();
-        guard.ledger.births.known(known);
-        guard.ledger.forget_gone(&guard.tree);
-        std::mem::take(&mut guard.ledger.shipped)
-    });
-    if shipped.is_empty() {
+    let files = shared.engine.take_shipped();
+    if files.is_empty() {
         return Ok(());
     }
-    let files: Vec<ObjectId> = shipped.into_iter().collect();
-    let still = &mut |file| {
-        shared.engine.with_core(|guard| {
-            guard.ledger.unshipped.complete_everywhere(file)
-                && !guard.ledger.pins.contains_key(&file)
-        })
-    };
+    let still = &mut |file| shared.engine.is_shipped(file);
     shared.store.forget_unshipped(&files, still).await
 }
 
 /// Removes records that every member has applied, or that a replica out of the view has to do without. Who that is nobody
 /// here knows before a view is in force: what the members lack must not go until then.
-async fn trim(shared: &ReplicaState, trimmed: &mut u64) -> vfs::Result<()> {
+async fn trim(shared: &LocalReplica, trimmed: &mut u64) -> vfs::Result<()> {
     if shared.lease.view().epoch == Epoch(0) {
         return Ok(());
     }
@@ -129,11 +117,9 @@ async fn trim(shared: &ReplicaState, trimmed: &mut u64) -> vfs::Result<()> {
             true => KEPT_IN_CONTACT,
             false => 1,
         };
-        shared.settings.kept_updates.saturating_mul(times)
+        shared.state.settings.kept_updates.saturating_mul(times)
     };
-    let through = shared
-        .engine
-        .with_core(|guard| guard.ledger.needed_by_nobody(kept));
+    let through = shared.engine.needed_by_nobody(kept);
     if through > *trimmed {
         if let Some(last) = last_record(shared, through)? {
             shared.note_trimmed(last).await?;
@@ -146,7 +132,7 @@ async fn trim(shared: &ReplicaState, trimmed: &mut u64) -> vfs::Result<()> {
 }
 
 /// The last record up to a position; positions have gaps, and nobody lacks what was never there.
-fn last_record(shared: &ReplicaState, through: u64) -> vfs::Result<Option<u64>> {
+fn last_record(shared: &LocalReplica, through: u64) -> vfs::Result<Option<u64>> {
     let mut last = None;
     loop {
         let from = last.map_or(1, |last| last + 1);

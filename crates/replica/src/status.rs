@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::administration::ViewStatus;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::free_space;
 use crate::handle::Replica;
-use crate::membership::links::{connected, lags};
+use crate::membership::links::connected;
 use crate::state::rejoins::RejoinView;
 use crate::state::scrub::ScrubView;
 use crate::state::settings::Durability;
@@ -236,18 +236,18 @@ impl Replica {
     pub fn status(&self) -> ReplicaStatus {
         let shared = self.shared();
         let (controls, controls_total) = controls(shared);
-        let metrics = &shared.metrics;
-        let list = shared.member_list();
+        let metrics = &shared.state.metrics;
+        let list = shared.state.members.list();
         let torn = shared.store.torn();
         let torn_named = torn.iter().take(TORN_NAMED);
         ReplicaStatus {
             slot: shared.slot().0,
             names: names(shared),
-            witness: shared.is_witness,
-            removed: shared.is_removed(),
+            witness: shared.state.is_witness,
+            removed: shared.state.members.is_removed(),
             members_version: list.version,
-            ready: shared.is_whole() && !shared.lease.is_barred() && !shared.is_removed(),
-            durability: shared.settings.durability,
+            ready: shared.is_whole() && !shared.lease.is_barred() && !shared.state.members.is_removed(),
+            durability: shared.state.settings.durability,
             peers: peers(shared),
             controls,
             controls_total,
@@ -260,7 +260,7 @@ impl Replica {
             refused_relays: metrics.relays_refused.load(Ordering::Relaxed),
             clock_jumps: shared.lease.jumps(),
             returning: (!shared.lease.is_up_to_date())
-                .then(|| shared.peers.own_rejoin())
+                .then(|| shared.state.peers.own_rejoin())
                 .flatten(),
             recovering_files: metrics.recovering.load(Ordering::Relaxed),
             torn_files: torn.len() as u64,
@@ -271,10 +271,10 @@ impl Replica {
                 .collect(),
             kept_entries: kept_entries(shared) as u64,
             kept_bytes: shared.kept_bytes(),
-            kept_bytes_max: shared.settings.kept_memory,
+            kept_bytes_max: shared.state.settings.kept_memory,
             too_slow: shared.awaited().map(|slot| slot.0),
-            space_refusals: shared.free_space.refused(),
-            rolled_back: shared.lineage.fault().map(|fault| fault.of_own()),
+            space_refusals: shared.state.free_space.refused(),
+            rolled_back: shared.state.lineage.fault().map(|fault| fault.of_own()),
             view: Some(ViewStatus {
                 audit: Vec::new(),
                 ..self.view_status()
@@ -295,7 +295,7 @@ impl Replica {
     /// How the scrub is.
     #[must_use]
     pub fn scrub_status(&self) -> ScrubView {
-        self.shared().scrub.view(&self.shared().store)
+        self.shared().state.scrub.view(&self.shared().store)
     }
 
     /// Bytes sent to all other members together and received from them since the start, as they went over the wire.
@@ -309,27 +309,31 @@ impl Replica {
     }
 }
 
-fn kept_entries(shared: &ReplicaState) -> usize {
-    let kept = shared.engine.with_core(|guard| guard.ledger.entries_kept());
-    kept + shared.conversations.listed()
+fn kept_entries(shared: &LocalReplica) -> usize {
+    let kept = shared.engine.entries_kept();
+    kept + shared.state.conversations.listed()
 }
 
 /// What the members are called.
-pub(crate) fn names(shared: &ReplicaState) -> MemberNames {
-    let members = shared.member_list().members.into_iter();
+pub(crate) fn names(shared: &LocalReplica) -> MemberNames {
+    let members = shared.state.members.list().members.into_iter();
     let named = members.filter(|member| !member.name.is_empty());
     named.map(|member| (member.slot, member.name)).collect()
 }
 
-fn peers(shared: &ReplicaState) -> Vec<PeerView> {
-    let lags = shared.engine.with_core(lags);
+fn peers(shared: &LocalReplica) -> Vec<PeerView> {
+    let lags = shared.engine.lags();
     let connected = connected(shared);
     let transport = shared
         .endpoint
         .get()
         .map_or_else(Vec::new, peer::Endpoint::status);
-    let list = shared.member_list();
-    let here = |slot| slot != shared.slot() && shared.is_member(slot) && !shared.is_removed();
+    let list = shared.state.members.list();
+    let here = |slot| {
+        slot != shared.slot()
+            && shared.state.members.is_member(slot)
+            && !shared.state.members.is_removed()
+    };
     let members = list.members.iter();
     let others = members.filter(|member| here(ReplicaSlot(member.slot)));
     others
@@ -340,9 +344,13 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
             let bytes = lag.map_or(0, |lag| lag.bytes);
             let is_connected = connected.contains(&slot);
             // A witness has no room for contents, and needs none.
-            let available = shared.available_at(slot).filter(|_| !member.witness);
+            let available = shared
+                .state
+                .peers
+                .available_at(slot)
+                .filter(|_| !member.witness);
             let (returning, nonsense, awaits_room, refused_bytes) =
-                shared.peers.with(slot, |known| {
+                shared.state.peers.with(slot, |known| {
                     let room = &known.shipments;
                     (
                         known.rejoin.of_peer(),
@@ -362,7 +370,7 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 clock: clock_of(shared, slot),
                 sent_bytes: wire.map_or(0, |wire| wire.sent_bytes),
                 received_bytes: wire.map_or(0, |wire| wire.received_bytes),
-                waiting_bytes: shared.outbound.waiting_bytes(slot),
+                waiting_bytes: shared.state.outbound.waiting_bytes(slot),
                 lag_updates: lag.map_or(0, |lag| lag.updates),
                 lag_bytes: (bytes < u64::MAX).then_some(bytes),
                 lag_files: lag.map_or(0, |lag| lag.files),
@@ -374,7 +382,8 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 refused_bytes,
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
                 program: wire.and_then(|wire| wire.program.clone()),
-                rolled_back: (shared.lineage.fault_of(slot)).map(|fault| fault.of_other(slot.0)),
+                rolled_back: (shared.state.lineage.fault_of(slot))
+                    .map(|fault| fault.of_other(slot.0)),
                 nonsense,
                 links: links_of(shared, slot),
                 refused_messages: wire.map_or(0, |wire| wire.refused),
@@ -383,27 +392,28 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
         .collect()
 }
 
-fn update_waits(shared: &ReplicaState, of: ReplicaSlot) -> Option<u64> {
-    let inbox = shared.inbox(of)?;
+fn update_waits(shared: &LocalReplica, of: ReplicaSlot) -> Option<u64> {
+    let inbox = shared.state.inboxes.get(of)?;
     let waits = inbox.stuck_for()?;
     Some(scaled(waits.as_secs_f64(), 1e3))
 }
 
-fn clock_of(shared: &ReplicaState, peer: ReplicaSlot) -> Option<ClockDifference> {
-    let news = shared.news();
+fn clock_of(shared: &LocalReplica, peer: ReplicaSlot) -> Option<ClockDifference> {
+    let news = shared.state.peers.news();
     let lately = news
         .get(&peer)
-        .filter(|news| news.heard.elapsed() < shared.settings.site_lease);
+        .filter(|news| news.heard.elapsed() < shared.state.settings.site_lease);
     lately?.clock.best()
 }
 
 /// What a peer said lately of its links to third members.
-fn links_of(shared: &ReplicaState, peer: ReplicaSlot) -> Vec<LinkView> {
-    let news = shared.news();
+fn links_of(shared: &LocalReplica, peer: ReplicaSlot) -> Vec<LinkView> {
+    let news = shared.state.peers.news();
     let said = news.get(&peer).and_then(|news| news.said.as_ref());
-    let said = said.filter(|(_, at)| at.elapsed() < shared.settings.site_lease);
+    let said = said.filter(|(_, at)| at.elapsed() < shared.state.settings.site_lease);
     let links = said.into_iter().flat_map(|(ask, _)| &ask.links);
-    let is_third = |slot: ReplicaSlot| slot != shared.slot() && shared.is_member(slot);
+    let is_third =
+        |slot: ReplicaSlot| slot != shared.slot() && shared.state.members.is_member(slot);
     let thirds = links.filter(|link| is_third(ReplicaSlot(link.to)));
     thirds
         .map(|link| LinkView {
@@ -415,27 +425,14 @@ fn links_of(shared: &ReplicaState, peer: ReplicaSlot) -> Vec<LinkView> {
         .collect()
 }
 
-fn controls(shared: &ReplicaState) -> (Vec<ControlView>, u64) {
+fn controls(shared: &LocalReplica) -> (Vec<ControlView>, u64) {
     let own = shared.slot();
-    let (mut found, total) = shared.engine.with_core(|guard| {
-        let mut total = 0;
-        let mut found: Vec<(Proposal, f64)> = Vec::new();
-        for proposal in guard.acknowledged() {
-            total += 1;
-            if found.len() < LISTED {
-                let age = guard.ledger.ages.of(proposal.name, guard.now);
-                found.push((proposal.clone(), age));
-            }
-        }
-        (found, total)
-    });
+    let (mut found, total) = shared.engine.controls(LISTED);
     found.sort_by_key(|(proposal, _)| (proposal.name.holder != own, proposal.name));
     let mut reasons = Vec::new();
     for some in found.chunks(REASONS_AT_ONCE) {
         let names = some.iter().map(|(proposal, _)| proposal.name);
-        shared
-            .engine
-            .with_core(|guard| reasons.extend(names.map(|name| guard.held_because(name))));
+        reasons.extend(shared.engine.held_because(names));
     }
     let views = found
         .into_iter()
@@ -448,7 +445,7 @@ fn controls(shared: &ReplicaState) -> (Vec<ControlView>, u64) {
             age_ms: scaled(age_seconds, 1e3),
             held_because: held_because.map(str::to_owned),
         });
-    (views.collect(), total)
+    (views.collect(), total as u64)
 }
 
 /// Whether a control reaches below its objects.
@@ -458,7 +455,7 @@ pub(crate) fn is_deep(control: &Proposal) -> bool {
 }
 
 /// What a control covers, for people: some objects by name, and how many more there are.
-pub(crate) fn claimed(shared: &ReplicaState, control: &Proposal) -> Vec<String> {
+pub(crate) fn claimed(shared: &LocalReplica, control: &Proposal) -> Vec<String> {
     let claims = control.claims.iter().take(CLAIMS_NAMED);
     let mut paths: Vec<_> = claims.map(|claim| named(shared, claim.object)).collect();
     let more = control.claims.len() - paths.len();
@@ -469,7 +466,7 @@ pub(crate) fn claimed(shared: &ReplicaState, control: &Proposal) -> Vec<String> 
 }
 
 /// An object for people: its path, or its number where it has none.
-pub(crate) fn named(shared: &ReplicaState, object: ObjectId) -> String {
+pub(crate) fn named(shared: &LocalReplica, object: ObjectId) -> String {
     let path = shared.store.path_of(object);
     path.unwrap_or_else(|_| format!("object {object}"))
 }

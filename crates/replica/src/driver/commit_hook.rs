@@ -49,7 +49,7 @@ impl AdmissionHook {
     }
 
     /// The controls that cover an update. The error is what the store returns of a refused operation.
-    pub(crate) fn admit(&self, guard: &mut Guard<'_>, update: &Update) -> Result<Admission> {
+    pub(super) fn admit(&self, guard: &mut Guard<'_>, update: &Update) -> Result<Admission> {
         match guard.admit(update) {
             Admitted::Now(admission) => {
                 self.engine.demand(admission.after);

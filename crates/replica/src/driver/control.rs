@@ -1,4 +1,4 @@
-//! What the rest asks and tells replication control, by name. Nobody else calls the core.
+//! What this layer asks and tells replication control, by name. Nothing else calls the core; `engine` takes its commands.
 //!
 //! What must never enter: what is done about the answers.
 
@@ -16,52 +16,52 @@ use crate::state::ledger::PendingVerdict;
 /// Questions.
 impl Guard<'_> {
     /// The control of another replica that covers an object.
-    pub(crate) fn foreign_control(&self, object: ObjectId) -> Option<ControlName> {
+    pub(super) fn foreign_control(&self, object: ObjectId) -> Option<ControlName> {
         self.core.foreign_control(&self.tree, object)
     }
 
     /// Whether this replica controls an object.
-    pub(crate) fn controls(&self, subject: Subject) -> bool {
+    pub(super) fn controls(&self, subject: Subject) -> bool {
         self.core.controls(&self.tree, subject)
     }
 
     /// The own controls, with what they cover.
-    pub(crate) fn own_controls(&self) -> impl Iterator<Item = (ControlName, &Proposal)> {
+    pub(super) fn own_controls(&self) -> impl Iterator<Item = (ControlName, &Proposal)> {
         self.core.own_controls()
     }
 
     /// All controls that are acknowledged here.
-    pub(crate) fn acknowledged(&self) -> impl Iterator<Item = &Proposal> {
+    pub(super) fn acknowledged(&self) -> impl Iterator<Item = &Proposal> {
         self.core.acknowledged()
     }
 
     /// Controls of replicas that take no part.
-    pub(crate) fn frozen(&self) -> impl Iterator<Item = &Proposal> {
+    pub(super) fn frozen(&self) -> impl Iterator<Item = &Proposal> {
         self.core.frozen()
     }
 
     /// Why an own control has not ended, for people.
-    pub(crate) fn held_because(&self, name: ControlName) -> Option<&'static str> {
+    pub(super) fn held_because(&self, name: ControlName) -> Option<&'static str> {
         self.core.held_because(&self.tree, name)
     }
 
     /// Whether every member of the view has reported what it acknowledged before.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.core.is_settled()
     }
 
     /// Whether everybody knows every control here.
-    pub(crate) fn is_steady(&self) -> bool {
+    pub(super) fn is_steady(&self) -> bool {
         self.core.is_steady()
     }
 
     /// The view that the core goes by.
-    pub(crate) fn epoch(&self) -> Epoch {
+    pub(super) fn epoch(&self) -> Epoch {
         self.core.epoch()
     }
 
     /// Whether an update may be applied that was made under these controls.
-    pub(crate) fn may_apply(&self, under: &[ControlName]) -> bool {
+    pub(super) fn may_apply(&self, under: &[ControlName]) -> bool {
         self.core.may_apply(under)
     }
 }
@@ -69,12 +69,12 @@ impl Guard<'_> {
 /// Before the replica stops.
 impl Guard<'_> {
     /// Gives up every own control as soon as it may end.
-    pub(crate) fn retire(&mut self) {
+    pub(super) fn retire(&mut self) {
         self.core.handle_retiring(self.now, &self.tree);
     }
 
     /// Whether none is left, as these peers know.
-    pub(crate) fn has_retired(&self, peers: &BTreeSet<ReplicaSlot>) -> bool {
+    pub(super) fn has_retired(&self, peers: &BTreeSet<ReplicaSlot>) -> bool {
         self.core.has_retired(peers)
     }
 }
@@ -92,7 +92,7 @@ pub(crate) enum Admitted {
 /// Own operations.
 impl Guard<'_> {
     /// The controls that cover an update; if there are none, they are asked for.
-    pub(crate) fn admit(&mut self, update: &Update) -> Admitted {
+    pub(super) fn admit(&mut self, update: &Update) -> Admitted {
         if let Some(admission) = self.core.try_admit(self.now, &self.tree, update) {
             return Admitted::Now(admission);
         }
@@ -109,7 +109,7 @@ impl Guard<'_> {
 
     /// Has a change of a file that was made here become visible at every replica, for those who open it next: `entry` is where its
     /// directory entry was made. What comes of it; `None` when too much waits already.
-    pub(crate) fn close(
+    pub(super) fn close(
         &mut self,
         file: ObjectId,
         entry: Option<Position>,
@@ -126,17 +126,17 @@ impl Guard<'_> {
     }
 
     /// Keeps controls from ending until they are let go.
-    pub(crate) fn hold(&mut self, under: &[ControlName]) {
+    pub(super) fn hold(&mut self, under: &[ControlName]) {
         self.core.hold(under);
     }
 
     /// What held these controls is done.
-    pub(crate) fn let_go(&mut self, under: &[ControlName]) {
+    pub(super) fn let_go(&mut self, under: &[ControlName]) {
         self.core.handle_let_go(self.now, &self.tree, under);
     }
 
     /// An object is being made below a directory. The control that it inherits, if any.
-    pub(crate) fn created(
+    pub(super) fn created(
         &mut self,
         object: ObjectId,
         made: Subject,
@@ -151,74 +151,89 @@ impl Guard<'_> {
     }
 
     /// An update was made here.
-    pub(crate) fn updated(&mut self, update: &Update, under: &[ControlName], at: Position) {
+    pub(super) fn updated(&mut self, update: &Update, under: &[ControlName], at: Position) {
         self.core.handle_update(&self.tree, update, under, at);
     }
 
     /// Data of a file was changed that others lack.
-    pub(crate) fn data_unshipped(&mut self, file: ObjectId, under: &[ControlName]) {
+    pub(super) fn data_unshipped(&mut self, file: ObjectId, under: &[ControlName]) {
         self.core.handle_data_unshipped(file, under);
     }
 
+    /// Everybody who takes part has all content of a file.
+    pub(super) fn data_shipped(&mut self, file: ObjectId) {
+        self.core.handle_data_shipped(self.now, &self.tree, file);
+    }
+
     /// Somebody here has a file open for writing from now on.
-    pub(crate) fn opened_for_writing(&mut self, file: ObjectId) {
+    pub(super) fn opened_for_writing(&mut self, file: ObjectId) {
         self.core.handle_opened_for_writing(file);
     }
 
     /// Nobody here has it any more.
-    pub(crate) fn closed_for_writing(&mut self, file: ObjectId) {
+    pub(super) fn closed_for_writing(&mut self, file: ObjectId) {
         self.core
             .handle_closed_for_writing(self.now, &self.tree, file);
     }
 
     /// What earlier incarnations of this replica made is everywhere, or nobody waits for it.
-    pub(crate) fn previous_settled(&mut self) {
+    pub(super) fn previous_settled(&mut self) {
         self.core.handle_previous_settled(self.now, &self.tree);
     }
 
+    /// Whether the controls of earlier incarnations have ended.
+    pub(super) fn has_renounced(&self) -> bool {
+        self.core.has_renounced()
+    }
+
     /// Puts a control back that an earlier incarnation acknowledged.
-    pub(crate) fn restore(&mut self, grant: Proposal) {
+    pub(super) fn restore(&mut self, grant: Proposal) {
         self.core.restore(&self.tree, grant);
     }
 
     /// The same of one that was set aside.
-    pub(crate) fn restore_set_aside(&mut self, grant: Proposal) {
+    pub(super) fn restore_set_aside(&mut self, grant: Proposal) {
         self.core.restore_set_aside(grant);
     }
 }
 
-/// What comes from others.
+/// What comes from others, and with time.
 impl Guard<'_> {
+    /// The moment has come that the core asked to be woken at.
+    pub(super) fn timer(&mut self) {
+        self.core.handle_timer(self.now, &self.tree);
+    }
+
     /// A message of another replica's control.
-    pub(crate) fn message(&mut self, from: ReplicaSlot, envelope: Envelope) {
+    pub(super) fn message(&mut self, from: ReplicaSlot, envelope: Envelope) {
         self.core
             .handle_message(self.now, &self.tree, from, envelope);
     }
 
     /// A peer may not have got what was said to it.
-    pub(crate) fn connected(&mut self, peer: ReplicaSlot) {
+    pub(super) fn connected(&mut self, peer: ReplicaSlot) {
         self.core.handle_connected(self.now, &self.tree, peer);
     }
 
     /// A peer has applied our stream up to a place, stably.
-    pub(crate) fn applied_by(&mut self, peer: ReplicaSlot, through: Position) {
+    pub(super) fn applied_by(&mut self, peer: ReplicaSlot, through: Position) {
         self.core
             .handle_applied(self.now, &self.tree, peer, through);
     }
 
     /// A peer's control was inherited by an object that it made.
-    pub(crate) fn inherited(&mut self, from: ReplicaSlot, control: Proposal) {
+    pub(super) fn inherited(&mut self, from: ReplicaSlot, control: Proposal) {
         self.core
             .handle_inherited(self.now, &self.tree, from, control);
     }
 
     /// A peer's update waits for these controls to be granted here.
-    pub(crate) fn update_waiting(&mut self, under: &[ControlName]) {
+    pub(super) fn update_waiting(&mut self, under: &[ControlName]) {
         self.core.handle_update_waiting(self.now, &self.tree, under);
     }
 
     /// A link between two objects has come or gone, here or with the update of another primary.
-    pub(crate) fn link(&mut self, object: ObjectId, parent: ObjectId, added: bool) {
+    pub(super) fn link(&mut self, object: ObjectId, parent: ObjectId, added: bool) {
         self.tree.parents.forget(object);
         if added {
             self.core
@@ -230,17 +245,17 @@ impl Guard<'_> {
     }
 
     /// The local copy is another one than before.
-    pub(crate) fn tree_replaced(&mut self) {
+    pub(super) fn tree_replaced(&mut self) {
         self.core.handle_tree_replaced(self.now, &self.tree);
     }
 
     /// Another view is in force.
-    pub(crate) fn view_changed(&mut self, view: View) {
+    pub(super) fn view_changed(&mut self, view: View) {
         self.core.handle_view(self.now, &self.tree, view);
     }
 
     /// All controls end that a lost replica had before this start of it.
-    pub(crate) fn loss_settled(&mut self, lost: ReplicaSlot, below: Incarnation) {
+    pub(super) fn loss_settled(&mut self, lost: ReplicaSlot, below: Incarnation) {
         self.core
             .handle_loss_settled(self.now, &self.tree, lost, None, below);
     }

@@ -1,6 +1,6 @@
 //! The one place where the pure core of replication control meets the rest: a lock around it, and what happens to its commands.
 //!
-//! A caller that needs the core takes a [`Guard`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
+//! A module of this layer that needs the core takes a [`Guard`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
 //! carried out or handed on in order. The order of this and other locks: `state::locks`.
 
 use std::collections::BTreeSet;
@@ -8,17 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use control::{Command, ControlCore, Depth, Envelope, Mark, Moment, Position, Proposal, Record};
+use control::{Command, ControlCore, Envelope, Epoch, Incarnation, Mark, Moment, Record, View};
 use store::Store;
 use tokio::sync::{mpsc, watch};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::lease_state::LeaseState;
+use crate::driver::persistence::Remembered;
 use crate::driver::tree::{LocalTree, Parents};
 use crate::state::ledger::{Ledger, Verdict};
 use crate::state::locks::AroundCore;
 use crate::state::outcomes::Outcomes;
-use crate::state::shipping::Unshipped;
+use crate::state::settings::Settings;
+use crate::state::shipping::{self, Unshipped};
 
 /// A command that takes time; carried out in order by `persistence`.
 #[derive(Debug)]
@@ -37,23 +39,20 @@ pub(crate) enum Step {
     },
 }
 
-/// A range that no file reaches.
-const NOTHING: std::ops::Range<u64> = u64::MAX - 1..u64::MAX;
-
 struct State {
     core: ControlCore,
     parents: Parents,
     ledger: Ledger,
 }
 
-/// The core and what is locked with it, for as long as the lock is held.
-pub(crate) struct Guard<'a> {
+/// The core and what is locked with it, for as long as the lock is held. No other layer sees it.
+pub(super) struct Guard<'a> {
     pub(super) core: &'a mut ControlCore,
-    pub(crate) tree: LocalTree<'a>,
-    pub(crate) now: Moment,
-    pub(crate) ledger: &'a mut Ledger,
+    pub(super) tree: LocalTree<'a>,
+    pub(super) now: Moment,
+    pub(super) ledger: &'a mut Ledger,
     /// Somebody outside may be waiting for what changes while it is held.
-    pub(crate) notifies: bool,
+    pub(super) notifies: bool,
 }
 
 /// The core behind its lock.
@@ -78,7 +77,33 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(
+    /// The core with what was acknowledged before, and nobody to talk to yet. Its commands that take time go to `steps`.
+    pub(crate) fn begin(
+        store: Arc<Store>,
+        settings: &Settings,
+        incarnation: u64,
+        remembered: &Remembered,
+        steps: mpsc::UnboundedSender<Step>,
+    ) -> Arc<Engine> {
+        let slot = store.slot();
+        let incarnation = Incarnation(incarnation);
+        let core = ControlCore::new(slot, incarnation, alone(slot), settings.control);
+        let unshipped = Unshipped::new(shipping::Settings {
+            delay: settings.data_delay,
+            in_flight_bytes: settings.peer.data_window_bytes,
+            ..shipping::Settings::default()
+        });
+        let outside = View {
+            active: BTreeSet::new(),
+            ..alone(slot)
+        };
+        let lease = Arc::new(LeaseState::new(slot, incarnation, settings, outside));
+        let engine = Engine::new(core, store, lease, unshipped, steps);
+        engine.restore(remembered);
+        Arc::new(engine)
+    }
+
+    fn new(
         core: ControlCore,
         store: Arc<Store>,
         lease: Arc<LeaseState>,
@@ -120,8 +145,8 @@ impl Engine {
         self.began + std::time::Duration::from_micros(moment.0)
     }
 
-    /// Gives the caller the core, and carries out what it wants done.
-    pub(crate) fn with_core<T>(&self, work: impl FnOnce(&mut Guard<'_>) -> T) -> T {
+    /// Gives a module of this layer the core, and carries out what it wants done. All others ask by name.
+    pub(super) fn with_core<T>(&self, work: impl FnOnce(&mut Guard<'_>) -> T) -> T {
         let mut state = self.state.lock();
         let now = self.now();
         let State {
@@ -283,16 +308,24 @@ impl Engine {
     }
 
     /// Waits until `fact` holds; looked at again whenever something has changed.
-    pub(crate) async fn until<T>(&self, mut fact: impl FnMut(&mut Guard<'_>) -> Option<T>) -> T {
+    pub(crate) async fn until<T>(&self, mut fact: impl FnMut() -> Option<T>) -> T {
         let mut notifications = self.notifications();
         loop {
             notifications.borrow_and_update();
-            if let Some(found) = self.with_core(&mut fact) {
+            if let Some(found) = fact() {
                 return found;
             }
             // The sender lives in `self`.
             let _ = notifications.changed().await;
         }
+    }
+
+    /// The same of a fact that is looked at while the core is locked.
+    pub(super) async fn until_core<T>(
+        &self,
+        mut fact: impl FnMut(&mut Guard<'_>) -> Option<T>,
+    ) -> T {
+        self.until(|| self.with_core(&mut fact)).await
     }
 
     /// Wakes the core when it asked to be woken; for ever.
@@ -315,141 +348,14 @@ impl Engine {
                         }
                         false
                     });
-                    self.with_core(|guard| guard.core.handle_timer(guard.now, &guard.tree));
+                    self.with_core(|guard| guard.timer());
                 }
             }
         }
     }
 }
 
-impl Guard<'_> {
-    /// Looks whether everybody has all content of a file, after something was acknowledged or removed.
-    pub(crate) fn settle_content(&mut self, file: ObjectId) {
-        if self.ledger.pins.contains_key(&file) || !self.ledger.complete_at_active(file) {
-            return;
-        }
-        self.core.handle_data_shipped(self.now, &self.tree, file);
-        if self.ledger.unshipped.complete_everywhere(file) {
-            self.ledger.shipped.insert(file);
-        }
-        self.ledger.note_handed_over(file);
-        self.settle_previous();
-    }
-
-    /// A change of data that needs no content to be sent, such as a truncation, is complete at peers at once; they are told so.
-    pub(crate) fn note_complete_without_content(&mut self, file: ObjectId) {
-        if self.ledger.pins.contains_key(&file) {
-            return;
-        }
-        let peers = self.ledger.unshipped.peers();
-        let complete =
-            peers.filter(|(_, backlog)| backlog.keeps_contents() && !backlog.lacks(file));
-        let complete: Vec<ReplicaSlot> = complete.map(|(slot, _)| slot).collect();
-        let position = self.ledger.last_position;
-        for slot in complete {
-            if self.ledger.active.contains(&slot) {
-                self.ledger.unconfirmed.insert((slot, file));
-                self.ledger.complete.push((slot, file, position));
-            } else {
-                self.tell_later(slot, file);
-            }
-        }
-    }
-
-    /// A peer that takes no part has all of a file, and is told so when it is back: as if it lacked what is behind the end.
-    fn tell_later(&mut self, slot: ReplicaSlot, file: ObjectId) {
-        let (now, follows) = (self.now, Position(self.ledger.last_position));
-        if let Some(backlog) = self.ledger.unshipped.peer(slot) {
-            backlog.changed(now, file, NOTHING, follows);
-        }
-    }
-
-    /// What those could not be told who take part no longer they are told when they are back.
-    pub(crate) fn put_off_telling(&mut self) {
-        let ledger = &mut self.ledger;
-        let away = |slot: &ReplicaSlot| !ledger.active.contains(slot);
-        let late: Vec<(ReplicaSlot, ObjectId)> = (ledger.unconfirmed.iter())
-            .filter(|(slot, _)| away(slot))
-            .copied()
-            .collect();
-        let active = &ledger.active;
-        ledger.complete.retain(|(slot, ..)| active.contains(slot));
-        for (slot, file) in late {
-            self.ledger.unconfirmed.remove(&(slot, file));
-            self.tell_later(slot, file);
-        }
-    }
-
-    /// The same for all files, when others take part than before.
-    pub(crate) fn settle_all_contents(&mut self) {
-        let backlogs = self.ledger.unshipped.peers();
-        let mut files: BTreeSet<ObjectId> = backlogs
-            .flat_map(|(_, backlog)| backlog.lacking())
-            .collect();
-        if let Some(previous) = &self.ledger.previous {
-            files.extend(&previous.files);
-        }
-        files.into_iter().for_each(|file| self.settle_content(file));
-        self.settle_previous();
-    }
-
-    /// A view is in force. Looks whether previous controls, which may have ended before, are to end now.
-    pub(crate) fn look_at_previous(&mut self) {
-        if self.ledger.previous.is_none() && !self.core.has_renounced() {
-            self.ledger.take_up_again();
-        }
-        self.settle_all_contents();
-    }
-
-    /// Ends the controls of previous incarnations once everything made under them is everywhere.
-    pub(crate) fn settle_previous(&mut self) {
-        let Some(previous) = &self.ledger.previous else {
-            return;
-        };
-        // Before a view is known nobody can tell who would miss something.
-        let everywhere =
-            !self.ledger.active.is_empty() && self.ledger.applied_by_active(previous.position);
-        if everywhere && previous.files.is_empty() {
-            self.ledger.previous = None;
-            self.previous_settled();
-        }
-    }
-
-    /// It was decided to go on without what earlier incarnations made, and what is here is the others' copy: nothing is to be handed over.
-    pub(crate) fn give_up_previous(&mut self) {
-        let Some(previous) = self.ledger.previous.take() else {
-            return;
-        };
-        for file in previous.files {
-            self.ledger.unshipped.removed(file);
-            self.settle_content(file);
-        }
-        self.ledger.last_position = 0;
-        self.previous_settled();
-    }
-
-    /// Whether all who take part, but for the absent, have everything that earlier incarnations made.
-    pub(crate) fn has_handed_over(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
-        let Some(previous) = &self.ledger.previous else {
-            return true;
-        };
-        let ledger = &self.ledger;
-        let counts = |slot: &ReplicaSlot| ledger.active.contains(slot) && !absent.contains(slot);
-        let lacks = |file: &ObjectId| ledger.unshipped.lacking(*file).any(|slot| counts(&slot));
-        let peers = ledger.unshipped.peers().map(|(slot, _)| slot);
-        let mut peers = peers.filter(counts).peekable();
-        let applied = |slot: ReplicaSlot| ledger.applied.get(&slot).copied().unwrap_or(0);
-        peers.peek().is_some()
-            && peers.all(|slot| applied(slot) >= previous.position)
-            && !previous.files.iter().any(lacks)
-    }
-
-    /// Whether a control covers a file by itself or through a directory above it.
-    pub(crate) fn covers(&self, grant: &Proposal, file: ObjectId) -> bool {
-        let above = control::ancestors(&self.tree, file);
-        let mut claims = grant.claims.iter();
-        claims.any(|claim| {
-            claim.object == file || (claim.depth == Depth::Deep && above.contains(&claim.object))
-        })
-    }
+/// What a replica takes for granted before it knows what the set agreed on. Nothing is admitted meanwhile.
+fn alone(slot: ReplicaSlot) -> View {
+    View::whole(Epoch(0), [slot].into())
 }

@@ -1,17 +1,46 @@
 //! Where the pure core of replication control meets the store, the disk and the clock.
 //!
-//! `engine` is the lock around the core, `control` the only place that calls it, `commit_hook` is asked by the store before it commits a change, `persistence` carries the
-//! core's commands out, `tree` is what lies above an object as the core sees it, `lease_state` says whether this replica may
-//! answer. `replica_state` is what all layers above are given: the core, the copy, the connections, and the state.
+//! `local_replica` is what all layers above are given: the state, the core, the copy, the connections. `engine` is the lock around the core, `control`
+//! the only place that calls it, `tree` what lies above an object as the core sees it; both are seen in this folder only. The others ask and tell the
+//! core, and what is locked with it, by name:
+//!
+//! - Of changes made here: `operations` of clients, `changes` of data, `commit_hook` for the store's question before it commits, `removed` files,
+//!   `durability` that directories ask for, `previous` for what earlier starts left.
+//! - Of other replicas: `positions` of streams, `accounts` of what each lacks, `shipping` of pieces on their way, `settling` and `completed` when all
+//!   is there, `kept` when too much is not, `foreign` for their messages and updates, `frozen` for controls of the lost.
+//! - Of taking part: `view` in force, `arrival` of one that takes part anew, `lease_state` whether this replica may answer.
+//!
+//! `persistence` carries the core's commands out, `metrics` is what people are told, `peers`, `conversations`, `decisions`, `stopping` and `waiting` are
+//! what all layers do with the other members and with time.
 //!
 //! What must never enter: operations of clients, and what becomes of messages of other replicas. Modules in here import from
 //! this folder and `state`.
 
+pub(crate) mod accounts;
+pub(crate) mod arrival;
+pub(crate) mod changes;
 pub(crate) mod commit_hook;
+mod completed;
 pub(crate) mod control;
+mod conversations;
+mod decisions;
+pub(crate) mod durability;
 pub(crate) mod engine;
+pub(crate) mod foreign;
+pub(crate) mod frozen;
+mod kept;
 pub(crate) mod lease_state;
+pub(crate) mod local_replica;
+pub(crate) mod metrics;
+pub(crate) mod operations;
+mod peers;
 pub(crate) mod persistence;
-pub(crate) mod replica_state;
+pub(crate) mod positions;
+pub(crate) mod previous;
+pub(crate) mod removed;
+mod settling;
+pub(crate) mod shipping;
+mod stopping;
 pub(crate) mod tree;
+pub(crate) mod view;
 pub(crate) mod waiting;

@@ -13,8 +13,8 @@ use store::{Store, Ticket};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::driver::engine::Step;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::engine::{Engine, Step};
+use crate::driver::local_replica::LocalReplica;
 use crate::state::wire;
 
 /// Facts of this room that say which controls were acknowledged here.
@@ -60,7 +60,7 @@ impl Draft {
 }
 
 /// Carries steps out until the replica stops.
-pub(crate) async fn carry_out(shared: Arc<ReplicaState>, mut steps: mpsc::UnboundedReceiver<Step>) {
+pub(crate) async fn carry_out(shared: Arc<LocalReplica>, mut steps: mpsc::UnboundedReceiver<Step>) {
     let (groups, groups_out) = mpsc::unbounded_channel();
     tokio::spawn(settle(shared.clone(), groups_out));
     let mut persisted = Mark(0);
@@ -104,7 +104,7 @@ pub(crate) async fn carry_out(shared: Arc<ReplicaState>, mut steps: mpsc::Unboun
 }
 
 async fn commit(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     draft: Draft,
     first: Mark,
     last: Mark,
@@ -122,7 +122,7 @@ async fn commit(
 /// Tells of groups that have become stable, in order, and says what waited for them. Nobody may need a
 /// group for a while, such as controls announced under one that is stable: then it shares the trip of
 /// what is.
-async fn settle(shared: Arc<ReplicaState>, mut groups: mpsc::UnboundedReceiver<Group>) {
+async fn settle(shared: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<Group>) {
     let mut next = groups.recv().await;
     while let Some(group) = next.take() {
         let stable = if group.needed {
@@ -152,10 +152,10 @@ async fn settle(shared: Arc<ReplicaState>, mut groups: mpsc::UnboundedReceiver<G
     }
 }
 
-fn say(shared: &ReplicaState, step: &Step) {
+fn say(shared: &LocalReplica, step: &Step) {
     if let Step::Send { to, envelope, .. } = step {
         let message = wire::body(wire::Kind::Control, envelope);
-        shared.outbound.send(*to, Lane::Control, message);
+        shared.state.outbound.send(*to, Lane::Control, message);
     }
 }
 
@@ -204,6 +204,20 @@ pub(crate) struct Remembered {
     pub(crate) granted: Vec<Proposal>,
     /// What it had acknowledged before it left the view.
     pub(crate) set_aside: Vec<Proposal>,
+}
+
+impl Engine {
+    /// Puts the control table back that the replica had when it last ran.
+    pub(super) fn restore(&self, remembered: &Remembered) {
+        self.with_core(|guard| {
+            for grant in &remembered.granted {
+                guard.restore(grant.clone());
+            }
+            for grant in &remembered.set_aside {
+                guard.restore_set_aside(grant.clone());
+            }
+        });
+    }
 }
 
 /// What is on the disk of the control table.

@@ -7,21 +7,24 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 
 /// Not everything that lets an operation go on is notified of here, such as room in the queues of a peer.
 pub(crate) const UNNOTIFIED: Duration = Duration::from_millis(500);
 
-/// However much happens, what was refused a moment ago is not tried again at once.
+/// At least this long lies between two attempts. Nothing is looked at before something has changed; this only bounds how often an attempt is made
+/// where much changes: each change of any file is notified of, and an attempt may ask another replica over the wide area. A notification for each
+/// operation would need to know what it waits for, which is anything that the core, the view, or the primary's own waits depend on.
 pub(crate) const CALM: Duration = Duration::from_millis(20);
 
 /// Returns when something has changed since the receiver was made (`Engine::notifications`), but not before it has been calm for a
 /// while.
 pub(crate) async fn changed(changes: &mut watch::Receiver<u64>, calm: Duration, deadline: Instant) {
-    tokio::time::sleep(calm).await;
-    let latest = deadline.min(Instant::now() + UNNOTIFIED);
+    let earliest = Instant::now() + calm;
+    let latest = deadline.min(earliest + UNNOTIFIED);
     // Whether something happened or time passed makes no difference.
     let _ = tokio::time::timeout_at(latest, changes.changed()).await;
+    tokio::time::sleep_until(earliest).await;
 }
 
 /// How long at most a task that watches over the set looks away while nothing changes and all is well. The maintenance notifies all
@@ -30,7 +33,7 @@ pub(crate) const UNCHANGED: Duration = Duration::from_secs(1);
 
 /// Returns when a task that watches over the set is to look again: after `pause`; where all members take part and have everything,
 /// not before something has changed since, but after `latest`, or [`UNCHANGED`], in any case.
-pub(crate) async fn next_look(shared: &ReplicaState, pause: Duration, latest: Duration) {
+pub(crate) async fn next_look(shared: &LocalReplica, pause: Duration, latest: Duration) {
     let earliest = Instant::now() + pause;
     let mut changes = shared.engine.notifications();
     if shared.all_take_part() {

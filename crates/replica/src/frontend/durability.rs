@@ -6,12 +6,11 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use control::Tree;
 use store::{RowChange, RowSubject};
 use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, XattrName};
 
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::durability::Nearest;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::settings::Durability;
 
@@ -29,89 +28,55 @@ fn attribute() -> XattrName {
     XattrName::new(ATTRIBUTE).expect("the name of the attribute is a name")
 }
 
-enum Nearest {
-    Set(Durability, ObjectId),
-    Default,
-    Unread(ObjectId, u64),
-}
-
-fn nearest(guard: &mut Guard<'_>, object: ObjectId) -> Nearest {
-    let known = &guard.ledger.durability;
-    let mut place = Some(object);
-    while let Some(here) = place {
-        match known.own.get(&here) {
-            Some(Some(durability)) => return Nearest::Set(*durability, here),
-            Some(None) => place = guard.tree.parents(here).first().copied(),
-            None => return Nearest::Unread(here, known.generation),
-        }
-    }
-    Nearest::Default
-}
-
 /// Returns when a majority holds every update made here so far, if this object's tree asks for it.
-pub(crate) async fn hold_by_majority(shared: &ReplicaState, object: ObjectId) {
+pub(crate) async fn hold_by_majority(shared: &LocalReplica, object: ObjectId) {
     if setting_of(shared, object).await.0 == Durability::Relaxed {
         return;
     }
-    let position = shared.engine.with_core(|guard| guard.ledger.last_position);
-    shared
-        .engine
-        .until(|guard| guard.ledger.majority_applied(position).then_some(()))
-        .await;
+    let position = shared.engine.last_position();
+    shared.engine.until_majority_applied(position).await;
 }
 
 /// The same, and that a majority has the content of the file.
-pub(crate) async fn hold_content_by_majority(shared: &ReplicaState, file: ObjectId) {
+pub(crate) async fn hold_content_by_majority(shared: &LocalReplica, file: ObjectId) {
     if shared.engine.is_alone() || setting_of(shared, file).await.0 == Durability::Relaxed {
         return;
     }
     hold_by_majority(shared, file).await;
-    shared.majority_awaited.fetch_add(1, Ordering::AcqRel);
+    shared.state.majority_awaited.fetch_add(1, Ordering::AcqRel);
     shared.engine.expedite(Some(file));
     shared.send_completed();
-    shared
-        .engine
-        .until(|guard| guard.ledger.majority_holds(file).then_some(()))
-        .await;
-    shared.majority_awaited.fetch_sub(1, Ordering::AcqRel);
+    shared.engine.until_majority_holds(file).await;
+    shared.state.majority_awaited.fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Whether a directory somewhere below may have a setting of its own that asks for less.
-pub(crate) async fn relaxed_below(shared: &ReplicaState, directory: ObjectId) -> bool {
+pub(crate) async fn relaxed_below(shared: &LocalReplica, directory: ObjectId) -> bool {
     let root = Credentials::root();
     let mixed = shared.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
-    let known = shared.engine.with_core(|guard| {
-        let known = guard.ledger.durability.own.iter();
-        let relaxed = known.filter(|(_, own)| **own == Some(Durability::Relaxed));
-        let relaxed: Vec<ObjectId> = relaxed.map(|(place, _)| *place).collect();
-        relaxed.into_iter().any(|place| {
-            place == directory || control::ancestors(&guard.tree, place).contains(&directory)
-        })
-    });
+    let known = shared.engine.knows_relaxed_below(directory);
     mixed.is_ok() || known
 }
 
 /// The setting that holds for an object, and the directory it comes from.
 pub(crate) async fn setting_of(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     object: ObjectId,
 ) -> (Durability, Option<ObjectId>) {
     loop {
-        let (read, generation) = match shared.engine.with_core(|guard| nearest(guard, object)) {
+        let (read, generation) = match shared.engine.nearest_durability(object) {
             Nearest::Set(durability, place) => return (durability, Some(place)),
-            Nearest::Default => return (shared.settings.durability, None),
+            Nearest::Default => return (shared.state.settings.durability, None),
             Nearest::Unread(place, generation) => (place, generation),
         };
         let own = own_durability(shared, read).await;
-        shared
-            .engine
-            .with_core(|guard| guard.ledger.durability.learn(generation, read, own));
+        shared.engine.learn_durability(generation, read, own);
     }
 }
 
 /// Those objects of a foreign update that may come under `majority` with it and are `relaxed` before: they get
 /// another place, or their attributes are set.
-pub(crate) async fn relaxed_before(shared: &ReplicaState, changes: &[RowChange]) -> Vec<ObjectId> {
+pub(crate) async fn relaxed_before(shared: &LocalReplica, changes: &[RowChange]) -> Vec<ObjectId> {
     let set = changes.iter().filter_map(|change| match change.subject() {
         Some(RowSubject::Xattr(object)) => Some(object),
         _ => None,
@@ -138,27 +103,27 @@ pub(crate) async fn relaxed_before(shared: &ReplicaState, changes: &[RowChange])
 
 /// Notes that an update has brought one of these objects under `majority`, if it has.
 pub(crate) async fn note_protected(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     objects: &[ObjectId],
     by: ReplicaSlot,
     position: u64,
 ) {
     for object in objects {
         if setting_of(shared, *object).await.0 == Durability::Majority {
-            return shared.losses.awareness().changed(by, position);
+            return shared.state.losses.awareness().changed(by, position);
         }
     }
 }
 
 /// The same for what was changed here just now.
-async fn note_protected_here(shared: &ReplicaState, object: ObjectId) {
-    let position = shared.engine.with_core(|guard| guard.ledger.last_position);
+async fn note_protected_here(shared: &LocalReplica, object: ObjectId) {
+    let position = shared.engine.last_position();
     note_protected(shared, &[object], shared.slot(), position).await;
 }
 
 /// Changes an extended attribute here: perhaps this setting.
 pub(crate) async fn change_attribute<T>(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     (object, name): (ObjectId, &XattrName),
     change: impl Future<Output = Result<T>>,
 ) -> Result<T> {
@@ -168,7 +133,7 @@ pub(crate) async fn change_attribute<T>(
 
 /// Moves something from a directory to another one here, which may ask for more.
 pub(crate) async fn change_place<T>(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     (from, to): (ObjectId, ObjectId),
     change: impl Future<Output = Result<T>>,
 ) -> Result<T> {
@@ -178,7 +143,7 @@ pub(crate) async fn change_place<T>(
 
 /// Makes a change here that brings something under `majority` if that holds for `object` afterwards.
 async fn change_protection<T>(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     object: Option<ObjectId>,
     change: impl Future<Output = Result<T>>,
 ) -> Result<T> {
@@ -186,7 +151,7 @@ async fn change_protection<T>(
         return change.await;
     };
     // Nobody is to go on with a lost replica's objects between the change and its note.
-    let _undecided = shared.losses.undecided();
+    let _undecided = shared.state.losses.undecided();
     let outcome = change.await;
     if outcome.is_ok() {
         note_protected_here(shared, object).await;
@@ -194,7 +159,7 @@ async fn change_protection<T>(
     outcome
 }
 
-async fn own_durability(shared: &ReplicaState, object: ObjectId) -> Option<Durability> {
+async fn own_durability(shared: &LocalReplica, object: ObjectId) -> Option<Durability> {
     let root = Credentials::root();
     let value = shared.store.xattr(&root, object, &attribute()).await.ok()?;
     match &value[..] {

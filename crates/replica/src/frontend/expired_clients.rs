@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use vfs::{FileSystem, ReplicaSlot};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::clients::Client;
 use crate::state::wire;
@@ -46,13 +46,13 @@ pub(crate) struct ClientsAbsent {
 }
 
 /// Answers another replica.
-pub(crate) fn answer(shared: &ReplicaState, asked: &ClientsAsked) -> ClientsAbsent {
+pub(crate) fn answer(shared: &LocalReplica, asked: &ClientsAsked) -> ClientsAbsent {
     let names: Vec<Client> = asked
         .names
         .iter()
         .map(|name| Arc::from(&name[..]))
         .collect();
-    let absent = shared.servers.absent(&names, asked.for_good);
+    let absent = shared.state.servers.absent(&names, asked.for_good);
     ClientsAbsent {
         names: absent
             .iter()
@@ -62,8 +62,8 @@ pub(crate) fn answer(shared: &ReplicaState, asked: &ClientsAsked) -> ClientsAbse
 }
 
 /// Looks after what absent clients hold, until the replica stops.
-pub(crate) async fn keep(shared: Arc<ReplicaState>) {
-    let lease = shared.settings.client_lease;
+pub(crate) async fn keep(shared: Arc<LocalReplica>) {
+    let lease = shared.state.settings.client_lease;
     let mut absent_since = BTreeMap::new();
     loop {
         tokio::time::sleep((lease / LOOKS_PER_LEASE).max(SHORTEST_PAUSE)).await;
@@ -77,26 +77,19 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
 }
 
 /// The replicas whose clients count, if it is up to this one to ask: everybody who takes part and holds contents.
-fn asked_by_this_one(shared: &ReplicaState) -> Option<BTreeSet<ReplicaSlot>> {
+fn asked_by_this_one(shared: &LocalReplica) -> Option<BTreeSet<ReplicaSlot>> {
     let own = shared.slot();
     if shared.engine.is_alone() {
         return Some([own].into());
     }
-    let servers: BTreeSet<ReplicaSlot> = shared.engine.with_core(|guard| {
-        let ledger = &guard.ledger;
-        ledger
-            .active
-            .difference(&ledger.witnesses)
-            .copied()
-            .collect()
-    });
+    let servers = shared.engine.keepers();
     let first = servers.first() == Some(&own);
     (first && shared.is_whole() && shared.lease.may_answer()).then_some(servers)
 }
 
 /// Learns who is absent; returns those who have been for a whole lease.
 async fn look(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     absent_since: &mut BTreeMap<Client, Instant>,
 ) -> Option<Vec<Client>> {
     let servers = asked_by_this_one(shared)?;
@@ -110,7 +103,7 @@ async fn look(
     for client in absent {
         absent_since.entry(client).or_insert(began);
     }
-    let lease = shared.settings.client_lease;
+    let lease = shared.state.settings.client_lease;
     let is_over = |since: &Instant| began.duration_since(*since) > lease;
     let long = absent_since.iter().filter(|(_, since)| is_over(since));
     Some(long.map(|(client, _)| client.clone()).collect())
@@ -118,7 +111,7 @@ async fn look(
 
 /// Which of these clients none of the servers has. `None`: not all of them answered.
 async fn absent_everywhere(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     servers: &BTreeSet<ReplicaSlot>,
     clients: &[Client],
     for_good: bool,
@@ -128,7 +121,7 @@ async fn absent_everywhere(
         let mut left: Vec<Client> = some.to_vec();
         for server in servers {
             left = match *server == shared.slot() {
-                true => shared.servers.absent(&left, for_good),
+                true => shared.state.servers.absent(&left, for_good),
                 false => ask(shared, *server, &left, for_good).await?,
             };
             if left.is_empty() {
@@ -141,7 +134,7 @@ async fn absent_everywhere(
 }
 
 async fn ask(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     server: ReplicaSlot,
     clients: &[Client],
     for_good: bool,
@@ -164,7 +157,7 @@ async fn ask(
 }
 
 /// Gives up what these clients hold, if everybody who takes part lets them go for good.
-async fn give_up(shared: &Arc<ReplicaState>, clients: &[Client]) {
+async fn give_up(shared: &Arc<LocalReplica>, clients: &[Client]) {
     let epoch = shared.lease.view().epoch;
     let Some(servers) = asked_by_this_one(shared) else {
         return;

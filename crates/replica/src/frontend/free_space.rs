@@ -10,9 +10,9 @@
 use std::collections::BTreeSet;
 
 use tokio::time::Instant;
-use vfs::{Error, ObjectId, ReplicaSlot, Result, Space};
+use vfs::{Error, ReplicaSlot, Result, Space};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::free_space::UNKNOWN;
 
 /// What one new object, name or attribute is taken to need.
@@ -24,36 +24,32 @@ const MANY: u64 = 1 << 30;
 /// What is told of once, with sums later.
 const REFUSED: &str = "changes are refused for want of room on another replica's disk";
 
-/// What a peer lacks, as far as the backlog knows.
-enum Counted {
-    Bytes(u64),
-    /// All of these, or parts of them.
-    Files(Vec<ObjectId>),
-    TooMany,
-}
-
 /// [`Error::NoSpace`] unless everybody who holds the tree has room for this many bytes and the rows that go
 /// with them.
-pub(crate) fn admit_bytes(shared: &ReplicaState, bytes: u64) -> Result<()> {
+pub(crate) fn admit_bytes(shared: &LocalReplica, bytes: u64) -> Result<()> {
     let wanted = bytes.saturating_add(ROW_BYTES);
-    shared.free_space.take(wanted).map_err(|(slot, left)| {
-        shared.free_space.note_refusal(slot, Instant::now());
-        if let Some(sum) = shared.is_to_tell(REFUSED, slot) {
-            tracing::warn!(
-                replica = slot.0, left, wanted, %sum,
-                "a change is refused for want of room on another replica's disk"
-            );
-        }
-        Error::NoSpace
-    })
+    shared
+        .state
+        .free_space
+        .take(wanted)
+        .map_err(|(slot, left)| {
+            shared.state.free_space.note_refusal(slot, Instant::now());
+            if let Some(sum) = shared.state.repeats.is_to_tell(REFUSED, slot) {
+                tracing::warn!(
+                    replica = slot.0, left, wanted, %sum,
+                    "a change is refused for want of room on another replica's disk"
+                );
+            }
+            Error::NoSpace
+        })
 }
 
 /// Who refuses changes, or soon will, because of whose disk: this replica, and others as they say.
-pub(crate) fn shortages(shared: &ReplicaState) -> BTreeSet<(ReplicaSlot, ReplicaSlot)> {
-    let own = shared.free_space.short_of(Instant::now()).into_iter();
+pub(crate) fn shortages(shared: &LocalReplica) -> BTreeSet<(ReplicaSlot, ReplicaSlot)> {
+    let own = shared.state.free_space.short_of(Instant::now()).into_iter();
     let mut all: BTreeSet<_> = own.map(|of| (shared.slot(), of)).collect();
-    let fresh = shared.settings.site_lease;
-    for (by, news) in shared.news() {
+    let fresh = shared.state.settings.site_lease;
+    for (by, news) in shared.state.peers.news() {
         if let Some((ask, _)) = news.said.filter(|(_, at)| at.elapsed() < fresh) {
             all.extend(ask.short_of.into_iter().map(|of| (by, ReplicaSlot(of))));
         }
@@ -62,49 +58,33 @@ pub(crate) fn shortages(shared: &ReplicaState) -> BTreeSet<(ReplicaSlot, Replica
 }
 
 /// A peer says how much its users may still fill.
-pub(crate) fn note_available(shared: &ReplicaState, slot: ReplicaSlot, available: u64) {
-    if holds_tree(shared, slot) {
+pub(crate) fn note_available(shared: &LocalReplica, slot: ReplicaSlot, available: u64) {
+    if shared.engine.is_keeper(slot) {
         shared
+            .state
             .free_space
             .set(slot, available, bytes_for(shared, slot));
     }
 }
 
 /// Nobody is asked for room who is not in the view any more.
-pub(crate) fn forget_outsiders(shared: &ReplicaState) {
-    let told: Vec<ReplicaSlot> = shared.free_space.left().keys().copied().collect();
-    for slot in told.into_iter().filter(|slot| !holds_tree(shared, *slot)) {
-        shared.free_space.left().remove(&slot);
+pub(crate) fn forget_outsiders(shared: &LocalReplica) {
+    let told: Vec<ReplicaSlot> = shared.state.free_space.left().keys().copied().collect();
+    let keepers = shared.engine.keepers();
+    for slot in told.into_iter().filter(|slot| !keepers.contains(slot)) {
+        shared.state.free_space.left().remove(&slot);
     }
-}
-
-fn holds_tree(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
-    shared.engine.with_core(|guard| {
-        let ledger = &guard.ledger;
-        ledger.active.contains(&slot) && !ledger.witnesses.contains(&slot)
-    })
 }
 
 /// Bytes that a peer lacks; of files of which everything counts, or that are few and large, what they take here. `None` when there are
 /// too many of those.
-fn bytes_for(shared: &ReplicaState, slot: ReplicaSlot) -> Option<u64> {
-    let counted = shared.engine.with_core(|guard| {
-        let Some(backlog) = guard.ledger.unshipped.peer(slot) else {
-            return Counted::Bytes(0);
-        };
-        match (backlog.bytes(), backlog.files()) {
-            (u64::MAX, files) if files > LOOKED_AT => Counted::TooMany,
-            // Holes count among the bytes, and take no room.
-            (bytes, files) if bytes > MANY && files <= LOOKED_AT => {
-                Counted::Files(backlog.lacking().collect())
-            }
-            (bytes, _) => Counted::Bytes(bytes),
-        }
-    });
-    let files = match counted {
-        Counted::Bytes(bytes) => return Some(bytes),
-        Counted::Files(files) => files,
-        Counted::TooMany => return None,
+fn bytes_for(shared: &LocalReplica, slot: ReplicaSlot) -> Option<u64> {
+    // Holes count among the bytes, and take no room.
+    let Some(lacking) = shared.engine.lacking(slot, MANY, LOOKED_AT) else {
+        return Some(0);
+    };
+    let Some(files) = lacking.listed else {
+        return (lacking.bytes < u64::MAX).then_some(lacking.bytes);
     };
     let sizes = files
         .into_iter()
@@ -113,8 +93,8 @@ fn bytes_for(shared: &ReplicaState, slot: ReplicaSlot) -> Option<u64> {
 }
 
 /// The room as clients are told: no more than the smallest replica has.
-pub(crate) fn common_space(shared: &ReplicaState, own: Space) -> Space {
-    let left = shared.free_space.least().unwrap_or(UNKNOWN);
+pub(crate) fn common_space(shared: &LocalReplica, own: Space) -> Space {
+    let left = shared.state.free_space.least().unwrap_or(UNKNOWN);
     if left >= own.available_bytes {
         return own;
     }

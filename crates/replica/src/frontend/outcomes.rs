@@ -5,7 +5,7 @@
 use control::Epoch;
 use vfs::{Error, ReplicaSlot, Result};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::durability;
 use crate::state::forward::{self, Operation, Value};
 use crate::state::outcomes::{Outcome, Unanswered};
@@ -16,10 +16,10 @@ const FORGOTTEN: &str =
     "a change was made whose record is lost, so its client cannot be told what it did";
 
 /// Returns when it is certain what became of a forward.
-pub(crate) async fn outcome(shared: &ReplicaState, of: &Unanswered) -> Outcome {
+pub(crate) async fn outcome(shared: &LocalReplica, of: &Unanswered) -> Outcome {
     shared
         .engine
-        .until(|_| {
+        .until(|| {
             // What everything of the lost replica is, first; then whether this was among it.
             let everything = has_all_of(shared, of);
             match of.watch.applied() {
@@ -31,11 +31,11 @@ pub(crate) async fn outcome(shared: &ReplicaState, of: &Unanswered) -> Outcome {
 }
 
 /// Whether nothing more can come of a forward: all that its receiver did by then is here, or was given up.
-fn has_all_of(shared: &ReplicaState, of: &Unanswered) -> bool {
+fn has_all_of(shared: &LocalReplica, of: &Unanswered) -> bool {
     let slot = of.by.slot;
     let view = shared.lease.view();
     let since = view.since.get(&slot).copied().unwrap_or(Epoch(0));
-    if view.active.contains(&slot) && since > of.epoch && shared.outcomes.is_still(of.by) {
+    if view.active.contains(&slot) && since > of.epoch && shared.state.outcomes.is_still(of.by) {
         // One that had carried anything out would have had to start anew.
         return true;
     }
@@ -43,14 +43,18 @@ fn has_all_of(shared: &ReplicaState, of: &Unanswered) -> bool {
         // Everything of it that counts was with all who are left before it was removed.
         return true;
     }
-    let applied = shared.inbox(slot).map_or(0, |inbox| inbox.applied());
-    let behind = shared.outcomes.left_behind(of.by);
+    let applied = shared
+        .state
+        .inboxes
+        .get(slot)
+        .map_or(0, |inbox| inbox.applied());
+    let behind = shared.state.outcomes.left_behind(of.by);
     let behind = behind.or_else(|| settled_through(shared, slot));
     behind.is_some_and(|through| applied >= through)
 }
 
 /// Up to where a lost replica's stream counts, once that is decided.
-fn settled_through(shared: &ReplicaState, slot: ReplicaSlot) -> Option<u64> {
+fn settled_through(shared: &LocalReplica, slot: ReplicaSlot) -> Option<u64> {
     let end = shared.view_state()?.stream_end(slot)?;
     Some(end.through)
 }
@@ -58,7 +62,7 @@ fn settled_through(shared: &ReplicaState, slot: ReplicaSlot) -> Option<u64> {
 /// What to answer for an operation that was carried out elsewhere: what its maker has put on record with the change,
 /// which is here. What has the same name by now may be another object, of somebody else.
 pub(crate) async fn answer_for(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     mut operation: Operation,
     by: ReplicaSlot,
     position: u64,
@@ -78,7 +82,7 @@ pub(crate) async fn answer_for(
 /// Returns when an update of another replica's stream may be answered for: it is stable here, and where a
 /// majority is asked for, a majority has it.
 async fn held_as_asked(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     operation: &Operation,
     by: ReplicaSlot,
     position: u64,
@@ -92,14 +96,14 @@ async fn held_as_asked(
     }
     shared
         .engine
-        .until(|guard| {
-            let news = shared.news();
+        .until(|| {
             // Its maker has it, unless it is lost; then it is with all who are left.
-            let enough = guard.ledger.majority_has(|slot| {
-                let said = news.get(&slot).and_then(|news| news.said.as_ref());
-                let mut applied = said.iter().flat_map(|(ask, _)| &ask.applied);
-                slot == by || applied.any(|(of, at)| *of == by.0 && *at >= position)
+            let having = shared.state.peers.news().into_iter().filter(|(_, news)| {
+                let mut applied = news.said.iter().flat_map(|(ask, _)| &ask.applied);
+                applied.any(|(of, at)| *of == by.0 && *at >= position)
             });
+            let having = having.map(|(slot, _)| slot).chain([by]).collect();
+            let enough = shared.engine.is_majority(&having);
             (enough || settled_through(shared, by).is_some()).then_some(())
         })
         .await;

@@ -4,21 +4,21 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 
 /// The fact that says that this replica was out of the view, until its clients have had time to reclaim.
 const OTHERS_WENT_ON: &[u8] = b"others-went-on";
 
 /// What an earlier incarnation has noted.
-pub(crate) fn remember_others_went_on(shared: &ReplicaState) -> vfs::Result<()> {
+pub(crate) fn remember_others_went_on(shared: &LocalReplica) -> vfs::Result<()> {
     let noted = !shared.store.facts(OTHERS_WENT_ON)?.is_empty();
-    shared.others_went_on.store(noted, Ordering::Release);
+    shared.state.others_went_on.store(noted, Ordering::Release);
     Ok(())
 }
 
 /// From here on this replica's clients may have lost to others what they held before its start.
-pub(crate) async fn note_others_went_on(shared: &ReplicaState) -> vfs::Result<()> {
-    if !shared.others_went_on.swap(true, Ordering::AcqRel) {
+pub(crate) async fn note_others_went_on(shared: &LocalReplica) -> vfs::Result<()> {
+    if !shared.state.others_went_on.swap(true, Ordering::AcqRel) {
         let rows = vec![(OTHERS_WENT_ON.to_vec(), Some(Vec::new()))];
         let ticket = shared.store.put_facts(rows).await?;
         shared.store.wait_stable(ticket).await?;
@@ -27,8 +27,8 @@ pub(crate) async fn note_others_went_on(shared: &ReplicaState) -> vfs::Result<()
 }
 
 /// Nobody reclaims any more what was held before the start.
-pub(crate) async fn forget_others_went_on(shared: &ReplicaState) -> vfs::Result<()> {
-    if shared.others_went_on.swap(false, Ordering::AcqRel) {
+pub(crate) async fn forget_others_went_on(shared: &LocalReplica) -> vfs::Result<()> {
+    if shared.state.others_went_on.swap(false, Ordering::AcqRel) {
         let rows = vec![(OTHERS_WENT_ON.to_vec(), None)];
         shared.store.put_facts(rows).await?;
     }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use peer::{Refusal, Sender, TurnedAway};
 use vfs::ReplicaSlot;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::members::{Hearer, Speaker};
 use crate::state::wire::{self, Grounds, Kind};
 
@@ -141,9 +141,10 @@ fn to_keeper(hearer: Hearer) -> Result<(), Reason> {
 ///
 /// # Errors
 /// What it is told, and whether it is worth its while to come again soon.
-pub(crate) fn admit_session(shared: &ReplicaState, peer: Sender) -> Result<(), TurnedAway> {
+pub(crate) fn admit_session(shared: &LocalReplica, peer: Sender) -> Result<(), TurnedAway> {
     let from = peer.slot;
     if let Some(what) = shared
+        .state
         .peers
         .with(peer.slot, |known| known.nonsense.refuses(peer.incarnation))
     {
@@ -155,7 +156,7 @@ pub(crate) fn admit_session(shared: &ReplicaState, peer: Sender) -> Result<(), T
     };
     let Refusal(reason) = refusal(shared, from, reason);
     let evidence = match speaker {
-        Speaker::Removed => wire::encode(&Grounds::Removed(shared.member_list())).into(),
+        Speaker::Removed => wire::encode(&Grounds::Removed(shared.state.members.list())).into(),
         _ => Bytes::new(),
     };
     Err(TurnedAway {
@@ -170,7 +171,7 @@ pub(crate) fn admit_session(shared: &ReplicaState, peer: Sender) -> Result<(), T
 /// # Errors
 /// What it is told.
 pub(crate) fn admit_message(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     from: ReplicaSlot,
     number: u32,
 ) -> Result<(), Refusal> {
@@ -183,15 +184,15 @@ pub(crate) fn admit_message(
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn admit_relayed(shared: &ReplicaState, of: ReplicaSlot) -> Result<(), Reason> {
-    let news = shared.news();
+pub(crate) fn admit_relayed(shared: &LocalReplica, of: ReplicaSlot) -> Result<(), Reason> {
+    let news = shared.state.peers.news();
     let said = news.get(&of).and_then(|news| news.said.as_ref());
-    let is_heard = said.is_some_and(|(_, at)| at.elapsed() <= shared.settings.suspicion);
+    let is_heard = said.is_some_and(|(_, at)| at.elapsed() <= shared.state.settings.suspicion);
     may_be_relayed(shared.speaker(of), is_heard)
 }
 
 /// The same bytes would come again.
-fn refusal_of_nonsense(shared: &ReplicaState, from: ReplicaSlot, what: &str) -> TurnedAway {
+fn refusal_of_nonsense(shared: &LocalReplica, from: ReplicaSlot, what: &str) -> TurnedAway {
     let (sender, receiver) = (from.0, shared.slot().0);
     TurnedAway {
         again: false,
@@ -202,7 +203,7 @@ fn refusal_of_nonsense(shared: &ReplicaState, from: ReplicaSlot, what: &str) -> 
     }
 }
 
-fn refusal(shared: &ReplicaState, from: ReplicaSlot, reason: Reason) -> Refusal {
+fn refusal(shared: &LocalReplica, from: ReplicaSlot, reason: Reason) -> Refusal {
     let (sender, receiver) = (from.0, shared.slot().0);
     Refusal(format!(
         "replica {receiver} refuses this of replica {sender}: {reason}"

@@ -11,7 +11,7 @@ use peer::{Lane, Message, Refusal};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::membership::members;
 use crate::state::wire::{self, Malformed};
 
@@ -19,14 +19,12 @@ use crate::state::wire::{self, Malformed};
 const STORED_WITHIN: Duration = Duration::from_secs(20);
 /// How long it may take to say that it keeps the authority.
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
-/// How often it is looked whether it has.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Has another member keep the set's authority from now on.
 ///
 /// # Errors
 /// Why not, for people, with what to do next. The authority is kept here then.
-pub(crate) async fn hand_over(shared: &Arc<ReplicaState>, to: ReplicaSlot) -> Result<(), String> {
+pub(crate) async fn hand_over(shared: &Arc<LocalReplica>, to: ReplicaSlot) -> Result<(), String> {
     let handover = on_files(shared, move |set| set.begin_handover(to)).await?;
     let words = |why: String| {
         format!(
@@ -51,18 +49,15 @@ pub(crate) async fn hand_over(shared: &Arc<ReplicaState>, to: ReplicaSlot) -> Re
 }
 
 /// Whether the next keeper confirms soon that it keeps the authority.
-pub(crate) async fn is_taken(shared: &ReplicaState) -> bool {
-    let taken = async {
-        while shared.set.holds_key() {
-            tokio::time::sleep(LOOK).await;
-        }
-    };
+pub(crate) async fn is_taken(shared: &LocalReplica) -> bool {
+    // The key goes when the next keeper's list is stored, which is notified of when it is taken over.
+    let taken = (shared.engine).until(|| (!shared.set.holds_key()).then_some(()));
     tokio::time::timeout(TAKEN_WITHIN, taken).await.is_ok()
 }
 
 /// A keeper wants this replica to keep the authority: says so once the key is stored.
 pub(crate) async fn offered(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     from: ReplicaSlot,
     payload: &[u8],
 ) -> Result<Message, Refusal> {
@@ -81,7 +76,7 @@ pub(crate) async fn offered(
 
 /// Works on the set's files, which may have to wait for the disk or for a command.
 async fn on_files<T: Send + 'static>(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     work: impl FnOnce(&SetDirectory) -> Result<T, SetError> + Send + 'static,
 ) -> Result<T, String> {
     let set = shared.set.clone();

@@ -19,7 +19,6 @@ mod relay;
 mod takeover;
 mod witnessed;
 
-pub(crate) use applied::applied_here;
 pub(crate) use closing::{close_everywhere, closed_here, heard};
 pub(crate) use contents::{at_stake, completed, incomplete};
 pub(crate) use relay::relayed;
@@ -36,11 +35,9 @@ use view::{DecisionKind, Outcome, SettledBy, Settlement, ViewState};
 
 use applied::applied_by_others;
 
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::membership::views;
-use crate::replication::withheld;
 use crate::state::relays;
 use crate::state::time::unix_seconds;
 use crate::state::wire::LeaseRequest;
@@ -49,9 +46,9 @@ use crate::state::wire::LeaseRequest;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Controls end that all have agreed to end.
-pub(crate) async fn apply_settlements(shared: &Arc<ReplicaState>, state: &ViewState) {
+pub(crate) async fn apply_settlements(shared: &Arc<LocalReplica>, state: &ViewState) {
     for (slot, end) in state.settled_streams() {
-        if !shared.losses.settles_now(end.settlement) {
+        if !shared.state.losses.settles_now(end.settlement) {
             continue;
         }
         if slot != shared.slot()
@@ -75,7 +72,7 @@ pub(crate) async fn apply_settlements(shared: &Arc<ReplicaState>, state: &ViewSt
 
 /// Of one that comes back those controls end that it may have had; of one that is gone all do, at everybody who hears of
 /// it now or later.
-fn end_controls(shared: &ReplicaState, state: &ViewState) {
+fn end_controls(shared: &LocalReplica, state: &ViewState) {
     let settled = state.losses.iter().flat_map(|(slot, loss)| {
         let below = loss.settled.iter().map(|one| one.incarnation_below);
         below.max().map(|below| (*slot, Incarnation(below)))
@@ -83,30 +80,15 @@ fn end_controls(shared: &ReplicaState, state: &ViewState) {
     let gone = state.stream_ends.keys();
     let gone = gone.map(|slot| (*slot, Incarnation(u64::MAX)));
     for (slot, below) in settled.chain(gone) {
-        shared.engine.with_core(|guard| {
-            guard.loss_settled(slot, below);
-            guard.notifies = true;
-        });
+        shared.engine.end_controls(slot, below);
     }
 }
 
 /// Others take part than before: whatever was found out counts no more.
-pub(crate) fn view_changed(shared: &Arc<ReplicaState>) {
-    shared.losses.equalling().clear();
-    shared.losses.closing.end_all();
+pub(crate) fn view_changed(shared: &Arc<LocalReplica>) {
+    shared.state.losses.equalling().clear();
+    shared.state.losses.closing.end_all();
     shared.engine.notify();
-}
-
-/// Members that are lost, and whose controls nobody has ended.
-fn lost(shared: &ReplicaState) -> Vec<ReplicaSlot> {
-    if !shared.takes_part() {
-        return Vec::new();
-    }
-    let Some(state) = shared.view_state() else {
-        return Vec::new();
-    };
-    let lost = state.losses.keys().copied();
-    lost.filter(|slot| !state.is_settled(*slot)).collect()
 }
 
 /// What is told of once, with sums later.
@@ -137,7 +119,7 @@ const RELAY_PATIENCE: Duration = Duration::from_secs(15);
 const _: () = assert!(RELAY_PATIENCE.as_millis() >= 3 * relays::AGAIN.as_millis());
 
 /// Looks after lost replicas' objects until the replica stops.
-pub(crate) async fn attend(shared: Arc<ReplicaState>) {
+pub(crate) async fn attend(shared: Arc<LocalReplica>) {
     let mut missing = Missing::default();
     let mut adoption = adopting::Adoption::default();
     loop {
@@ -146,21 +128,21 @@ pub(crate) async fn attend(shared: Arc<ReplicaState>) {
         relay::relay_to_rejoining(&shared);
         let lacking = lacking_of_lost(&shared, &views::absent(&shared));
         let lacking = lacking.map(|lost| (lost, "lacks"));
-        let differing = match shared.is_witness {
+        let differing = match shared.state.is_witness {
             true => lacking.or_else(|| Some((witnessed::beyond_all(&shared)?, "alone has"))),
             false => lacking,
         };
-        let place = differing.map(|(lost, _)| (lost, applied_here(&shared, lost)));
+        let place = differing.map(|(lost, _)| (lost, shared.state.inboxes.acknowledged(lost)));
         if let (true, Some((lost, how))) = (missing.look(place, Instant::now()), differing) {
             missing = Missing::default();
             take_copy(&shared, lost, how).await;
         }
-        if !shared.is_witness {
+        if !shared.state.is_witness {
             adoption.go_on(&shared).await;
         }
-        for slot in lost(&shared) {
+        for slot in shared.lost() {
             relay::relay(&shared, slot).await;
-            if !shared.is_witness {
+            if !shared.state.is_witness {
                 contents::equal(&shared, slot).await;
                 takeover::take_over(&shared, slot).await;
             }
@@ -170,15 +152,15 @@ pub(crate) async fn attend(shared: Arc<ReplicaState>) {
 
 /// This replica has other updates of a lost one than the rest, and nobody can change that; it needs another's
 /// copy.
-async fn take_copy(shared: &Arc<ReplicaState>, lost: ReplicaSlot, how: &str) {
+async fn take_copy(shared: &Arc<LocalReplica>, lost: ReplicaSlot, how: &str) {
     let place = lost.0;
     let reason = format!("it {how} updates of replica {place}, which is lost");
-    if let Some(sum) = shared.is_to_tell(COPY_NEEDED, lost) {
+    if let Some(sum) = shared.state.repeats.is_to_tell(COPY_NEEDED, lost) {
         tracing::warn!(reason, %sum, "a whole copy is needed");
     }
     if shared.takes_part() {
         shared.exclude(shared.slot(), &reason).await;
-        if shared.is_witness {
+        if shared.state.is_witness {
             // It has nothing to deliver before.
             return witnessed::begin_anew(shared, &reason).await;
         }
@@ -187,24 +169,24 @@ async fn take_copy(shared: &Arc<ReplicaState>, lost: ReplicaSlot, how: &str) {
             return shared.lease.leave(&reason);
         }
     }
-    shared.needs_copy.store(true, Ordering::Release);
+    shared.state.needs_copy.store(true, Ordering::Release);
 }
 
 /// The others who take part.
-fn others(shared: &ReplicaState) -> Vec<ReplicaSlot> {
+fn others(shared: &LocalReplica) -> Vec<ReplicaSlot> {
     let mut others = shared.lease.view().active;
     others.remove(&shared.slot());
     others.into_iter().collect()
 }
 
 /// Whether this replica is the first of those who take part and hold contents: what one has to do, it does.
-pub(crate) fn is_first(shared: &ReplicaState) -> bool {
+pub(crate) fn is_first(shared: &LocalReplica) -> bool {
     let own = shared.slot();
     shared.holders().into_iter().all(|slot| slot > own)
 }
 
 /// The members of the view that take part since later than a lost one did.
-fn late(shared: &ReplicaState, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
+fn late(shared: &LocalReplica, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
     let state = shared.view_state();
     let gone = state
         .as_ref()
@@ -218,19 +200,17 @@ fn late(shared: &ReplicaState, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
 /// A replica out of the view, or absent from it, of whose stream this one lacks what somebody in the view holds. What
 /// only a witness has heard of, nobody holds.
 pub(crate) fn lacking_of_lost(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Option<ReplicaSlot> {
     let view = shared.lease.view();
-    let witnesses = shared
-        .engine
-        .with_core(|guard| guard.ledger.witnesses.clone());
-    let news = shared.news();
-    let others = shared.followed().into_iter();
+    let witnesses = shared.engine.witnesses();
+    let news = shared.state.peers.news();
+    let others = shared.state.inboxes.followed().into_iter();
     let gone = |slot: &ReplicaSlot| !view.active.contains(slot) || absent.contains(slot);
     let mut lost = others.filter(gone);
     lost.find(|lost| {
-        let here = applied_here(shared, *lost);
+        let here = shared.state.inboxes.acknowledged(*lost);
         let said = view
             .active
             .difference(&witnesses)
@@ -243,13 +223,13 @@ pub(crate) fn lacking_of_lost(
 
 /// Whether others in the view hold contents, and of each replica outside it one of them has all updates that are here, but
 /// for those of which it was decided to go on without them.
-pub(crate) fn others_have_all(shared: &ReplicaState) -> bool {
+pub(crate) fn others_have_all(shared: &LocalReplica) -> bool {
     let survivors = shared.holders();
     let view = shared.lease.view();
-    let others = shared.followed().into_iter();
+    let others = shared.state.inboxes.followed().into_iter();
     let mut gone = others.filter(|slot| !view.active.contains(slot) && !shared.is_given_up(*slot));
     let has_all = |lost| {
-        let here = applied_here(shared, lost);
+        let here = shared.state.inboxes.acknowledged(lost);
         let others = applied_by_others(shared, lost).unwrap_or_default();
         let mut applied = survivors.iter().filter_map(|slot| others.get(slot));
         applied.any(|applied| *applied >= here)
@@ -259,16 +239,18 @@ pub(crate) fn others_have_all(shared: &ReplicaState) -> bool {
 
 /// Whether of each stream but this replica's own, and those that were given up, somebody in the view who holds contents has
 /// said within such a time that it has as much as is here.
-pub(crate) fn present_have_all(shared: &ReplicaState, fresh: Duration) -> bool {
-    let news = shared.news();
+pub(crate) fn present_have_all(shared: &LocalReplica, fresh: Duration) -> bool {
+    let news = shared.state.peers.news();
     let present = shared.holders().into_iter().filter_map(|slot| {
         let (ask, at) = news.get(&slot)?.said.as_ref()?;
         (at.elapsed() < fresh).then_some((slot, ask))
     });
     let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
-    let streams = shared.followed().into_iter();
+    let streams = shared.state.inboxes.followed().into_iter();
     let streams = streams.filter(|of| !shared.is_given_up(*of));
-    let here: Vec<(ReplicaSlot, u64)> = streams.map(|of| (of, applied_here(shared, of))).collect();
+    let here: Vec<(ReplicaSlot, u64)> = streams
+        .map(|of| (of, shared.state.inboxes.acknowledged(of)))
+        .collect();
     have_all(&present, &here)
 }
 
@@ -282,32 +264,9 @@ fn have_all(present: &[(ReplicaSlot, &LeaseRequest)], here: &[(ReplicaSlot, u64)
     !present.is_empty() && here.all(|(of, at)| present.iter().any(|one| has(one, *of, *at)))
 }
 
-/// Whether this replica, which takes part anew, has of the lost ones what nothing protects any more: their updates as far
-/// as anybody has them, and the contents of files that no frozen control covers. Everybody in the view had those when
-/// the control ended.
-pub(crate) fn has_what_the_lost_left(shared: &ReplicaState, guard: &Guard<'_>) -> bool {
-    let epoch = shared.lease.view().epoch.0;
-    let news = shared.news();
-    let others = guard.ledger.active.difference(&guard.ledger.witnesses);
-    let others: Vec<&ReplicaSlot> = others.filter(|slot| **slot != shared.slot()).collect();
-    lost(shared).into_iter().all(|lost| {
-        let here = applied_here(shared, lost);
-        let level = others.iter().all(|slot| {
-            let said = news.get(slot).and_then(|news| news.said.as_ref());
-            said.is_some_and(|(ask, _)| {
-                let beyond = |(of, applied): &(u16, u64)| *of == lost.0 && *applied > here;
-                ask.epoch == epoch && !ask.applied.iter().any(beyond)
-            })
-        });
-        let incomplete = shared.store.incomplete_files(lost);
-        let frozen = |file| withheld::is_frozen_by(guard, lost, file);
-        level && incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| frozen(file)))
-    })
-}
-
 /// Lost replicas whose streams are applied here so far, with all their contents.
-pub(crate) fn whole_here(shared: &ReplicaState) -> Vec<(u16, u64)> {
-    let equalling = shared.losses.equalling();
+pub(crate) fn whole_here(shared: &LocalReplica) -> Vec<(u16, u64)> {
+    let equalling = shared.state.losses.equalling();
     let whole = equalling
         .iter()
         .filter(|(_, equalling)| equalling.is_whole());
@@ -317,20 +276,19 @@ pub(crate) fn whole_here(shared: &ReplicaState) -> Vec<(u16, u64)> {
 }
 
 /// What is missing before a lost replica's controls can be ended, for people.
-pub(crate) fn waits_for(shared: &ReplicaState, lost: ReplicaSlot) -> Option<String> {
-    let settled = shared.engine.with_core(|guard| guard.is_settled());
-    if !settled {
+pub(crate) fn waits_for(shared: &LocalReplica, lost: ReplicaSlot) -> Option<String> {
+    if !shared.engine.is_settled() {
         return Some("not every member of the view has reported".to_owned());
     }
     let whole = whole_here(shared);
     // A lost replica that is back in contact sends more: what was level before is not all of it.
-    let place = applied_here(shared, lost);
+    let place = shared.state.inboxes.acknowledged(lost);
     let here = whole.iter().find(|level| **level == (lost.0, place));
     let Some((_, through)) = here else {
         return Some("this server brings its copy level with the others'".to_owned());
     };
     let epoch = shared.lease.view().epoch.0;
-    let news = shared.news();
+    let news = shared.state.peers.news();
     let behind = shared.holders().into_iter().find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
         !said.is_some_and(|(ask, _)| ask.epoch == epoch && ask.whole.contains(&(lost.0, *through)))
@@ -340,7 +298,7 @@ pub(crate) fn waits_for(shared: &ReplicaState, lost: ReplicaSlot) -> Option<Stri
 
 /// Ends a lost replica's controls, once everybody has the same of it, and takes in nothing more.
 pub(crate) async fn settle(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     lost: ReplicaSlot,
     by: SettledBy,
 ) -> Result<(), String> {
@@ -348,11 +306,8 @@ pub(crate) async fn settle(
     if let Some(missing) = missing {
         return Err(format!("not yet: {missing}; try again in a few seconds"));
     }
-    let through = applied_here(shared, lost);
-    let below = shared.engine.with_core(|guard| {
-        let theirs = guard.frozen().filter(|grant| grant.name.holder == lost);
-        theirs.map(|grant| grant.name.incarnation.0 + 1).max()
-    });
+    let through = shared.state.inboxes.acknowledged(lost);
+    let below = shared.engine.frozen_below(lost);
     let state = shared.view_state();
     let loss = state.as_ref().and_then(|state| state.losses.get(&lost));
     let known = loss.map_or(0, |loss| loss.incarnation + 1);
@@ -362,7 +317,7 @@ pub(crate) async fn settle(
 
 /// Has the set agree that a lost replica's controls end.
 pub(crate) async fn decide_settlement(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     slot: ReplicaSlot,
     through: u64,
     incarnation_below: u64,

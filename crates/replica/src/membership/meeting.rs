@@ -8,22 +8,22 @@ use bytes::Bytes;
 use peer::{Sender, TurnedAway};
 use vfs::ReplicaSlot;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::lineage::{Evidence, Fault, Introduction};
 use crate::state::members::Speaker;
 use crate::state::wire;
 
 /// See [`peer::MessageHandler::introduce`].
-pub(crate) fn introduce(shared: &ReplicaState, to: ReplicaSlot) -> Bytes {
+pub(crate) fn introduce(shared: &LocalReplica, to: ReplicaSlot) -> Bytes {
     // A store that has failed ends the server elsewhere.
     let applied = shared.store.applied(to).unwrap_or_default();
-    let introduction = shared.lineage.introduction(to, applied);
+    let introduction = shared.state.lineage.introduction(to, applied);
     wire::encode(&introduction).into()
 }
 
 /// See [`peer::MessageHandler::meet`].
 pub(crate) fn meet(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     peer: Sender,
     introduction: &Bytes,
 ) -> Result<(), TurnedAway> {
@@ -35,7 +35,7 @@ pub(crate) fn meet(
     }
     };
     let said: Introduction = wire::decode(introduction).map_err(unknown)?;
-    let lineage = &shared.lineage;
+    let lineage = &shared.state.lineage;
     let evidence = match shared.speaker(peer.slot) {
         // It is told why it is not let in.
         Speaker::Removed => None,
@@ -50,13 +50,13 @@ pub(crate) fn meet(
 }
 
 /// See [`peer::MessageHandler::turned_away`].
-pub(crate) fn turned_away(shared: &Arc<ReplicaState>, by: ReplicaSlot, evidence: Evidence) {
+pub(crate) fn turned_away(shared: &Arc<LocalReplica>, by: ReplicaSlot, evidence: Evidence) {
     match evidence {
-        Evidence::NotYet => shared.lineage.note_met(by),
-        Evidence::Yours(fault) if shared.lineage.is_proven(&fault.what) => {
+        Evidence::NotYet => shared.state.lineage.note_met(by),
+        Evidence::Yours(fault) if shared.state.lineage.is_proven(&fault.what) => {
             give_up(shared, fault);
         }
-        Evidence::Mine(fault) => shared.lineage.note_rolled_back(by, fault),
+        Evidence::Mine(fault) => shared.state.lineage.note_rolled_back(by, fault),
         // A replica that claims what is not so is turned away itself, when it is met the other way
         // round.
         Evidence::Yours(_) => {}
@@ -67,7 +67,7 @@ pub(crate) fn turned_away(shared: &Arc<ReplicaState>, by: ReplicaSlot, evidence:
     }
 }
 
-fn refuse(shared: &Arc<ReplicaState>, peer: ReplicaSlot, evidence: Evidence) -> TurnedAway {
+fn refuse(shared: &Arc<LocalReplica>, peer: ReplicaSlot, evidence: Evidence) -> TurnedAway {
     let (again, reason) = match evidence {
         Evidence::NotYet => (
             true,
@@ -81,7 +81,7 @@ fn refuse(shared: &Arc<ReplicaState>, peer: ReplicaSlot, evidence: Evidence) -> 
         }
     };
     if let Evidence::Yours(fault) = evidence {
-        shared.lineage.note_rolled_back(peer, fault);
+        shared.state.lineage.note_rolled_back(peer, fault);
     }
     TurnedAway {
         again,
@@ -99,17 +99,17 @@ fn unproven(by: ReplicaSlot, of: ReplicaSlot) -> String {
 }
 
 /// An earlier start found that this directory was put back.
-pub(crate) fn take_up_fault(shared: &ReplicaState) {
-    if let Some(fault) = shared.lineage.fault() {
+pub(crate) fn take_up_fault(shared: &LocalReplica) {
+    if let Some(fault) = shared.state.lineage.fault() {
         shared.lease.bar();
         tracing::error!("{}", fault.of_own());
     }
 }
 
 /// This directory was put back: from here on nothing is said in its name.
-fn give_up(shared: &Arc<ReplicaState>, fault: Fault) {
+fn give_up(shared: &Arc<LocalReplica>, fault: Fault) {
     shared.lease.bar();
-    if !shared.lineage.accept(fault) {
+    if !shared.state.lineage.accept(fault) {
         return;
     }
     tracing::error!("{}", fault.of_own());
@@ -119,7 +119,7 @@ fn give_up(shared: &Arc<ReplicaState>, fault: Fault) {
     let shared = shared.clone();
     tokio::spawn(async move {
         // Found out again at the next start if it cannot be kept.
-        if let Err(error) = shared.lineage.keep_fault(fault).await {
+        if let Err(error) = shared.state.lineage.keep_fault(fault).await {
             tracing::error!(%error, "that this copy was put back cannot be noted");
         }
     });

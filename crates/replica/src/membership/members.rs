@@ -10,8 +10,7 @@ use peer::Lane;
 use peer::set::{Learned, MemberList, SetError};
 use vfs::ReplicaSlot;
 
-use crate::driver::replica_state::ReplicaState;
-use crate::membership::accounts;
+use crate::driver::local_replica::LocalReplica;
 use crate::membership::sessions::began;
 use crate::replication::streams;
 use crate::state::wire;
@@ -20,18 +19,18 @@ use crate::state::wire;
 const READING_MEMBERS: &str = "the list of members cannot be read";
 
 /// Takes over a list of members that a peer showed, if the set's authority has signed it and it counts more than ours.
-pub(crate) fn learn_members(shared: &Arc<ReplicaState>, from: ReplicaSlot, list: &MemberList) {
+pub(crate) fn learn_members(shared: &Arc<LocalReplica>, from: ReplicaSlot, list: &MemberList) {
     match shared.set.learn(list) {
         Ok(Learned::Nothing) => {}
         Ok(Learned::News) => look_for_members(shared),
         // Its keeper takes in what we know and signs anew; until then ours counts.
         Ok(Learned::NotAll) => {
-            let message = wire::body(wire::Kind::Members, &shared.member_list());
+            let message = wire::body(wire::Kind::Members, &shared.state.members.list());
             let keeper = ReplicaSlot(list.keeper);
-            shared.outbound.send(keeper, Lane::Control, message);
+            shared.state.outbound.send(keeper, Lane::Control, message);
         }
         Err(error @ SetError::Forged(_)) => {
-            if shared.note_forger(from) {
+            if shared.state.members.note_forger(from) {
                 tracing::error!(peer = from.0, %error, "a peer shows a list of members that does not count; look at its server");
             }
         }
@@ -40,12 +39,16 @@ pub(crate) fn learn_members(shared: &Arc<ReplicaState>, from: ReplicaSlot, list:
 }
 
 /// Takes up the list of members as the files have it: a command or a joining server may have changed it there.
-pub(crate) fn look_for_members(shared: &Arc<ReplicaState>) {
+pub(crate) fn look_for_members(shared: &Arc<LocalReplica>) {
     match shared.set.member_list() {
-        Ok(list) if list != shared.member_list() => adopt_members(shared, list),
+        Ok(list) if list != shared.state.members.list() => adopt_members(shared, list),
         Ok(_) => {}
         Err(error) => {
-            if let Some(sum) = shared.is_to_tell(READING_MEMBERS, shared.slot()) {
+            if let Some(sum) = shared
+                .state
+                .repeats
+                .is_to_tell(READING_MEMBERS, shared.slot())
+            {
                 tracing::error!(%error, %sum, "the list of members cannot be read");
             }
         }
@@ -54,7 +57,7 @@ pub(crate) fn look_for_members(shared: &Arc<ReplicaState>) {
 
 /// Talks to the members of a list from now on, and to no others. Those whom the set has removed are none, though the list
 /// may not say so: it is kept where they were given up with the majority.
-pub(crate) fn adopt_members(shared: &Arc<ReplicaState>, list: MemberList) {
+pub(crate) fn adopt_members(shared: &Arc<LocalReplica>, list: MemberList) {
     let state = shared.view_state();
     let is_gone = |slot| state.as_ref().is_some_and(|state| state.is_gone(slot));
     let members = list.members.iter().filter(|member| !member.revoked);
@@ -62,19 +65,18 @@ pub(crate) fn adopt_members(shared: &Arc<ReplicaState>, list: MemberList) {
         .map(|member| ReplicaSlot(member.slot))
         .filter(|slot| !is_gone(*slot))
         .collect();
-    shared.set_members(current.clone(), list.clone());
+    shared.state.members.set(current.clone(), list.clone());
     let others: Vec<_> = current
         .iter()
         .filter(|slot| **slot != shared.slot())
         .copied()
         .collect();
-    shared.engine.with_core(|guard| {
-        for slot in &others {
-            accounts::open(guard, *slot, list.is_witness(slot.0));
-        }
-        guard.notifies = true;
-    });
-    let removed = shared.is_removed();
+    let accounts: Vec<(ReplicaSlot, bool)> = others
+        .iter()
+        .map(|slot| (*slot, list.is_witness(slot.0)))
+        .collect();
+    shared.engine.open_accounts(&accounts);
+    let removed = shared.state.members.is_removed();
     shared.engine.set_alone(others.is_empty() && !removed);
     part_with_removed(shared);
     if removed {
@@ -89,34 +91,37 @@ pub(crate) fn adopt_members(shared: &Arc<ReplicaState>, list: MemberList) {
         meet(shared, *slot, addresses);
         let peer = shared.endpoint.get().and_then(|all| all.peer(*slot));
         if let Some(Ok(session)) = peer.map(|peer| peer.session())
-            && !shared.conversations.contains(*slot)
+            && !shared.state.conversations.contains(*slot)
         {
             began(shared, session.peer());
         }
     }
     let message = wire::body(wire::Kind::Members, &list);
     for slot in others {
-        shared.outbound.send(slot, Lane::Control, message.clone());
+        shared
+            .state
+            .outbound
+            .send(slot, Lane::Control, message.clone());
     }
 }
 
 /// The set has agreed that these are members no more.
-pub(crate) fn agreed_removals(shared: &Arc<ReplicaState>, removed: &BTreeSet<ReplicaSlot>) {
-    if shared.note_removed(removed) {
+pub(crate) fn agreed_removals(shared: &Arc<LocalReplica>, removed: &BTreeSet<ReplicaSlot>) {
+    if shared.state.members.note_removed(removed) {
         part_with_removed(shared);
     }
 }
 
 /// Ends what there is with those who were removed, for ever; or with everybody, if that is this replica.
-fn part_with_removed(shared: &Arc<ReplicaState>) {
-    if shared.is_removed() {
+fn part_with_removed(shared: &Arc<LocalReplica>) {
+    if shared.state.members.is_removed() {
         return shared.end_as_removed();
     }
-    for slot in shared.removed() {
+    for slot in shared.state.members.removed() {
         if let Some(endpoint) = shared.endpoint.get() {
             endpoint.revoke(slot);
         }
-        if shared.outbound.is_in_session(slot) {
+        if shared.state.outbound.is_in_session(slot) {
             tracing::info!(peer = slot.0, "a member was removed; its connections end");
             shared.end_conversation(slot);
         }
@@ -125,7 +130,7 @@ fn part_with_removed(shared: &Arc<ReplicaState>) {
 }
 
 /// Keeps connections to a peer, and a place for what it sends. Again: learns its addresses.
-fn meet(shared: &Arc<ReplicaState>, slot: ReplicaSlot, addresses: Vec<String>) {
+fn meet(shared: &Arc<LocalReplica>, slot: ReplicaSlot, addresses: Vec<String>) {
     streams::follow(shared, slot);
     if let Some(endpoint) = shared.endpoint.get() {
         endpoint.connect(slot, addresses);

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use control::Position;
 use peer::{Lane, Sender, Session};
 use vfs::ReplicaSlot;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::membership::accounts;
 use crate::membership::members;
 use crate::membership::views;
@@ -22,9 +21,9 @@ use crate::state::outbound::{Delivered, Outbox};
 use crate::state::wire::Greeting;
 
 /// A new incarnation of a peer is there, or the connection to it is new.
-pub(crate) fn began(shared: &Arc<ReplicaState>, peer: Sender) {
+pub(crate) fn began(shared: &Arc<LocalReplica>, peer: Sender) {
     let slot = peer.slot;
-    if !shared.is_member(slot) || shared.inbox(slot).is_none() {
+    if !shared.state.members.is_member(slot) || shared.state.inboxes.get(slot).is_none() {
         // It joined a moment ago; the conversation begins when this replica has a place for what it sends.
         return;
     }
@@ -39,23 +38,24 @@ pub(crate) fn began(shared: &Arc<ReplicaState>, peer: Sender) {
     };
     tracing::info!(peer = slot.0, incarnation = %peer.incarnation, "in contact with a peer");
     shared
+        .state
         .peers
         .with(peer.slot, |known| known.nonsense.begin(peer.incarnation));
-    shared.outcomes.note_began(peer);
-    shared.conversations.begin(slot);
-    shared.removed.begin(slot);
-    let outbox = shared.outbound.begin(session);
+    shared.state.outcomes.note_began(peer);
+    shared.state.conversations.begin(slot);
+    shared.state.removed.begin(slot);
+    let outbox = shared.state.outbound.begin(session);
     for lane in [Lane::Control, Lane::Metadata] {
         let delivery = tokio::spawn(deliver(shared.clone(), slot, outbox.clone(), lane));
         conversing::converse(shared, slot, delivery);
     }
-    shared.engine.with_core(|guard| guard.connected(slot));
+    shared.engine.connected(slot);
     let greeter = tokio::spawn(greet(shared.clone(), slot));
     conversing::converse(shared, slot, greeter);
 }
 
 /// Sends one-way messages to an incarnation of a peer, until it is gone.
-async fn deliver(shared: Arc<ReplicaState>, slot: ReplicaSlot, outbox: Arc<Outbox>, lane: Lane) {
+async fn deliver(shared: Arc<LocalReplica>, slot: ReplicaSlot, outbox: Arc<Outbox>, lane: Lane) {
     while outbox.deliver(lane).await == Delivered::SayAgain {
         tracing::info!(
             peer = slot.0,
@@ -66,31 +66,31 @@ async fn deliver(shared: Arc<ReplicaState>, slot: ReplicaSlot, outbox: Arc<Outbo
 }
 
 /// Says again what was dropped for a peer that was away; it does the same, for it may not have been answered.
-fn say_again(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
-    shared.engine.with_core(|guard| guard.connected(slot));
+fn say_again(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
+    shared.engine.connected(slot);
     shared.say_completed_again(slot);
-    if let Some(inbox) = shared.inbox(slot) {
+    if let Some(inbox) = shared.state.inboxes.get(slot) {
         conversing::say_hello(shared, &inbox, true);
     }
 }
 
 /// That incarnation is gone, with everything it had not received.
-pub(crate) fn ended(shared: &Arc<ReplicaState>, peer: Sender) {
+pub(crate) fn ended(shared: &Arc<LocalReplica>, peer: Sender) {
     tracing::warn!(peer = peer.slot.0, incarnation = %peer.incarnation, "a peer is gone");
     shared.end_conversation(peer.slot);
 }
 
 /// Says how far we have followed, once nothing of an earlier session is under way any more.
-async fn greet(shared: Arc<ReplicaState>, slot: ReplicaSlot) {
-    let Some(inbox) = shared.inbox(slot) else {
+async fn greet(shared: Arc<LocalReplica>, slot: ReplicaSlot) {
+    let Some(inbox) = shared.state.inboxes.get(slot) else {
         return;
     };
     // What is met of the peer is kept before anything here rests on it. A store that has failed ends the server.
-    if shared.lineage.keep().await.is_err() {
+    if shared.state.lineage.keep().await.is_err() {
         return;
     }
     // Nor is anything put in place that others had of its contents: that would take the place of what it sends.
-    let all: Vec<_> = shared.inboxes().values().cloned().collect();
+    let all = shared.state.inboxes.all();
     for inbox in all {
         // The semaphore is never closed.
         drop(inbox.putting.acquire_many(PUTTING_AT_ONCE).await);
@@ -101,20 +101,20 @@ async fn greet(shared: Arc<ReplicaState>, slot: ReplicaSlot) {
 }
 
 /// A peer has said how far it is.
-pub(crate) fn greeted(shared: &Arc<ReplicaState>, from: ReplicaSlot, greeting: Greeting) {
+pub(crate) fn greeted(shared: &Arc<LocalReplica>, from: ReplicaSlot, greeting: Greeting) {
     members::learn_members(shared, from, &greeting.members);
-    shared.note_greeted(from);
+    shared.state.members.note_greeted(from);
     let proved = shared
         .signatures
         .verify_certificate(from, &greeting.certificate);
-    if let (Ok(()), Some(inbox)) = (proved, shared.inbox(from)) {
+    if let (Ok(()), Some(inbox)) = (proved, shared.state.inboxes.get(from)) {
         inbox.note_certificate(greeting.certificate);
     }
     if greeting.begins {
-        shared.engine.with_core(|guard| guard.connected(from));
+        shared.engine.connected(from);
         views::say_entered(shared, from);
         shared.say_completed_again(from);
-        if let Some(inbox) = shared.inbox(from) {
+        if let Some(inbox) = shared.state.inboxes.get(from) {
             conversing::say_hello(shared, &inbox, false);
         }
         if !shared.lease.is_up_to_date() {
@@ -130,19 +130,15 @@ pub(crate) fn greeted(shared: &Arc<ReplicaState>, from: ReplicaSlot, greeting: G
         return conversing::too_far_behind(shared, from);
     }
     if has > Held::Nothing {
-        shared.copies.end(from);
+        shared.state.copies.end(from);
         applied(shared, from, greeting.applied);
     }
-    shared.conversations.with(from, |conversation| {
+    shared.state.conversations.with(from, |conversation| {
         conversation.held = Some(has);
     });
     let supplies = supplies_base(shared, from);
     if has == Held::Nothing {
-        shared.engine.with_core(|guard| {
-            if let Some(backlog) = guard.ledger.unshipped.peer(from) {
-                backlog.is_empty_handed();
-            }
-        });
+        shared.engine.begins_empty_handed(from);
         if supplies && first_time(shared, from, |conversation| &mut conversation.supplying) {
             let supply = tokio::spawn(base::supply_rows(shared.clone(), session, greeting.taken));
             conversing::converse(shared, from, supply);
@@ -161,18 +157,14 @@ pub(crate) fn greeted(shared: &Arc<ReplicaState>, from: ReplicaSlot, greeting: G
 
 /// Whether it is up to this replica to supply another one with the tree: the first member that takes part, answers, holds it
 /// and is up to date does. Where all members were started anew, nobody is up to date before those without a copy have got it.
-fn supplies_base(shared: &ReplicaState, to: ReplicaSlot) -> bool {
+fn supplies_base(shared: &LocalReplica, to: ReplicaSlot) -> bool {
     let own = shared.slot();
     let silent = views::silent(shared);
     let is_whole = |slot: &ReplicaSlot| match *slot == own {
         true => shared.is_whole(),
-        false => shared.conversations.held(*slot) == Some(Held::Everything),
+        false => shared.state.conversations.held(*slot) == Some(Held::Everything),
     };
-    let keepers: Vec<ReplicaSlot> = shared.engine.with_core(|guard| {
-        let ledger = &guard.ledger;
-        let keepers = ledger.active.difference(&ledger.witnesses);
-        keepers.copied().collect()
-    });
+    let keepers = shared.engine.keepers();
     let is_holder = |slot: &ReplicaSlot| *slot != to && !silent.contains(slot) && is_whole(slot);
     let holders: Vec<ReplicaSlot> = keepers.into_iter().filter(is_holder).collect();
     let current = holders
@@ -186,23 +178,23 @@ fn supplies_base(shared: &ReplicaState, to: ReplicaSlot) -> bool {
 
 /// Whether something happens for the first time in a conversation.
 fn first_time(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     with: ReplicaSlot,
     flag: impl FnOnce(&mut Conversation) -> &mut bool,
 ) -> bool {
-    let before = shared.conversations.with(with, |conversation| {
+    let before = shared.state.conversations.with(with, |conversation| {
         std::mem::replace(flag(conversation), true)
     });
     before == Some(false)
 }
 
 /// Sends updates from behind a position on, and contents, unless they are being sent.
-fn start_sending(shared: &Arc<ReplicaState>, session: Session, from: u64) {
+fn start_sending(shared: &Arc<LocalReplica>, session: Session, from: u64) {
     let slot = session.peer().slot;
     // A witness makes no updates. Where its positions begin after a start is nothing to tell, and would be refused.
-    let sends = !shared.is_witness && first_time(shared, slot, |with| &mut with.sending);
+    let sends = !shared.state.is_witness && first_time(shared, slot, |with| &mut with.sending);
     if sends {
-        let applied = shared.conversations.with(slot, |conversation| {
+        let applied = shared.state.conversations.with(slot, |conversation| {
             conversation.begun_at = Some(from);
             conversation.applied.subscribe()
         });
@@ -218,15 +210,9 @@ fn start_sending(shared: &Arc<ReplicaState>, session: Session, from: u64) {
 }
 
 /// A peer has applied our stream up to here, stably.
-pub(crate) fn applied(shared: &ReplicaState, by: ReplicaSlot, position: u64) {
-    shared.engine.with_core(|guard| {
-        let applied = guard.ledger.applied.entry(by).or_default();
-        *applied = position.max(*applied);
-        guard.applied_by(by, Position(position));
-        guard.settle_previous();
-        guard.notifies = true;
-    });
-    shared.conversations.with(by, |conversation| {
+pub(crate) fn applied(shared: &LocalReplica, by: ReplicaSlot, position: u64) {
+    shared.engine.applied_by(by, position);
+    shared.state.conversations.with(by, |conversation| {
         conversation.applied.send_replace(position);
     });
 }

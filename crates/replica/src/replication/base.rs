@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use control::Position;
 use peer::{Incoming, Lane, Session};
 use store::{BaseState, RowChange, RowSubject, Store};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
+use crate::replication::sending;
 use crate::replication::sending::StreamError;
 use crate::replication::settled;
 use crate::replication::streams::Unfit;
@@ -43,48 +43,52 @@ pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
     })
 }
 
-async fn note(shared: &ReplicaState, held: Held) -> Result<()> {
+async fn note(shared: &LocalReplica, held: Held) -> Result<()> {
     note_with(shared, held, None).await
 }
 
-async fn note_with(shared: &ReplicaState, held: Held, more: Option<Fact>) -> Result<()> {
+async fn note_with(shared: &LocalReplica, held: Held, more: Option<Fact>) -> Result<()> {
     let held_row = (FACT.to_vec(), Some(vec![held as u8]));
     // From here on it is a copy as a whole, or is none at all.
     let rows = [held_row, (TAKEN.to_vec(), None)];
     let rows = rows.into_iter().chain(more).collect();
     let ticket = shared.store.put_facts(rows).await?;
     shared.store.wait_stable(ticket).await?;
-    shared.held.send_replace(held);
+    shared.state.held.send_replace(held);
     Ok(())
 }
 
 /// Sends a new replica all rows that it lacks. When it has taken them in it says so, and gets the rest.
-pub(crate) async fn supply_rows(shared: Arc<ReplicaState>, session: Session, taken: Option<Taken>) {
+pub(crate) async fn supply_rows(shared: Arc<LocalReplica>, session: Session, taken: Option<Taken>) {
     let peer = session.peer().slot.0;
     if let Err(error) = send_rows(&shared, &session, taken).await {
         tracing::error!(peer, %error, "a new replica could not be supplied; it asks again when it is back");
     }
     // It may have begun with another one's copy meanwhile, and lose that one.
-    shared.conversations.supplied_all(session.peer().slot);
+    shared.state.conversations.supplied_all(session.peer().slot);
 }
 
 async fn send_rows(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     session: &Session,
     taken: Option<Taken>,
 ) -> std::result::Result<(), StreamError> {
-    let (to, own) = (session.peer().slot, shared.incarnation);
+    let (to, own) = (session.peer().slot, shared.state.incarnation);
     let known = taken.filter(|taken| taken.incarnation == own);
-    let attempt = match known.and_then(|taken| shared.copies.go_on(to, taken.copy, taken.pages)) {
-        Some(attempt) => attempt,
-        None => shared.copies.begin(to, shared.store.base().await?),
-    };
+    let attempt =
+        match known.and_then(|taken| shared.state.copies.go_on(to, taken.copy, taken.pages)) {
+            Some(attempt) => attempt,
+            None => shared.state.copies.begin(to, shared.store.base().await?),
+        };
     // What a crash could take from here is shown to nobody.
-    shared.lineage.keep().await?;
+    shared.state.lineage.keep().await?;
     let (copy, pages) = (attempt.copy, attempt.pages);
     tracing::info!(peer = to.0, pages, "supplying a replica with the tree");
     let objects = shared.store.statistics().objects;
-    shared.conversations.supplying(to, objects, attempt.objects);
+    shared
+        .state
+        .conversations
+        .supplying(to, objects, attempt.objects);
     let mut place = Taken {
         incarnation: own,
         copy,
@@ -92,12 +96,12 @@ async fn send_rows(
     };
     send_page(shared, session, &BasePage::Begin(place)).await?;
     loop {
-        match shared.copies.next(&attempt, PAGE_BYTES)? {
+        match shared.state.copies.next(&attempt, PAGE_BYTES)? {
             Next::Rows { rows, objects } => {
                 let rows = rows.into_iter().map(Row::from).collect();
                 send_page(shared, session, &BasePage::Rows(place, rows)).await?;
                 place.pages += 1;
-                shared.conversations.supplied(to, objects);
+                shared.state.conversations.supplied(to, objects);
             }
             Next::Rest(positions) => {
                 // The last position given out may have gone to no record.
@@ -116,7 +120,7 @@ async fn send_rows(
 
 /// How much of a copy this replica, which holds nothing, has taken from another one. Rows of a copy that was finished,
 /// but not noted as held before a crash, are taken again: nothing can be added to them.
-pub(crate) fn taken(shared: &ReplicaState, from: ReplicaSlot) -> Option<Taken> {
+pub(crate) fn taken(shared: &LocalReplica, from: ReplicaSlot) -> Option<Taken> {
     if matches!(shared.store.base_state(), Ok(BaseState::Whole)) {
         return None;
     }
@@ -126,7 +130,7 @@ pub(crate) fn taken(shared: &ReplicaState, from: ReplicaSlot) -> Option<Taken> {
     (slot == from.0).then_some(taken)
 }
 
-async fn note_taken(shared: &ReplicaState, from: ReplicaSlot, taken: Taken) -> Result<()> {
+async fn note_taken(shared: &LocalReplica, from: ReplicaSlot, taken: Taken) -> Result<()> {
     let value = wire::encode(&(from.0, taken));
     let rows = vec![(TAKEN.to_vec(), Some(value))];
     // Written behind the rows, so that they are there if it is.
@@ -134,19 +138,19 @@ async fn note_taken(shared: &ReplicaState, from: ReplicaSlot, taken: Taken) -> R
 }
 
 async fn send_page(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     session: &Session,
     page: &BasePage,
 ) -> std::result::Result<(), StreamError> {
     let message = wire::payload(wire::Kind::Base, page);
     let bytes = message.payload.len() as u64;
     session.send(Lane::Metadata, message).await?;
-    shared.sent(session.peer().slot, bytes).await;
+    sending::sent(shared, session.peer().slot, bytes).await;
     Ok(())
 }
 
 /// A peer that has taken all rows says of which files it needs the contents.
-pub(crate) fn wanted(shared: &Arc<ReplicaState>, from: ReplicaSlot, mut wanted: Wanted) {
+pub(crate) fn wanted(shared: &Arc<LocalReplica>, from: ReplicaSlot, mut wanted: Wanted) {
     // What was removed, or never was, is noted for nobody.
     wanted
         .files
@@ -155,32 +159,22 @@ pub(crate) fn wanted(shared: &Arc<ReplicaState>, from: ReplicaSlot, mut wanted: 
         // What was removed since the rows were sent is not sent.
         let size = |file: &ObjectId| Some((*file, shared.store.file_size(*file).ok()?));
         let files = wanted.files.iter().filter_map(size);
-        shared.conversations.owe(from, files);
+        shared.state.conversations.owe(from, files);
     }
-    let given_up = shared.engine.with_core(|guard| {
-        let (now, follows) = (guard.now, Position(guard.ledger.last_position));
-        let Some(backlog) = guard.ledger.unshipped.peer(from) else {
-            return false;
-        };
-        for file in &wanted.files {
-            backlog.suspected(now, *file, follows);
-            backlog.owe_file(*file);
-        }
-        backlog.is_given_up()
-    });
+    let given_up = shared.engine.owe_files(from, &wanted.files);
     if given_up {
         return conversing::too_far_behind(shared, from);
     }
     shared.engine.ring_contents();
     if wanted.copy && wanted.last {
         tracing::info!(peer = from.0, "shipping contents");
-        shared.conversations.named(from);
+        shared.state.conversations.named(from);
         conversing::look_at_base(shared, from);
     }
 }
 
 /// Asks the supplier for the contents that this replica, which has all rows, lacks.
-pub(crate) fn want(shared: &ReplicaState, supplier: ReplicaSlot) -> Result<()> {
+pub(crate) fn want(shared: &LocalReplica, supplier: ReplicaSlot) -> Result<()> {
     let files = shared.store.files_to_fetch()?;
     tracing::info!(
         peer = supplier.0,
@@ -188,6 +182,7 @@ pub(crate) fn want(shared: &ReplicaState, supplier: ReplicaSlot) -> Result<()> {
         "asking for contents"
     );
     shared
+        .state
         .metrics
         .to_fetch
         .store(files.len() as u64, Ordering::Relaxed);
@@ -197,7 +192,7 @@ pub(crate) fn want(shared: &ReplicaState, supplier: ReplicaSlot) -> Result<()> {
 
 /// Asks a member for what this replica lacks of its data: the rows that say so came with the copy, and the member does
 /// not know of that.
-pub(crate) fn ask_for_lacking(shared: &ReplicaState, of: ReplicaSlot) {
+pub(crate) fn ask_for_lacking(shared: &LocalReplica, of: ReplicaSlot) {
     // A store that has failed ends the server elsewhere.
     let lacking = shared.store.incomplete_files(of).unwrap_or_default();
     let files: Vec<ObjectId> = lacking.into_iter().map(|(file, ..)| file).collect();
@@ -207,7 +202,7 @@ pub(crate) fn ask_for_lacking(shared: &ReplicaState, of: ReplicaSlot) {
 }
 
 /// Asks a peer for the contents of files, as the rest of a copy.
-fn ask_for_copy(shared: &ReplicaState, peer: ReplicaSlot, files: &[ObjectId]) {
+fn ask_for_copy(shared: &LocalReplica, peer: ReplicaSlot, files: &[ObjectId]) {
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
     let parts = (0..count).map(|part| {
         let first = part * FILES_AT_ONCE;
@@ -224,13 +219,13 @@ fn ask_for_copy(shared: &ReplicaState, peer: ReplicaSlot, files: &[ObjectId]) {
 
 /// Notes durably that this replica's copy is to be replaced by another one's, and with it why, if that matters later; it has
 /// to start anew then.
-pub(crate) async fn give_up_copy(shared: &ReplicaState, why: Option<Fact>) -> Result<()> {
+pub(crate) async fn give_up_copy(shared: &LocalReplica, why: Option<Fact>) -> Result<()> {
     note_with(shared, Held::Nothing, why).await
 }
 
 /// This copy has diverged from the others': it leaves the view, and gets a whole copy once everybody has what was
 /// made here.
-pub(crate) async fn take_copy_anew(shared: &Arc<ReplicaState>, why: &str) {
+pub(crate) async fn take_copy_anew(shared: &Arc<LocalReplica>, why: &str) {
     let noted = async {
         let rows = vec![(COPY_ANEW.to_vec(), Some(Vec::new()))];
         let ticket = shared.store.put_facts(rows).await?;
@@ -239,7 +234,7 @@ pub(crate) async fn take_copy_anew(shared: &Arc<ReplicaState>, why: &str) {
     if let Err(error) = noted.await {
         return tracing::error!(%error, "that a whole copy is needed cannot be noted");
     }
-    shared.needs_copy.store(true, Ordering::Release);
+    shared.state.needs_copy.store(true, Ordering::Release);
     shared.exclude(shared.slot(), why).await;
 }
 
@@ -248,14 +243,14 @@ pub(crate) const COPY_ANEW: &[u8] = b"copy-anew";
 
 /// Takes a page of the copy in, if it is one of the copy that is being taken. Others may have been asked for one as well.
 pub(crate) async fn take(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     inbox: &Inbox,
     incoming: &Incoming,
 ) -> std::result::Result<(), Unfit> {
     let page: BasePage = wire::decode(&incoming.message.payload)?;
     // Between looking and writing no page of another one's copy is taken.
-    let _one_at_a_time = shared.copying.lock().await;
-    let held = *shared.held.borrow();
+    let _one_at_a_time = shared.state.copying.lock().await;
+    let held = *shared.state.held.borrow();
     if !is_awaited(&page, held, taken(shared, inbox.from)) {
         tracing::debug!(peer = inbox.from.0, ?held, "a page of another copy");
         return Ok(());
@@ -276,7 +271,8 @@ pub(crate) async fn take(
             let rows = rows.into_iter().map(RowChange::from);
             // A witness lacks all contents, and nobody waits for that.
             let rows = rows.filter(|row| {
-                !shared.is_witness || !matches!(row.subject(), Some(RowSubject::Incomplete(_)))
+                !shared.state.is_witness
+                    || !matches!(row.subject(), Some(RowSubject::Incomplete(_)))
             });
             shared.store.install_base(rows.collect()).await?;
             let pages = place.pages + 1;
@@ -296,7 +292,7 @@ pub(crate) async fn take(
         BasePage::Complete => {
             note(shared, Held::Everything).await?;
             tracing::info!("the tree is complete; clients are answered from now on");
-            let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
+            let inboxes = shared.state.inboxes.all();
             for inbox in inboxes {
                 conversing::say_hello(shared, &inbox, false);
             }
@@ -325,8 +321,8 @@ fn is_awaited(page: &BasePage, held: Held, taken: Option<Taken>) -> bool {
     }
 }
 
-async fn rows_are_here(shared: &Arc<ReplicaState>) -> Result<()> {
-    if shared.is_witness {
+async fn rows_are_here(shared: &Arc<LocalReplica>) -> Result<()> {
+    if shared.state.is_witness {
         // It asks nobody for contents.
         let files = shared.store.files_to_fetch()?;
         shared.store.note_fetched(&files).await?;
@@ -337,17 +333,14 @@ async fn rows_are_here(shared: &Arc<ReplicaState>) -> Result<()> {
     }
     shared.begin_awareness();
     shared.note_applied_streams()?;
-    let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
+    let inboxes = shared.state.inboxes.all();
     for inbox in &inboxes {
         if inbox.applied() > shared.store.applied(inbox.from)? {
             shared.lease.leave("its copy was replaced by an older one");
             return Ok(());
         }
     }
-    shared.engine.with_core(|guard| {
-        guard.tree_replaced();
-        guard.notifies = true;
-    });
+    shared.engine.tree_replaced();
     for inbox in inboxes {
         ask_for_lacking(shared, inbox.from);
         let applied = shared.store.applied(inbox.from)?;

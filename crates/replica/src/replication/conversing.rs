@@ -8,7 +8,7 @@ use peer::{Lane, Message};
 use tokio::task::JoinHandle;
 use vfs::{ObjectId, ReplicaSlot};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::replication::base;
 use crate::state::arrivals::Inbox;
 use crate::state::lists::{List, Lists};
@@ -16,8 +16,11 @@ use crate::state::wire::{self, BasePage, Greeting};
 
 /// Sends a list, however long, as fast as a peer takes it, in order. Nothing of it is dropped as long as the session lasts, but for
 /// a newer list about the same, which takes its place.
-pub(crate) fn send_list(shared: &ReplicaState, to: ReplicaSlot, list: List, parts: Vec<Message>) {
-    let lists = shared.conversations.with(to, |with| with.lists.clone());
+pub(crate) fn send_list(shared: &LocalReplica, to: ReplicaSlot, list: List, parts: Vec<Message>) {
+    let lists = shared
+        .state
+        .conversations
+        .with(to, |with| with.lists.clone());
     // Without a session: a peer that is sent such lists is sent them anew in the next one.
     if let Some(lists) = lists.filter(|lists| lists.tell(list, parts)) {
         send_lists(shared, to, lists);
@@ -25,14 +28,17 @@ pub(crate) fn send_list(shared: &ReplicaState, to: ReplicaSlot, list: List, part
 }
 
 /// Asks a peer for the contents of files, in the same way.
-pub(crate) fn want(shared: &ReplicaState, of: ReplicaSlot, files: &[ObjectId]) {
-    let lists = shared.conversations.with(of, |with| with.lists.clone());
+pub(crate) fn want(shared: &LocalReplica, of: ReplicaSlot, files: &[ObjectId]) {
+    let lists = shared
+        .state
+        .conversations
+        .with(of, |with| with.lists.clone());
     if let Some(lists) = lists.filter(|lists| lists.want(files)) {
         send_lists(shared, of, lists);
     }
 }
 
-fn send_lists(shared: &ReplicaState, to: ReplicaSlot, lists: Arc<Lists>) {
+fn send_lists(shared: &LocalReplica, to: ReplicaSlot, lists: Arc<Lists>) {
     let peer = shared.endpoint.get().and_then(|all| all.peer(to));
     let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
         // The conversation ends with its session.
@@ -49,25 +55,28 @@ fn send_lists(shared: &ReplicaState, to: ReplicaSlot, lists: Arc<Lists>) {
 }
 
 /// Tells a peer, for the first time or anew, how far its stream is applied here.
-pub(crate) fn say_hello(shared: &ReplicaState, inbox: &Inbox, begins: bool) {
+pub(crate) fn say_hello(shared: &LocalReplica, inbox: &Inbox, begins: bool) {
     let greeting = Greeting {
         begins,
         applied: inbox.applied(),
-        held: *shared.held.borrow() as u8,
+        held: *shared.state.held.borrow() as u8,
         taken: base::taken(shared, inbox.from),
-        members: shared.member_list(),
+        members: shared.state.members.list(),
         certificate: shared.signatures.certificate(),
     };
     let message = wire::body(wire::Kind::Greeting, &greeting);
-    shared.outbound.send(inbox.from, Lane::Control, message);
+    shared
+        .state
+        .outbound
+        .send(inbox.from, Lane::Control, message);
 }
 
 /// What is told of once, with sums later.
 const NOT_KEPT: &str = "updates that a peer lacks are not kept any more";
 
 /// A peer lacks updates that are not kept any more: it has to take a whole copy.
-pub(crate) fn too_far_behind(shared: &ReplicaState, peer: ReplicaSlot) {
-    if let Some(sum) = shared.is_to_tell(NOT_KEPT, peer) {
+pub(crate) fn too_far_behind(shared: &LocalReplica, peer: ReplicaSlot) {
+    if let Some(sum) = shared.state.repeats.is_to_tell(NOT_KEPT, peer) {
         tracing::warn!(
             peer = peer.0,
             %sum,
@@ -75,13 +84,13 @@ pub(crate) fn too_far_behind(shared: &ReplicaState, peer: ReplicaSlot) {
         );
     }
     let message = Message::new(wire::Kind::TooFar.number(), bytes::Bytes::new());
-    shared.outbound.send(peer, Lane::Control, message);
+    shared.state.outbound.send(peer, Lane::Control, message);
 }
 
 /// Has a task end with the conversation, which may have ended meanwhile.
-pub(crate) fn converse(shared: &ReplicaState, with: ReplicaSlot, task: JoinHandle<()>) {
+pub(crate) fn converse(shared: &LocalReplica, with: ReplicaSlot, task: JoinHandle<()>) {
     let mut task = Some(task);
-    shared.conversations.with(with, |conversation| {
+    shared.state.conversations.with(with, |conversation| {
         conversation.tasks.retain(|task| !task.is_finished());
         conversation.tasks.extend(task.take());
     });
@@ -91,8 +100,8 @@ pub(crate) fn converse(shared: &ReplicaState, with: ReplicaSlot, task: JoinHandl
 }
 
 /// A peer has all content of a file; perhaps the last one of the copy that it began with.
-pub(crate) fn has_content(shared: &ReplicaState, peer: ReplicaSlot, file: ObjectId) {
-    shared.conversations.with(peer, |conversation| {
+pub(crate) fn has_content(shared: &LocalReplica, peer: ReplicaSlot, file: ObjectId) {
+    shared.state.conversations.with(peer, |conversation| {
         if let Some(owed) = &mut conversation.base {
             owed.remove(file);
         }
@@ -102,17 +111,10 @@ pub(crate) fn has_content(shared: &ReplicaState, peer: ReplicaSlot, file: Object
 
 /// Looks for files that a copy waits for and of which nothing is owed any more: they were removed, cut, or changed by
 /// others, or are written so often that something new is always on its way.
-pub(crate) fn let_go_of_settled(shared: &ReplicaState) {
-    for peer in shared.conversations.beginners() {
-        let owed = shared.conversations.owed(peer, LOOKED_AT);
-        let settled: Vec<ObjectId> = shared.engine.with_core(|guard| {
-            let Some(backlog) = guard.ledger.unshipped.peer(peer) else {
-                return Vec::new();
-            };
-            owed.into_iter()
-                .filter(|file| !backlog.owes(*file))
-                .collect()
-        });
+pub(crate) fn let_go_of_settled(shared: &LocalReplica) {
+    for peer in shared.state.conversations.beginners() {
+        let owed = shared.state.conversations.owed(peer, LOOKED_AT);
+        let settled = shared.engine.owed_no_more(peer, owed);
         for file in settled {
             has_content(shared, peer, file);
         }
@@ -120,8 +122,8 @@ pub(crate) fn let_go_of_settled(shared: &ReplicaState) {
 }
 
 /// Tells a peer when it has everything that it began without.
-pub(crate) fn look_at_base(shared: &ReplicaState, peer: ReplicaSlot) {
-    let complete = shared.conversations.with(peer, |conversation| {
+pub(crate) fn look_at_base(shared: &LocalReplica, peer: ReplicaSlot) {
+    let complete = shared.state.conversations.with(peer, |conversation| {
         let owed = conversation.base.as_ref()?;
         let complete = owed.files.is_empty() && conversation.named;
         complete.then(|| {
@@ -131,7 +133,7 @@ pub(crate) fn look_at_base(shared: &ReplicaState, peer: ReplicaSlot) {
     });
     if let Some(Some(())) = complete {
         let message = wire::payload(wire::Kind::Base, &BasePage::Complete);
-        shared.outbound.send(peer, Lane::Metadata, message);
+        shared.state.outbound.send(peer, Lane::Metadata, message);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use vfs::Error;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 
 /// Between attempts to store something, doubled each time up to the longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -17,7 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// Leaves the view. What follows is as after a crash: it starts anew outside, and catches up.
-pub(crate) async fn degraded(shared: &Arc<ReplicaState>, error: &Error) {
+pub(crate) async fn degraded(shared: &Arc<LocalReplica>, error: &Error) {
     let reason = reason(error);
     tracing::error!(reason, "this replica leaves the view");
     shared.exclude(shared.slot(), &reason).await;
@@ -41,7 +41,7 @@ impl Attempts {
 
     /// Whether it is to be tried again after this error: outside the view, when there was no room, or something else was
     /// lacking that passes, some time later. Inside, the replica leaves, soon or at once.
-    pub(crate) async fn again(&mut self, shared: &Arc<ReplicaState>, error: &Error) -> bool {
+    pub(crate) async fn again(&mut self, shared: &Arc<LocalReplica>, error: &Error) -> bool {
         let passes = *error == Error::Delay;
         if shared.lease.is_up_to_date() {
             let is_soon = passes && self.pause < PATIENCE;
@@ -53,7 +53,7 @@ impl Attempts {
         if !passes && *error != Error::NoSpace {
             return false;
         }
-        shared.set_trouble(Some(reason(error)));
+        *shared.state.trouble.lock() = Some(reason(error));
         if shared.takes_part() {
             // The others wait for it, though it answers nobody.
             shared.exclude(shared.slot(), &reason(error)).await;

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use store::{ContentPiece, Store};
 use vfs::{Error, Extent, ObjectId, ReplicaSlot, Result};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::replication::offers;
 use crate::state::shipping::{Manner, Piece};
 
 /// Has a piece in which there was nothing but a hole reach as far as that goes, and the peer lacks it. `content` is what was
 /// read of it; returned is what there is now, since a piece is read after it was taken.
 pub(super) async fn gather(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     to: ReplicaSlot,
     piece: &mut Piece,
     content: Vec<ContentPiece>,
@@ -45,11 +45,8 @@ pub(super) async fn gather(
 }
 
 /// Has a piece reach to `end`, as far as that can be. False when its session is over.
-fn reach(shared: &ReplicaState, to: ReplicaSlot, piece: &mut Piece, end: u64) -> bool {
-    let reached = shared
-        .engine
-        .with_core(|guard| guard.ledger.unshipped.peer(to)?.reaches(piece.id, end));
-    let Some((range, follows)) = reached else {
+fn reach(shared: &LocalReplica, to: ReplicaSlot, piece: &mut Piece, end: u64) -> bool {
+    let Some((range, follows)) = shared.engine.extend_piece(to, piece.id, end) else {
         return false;
     };
     if range.end > piece.range.end {
@@ -60,7 +57,7 @@ fn reach(shared: &ReplicaState, to: ReplicaSlot, piece: &mut Piece, end: u64) ->
     true
 }
 
-async fn read(shared: &ReplicaState, piece: &Piece) -> Result<Vec<ContentPiece>> {
+async fn read(shared: &LocalReplica, piece: &Piece) -> Result<Vec<ContentPiece>> {
     let (file, range, manner) = (piece.file, piece.range.clone(), piece.manner);
     with_store(shared, move |store| {
         offers::read(store, file, &range, manner)
@@ -68,12 +65,12 @@ async fn read(shared: &ReplicaState, piece: &Piece) -> Result<Vec<ContentPiece>>
     .await
 }
 
-async fn hole_end(shared: &ReplicaState, file: ObjectId, offset: u64) -> Result<u64> {
+async fn hole_end(shared: &LocalReplica, file: ObjectId, offset: u64) -> Result<u64> {
     with_store(shared, move |store| store.hole_end(file, offset)).await
 }
 
 async fn with_store<T: Send + 'static>(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     look: impl FnOnce(&Store) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let store = shared.store.clone();

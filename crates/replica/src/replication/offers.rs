@@ -8,7 +8,7 @@ use bytes::Bytes;
 use store::{ContentPiece, Store};
 use vfs::{Error, ObjectId, Result};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::shipping::{BLOCK_BYTES, Manner};
 use crate::state::wire::{PieceHead, Stretch, Sum};
 
@@ -163,7 +163,7 @@ fn lacking(store: &Store, head: &PieceHead) -> Result<u64> {
 }
 
 /// Which stretches of a piece that came as sums are something else here. What is the same is stable on return.
-pub(super) async fn look(shared: &ReplicaState, head: &PieceHead) -> Result<u64> {
+pub(super) async fn look(shared: &LocalReplica, head: &PieceHead) -> Result<u64> {
     let (store, looked_at) = (shared.store.clone(), head.clone());
     let looking = tokio::task::spawn_blocking(move || lacking(&store, &looked_at));
     let found = looking

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use peer::Lane;
 use vfs::ReplicaSlot;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::rejoins::{Remainder, Stage};
 use crate::state::wire;
 
@@ -19,9 +19,9 @@ use crate::state::wire;
 const LOOKED_AT: usize = 4096;
 
 /// Looks at what those lack who are on their way back, and tells them.
-pub(crate) fn tell(shared: &Arc<ReplicaState>) {
+pub(crate) fn tell(shared: &Arc<LocalReplica>) {
     let returning = returning(shared);
-    shared.peers.with_each(|slot, peer| {
+    shared.state.peers.with_each(|slot, peer| {
         if !returning.contains(&slot) {
             peer.rejoin.end_of_peer();
         }
@@ -31,53 +31,44 @@ pub(crate) fn tell(shared: &Arc<ReplicaState>) {
             continue;
         };
         shared
+            .state
             .peers
             .with(slot, |peer| peer.rejoin.note_sent(remainder));
         let message = wire::body(wire::Kind::Remainder, &remainder);
-        shared.outbound.send(slot, Lane::Control, message);
+        shared.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
 /// Those in contact that are outside the view, or in it and not up to date.
-fn returning(shared: &ReplicaState) -> Vec<ReplicaSlot> {
+fn returning(shared: &LocalReplica) -> Vec<ReplicaSlot> {
     if !shared.is_whole() {
         return Vec::new();
     }
-    let (view, news) = (shared.lease.view(), shared.news());
-    let others = shared.others().into_iter();
+    let (view, news) = (shared.lease.view(), shared.state.peers.news());
+    let others = shared.state.members.others().into_iter();
     let returning = others.filter(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
         let behind = said.is_some_and(|(ask, _)| !ask.up_to_date);
-        shared.outbound.is_in_session(*slot) && (!view.active.contains(slot) || behind)
+        shared.state.outbound.is_in_session(*slot) && (!view.active.contains(slot) || behind)
     });
     returning.collect()
 }
 
-fn remainder(shared: &ReplicaState, slot: ReplicaSlot) -> Option<Remainder> {
-    if let Some(supply) = shared.conversations.supply(slot) {
+fn remainder(shared: &LocalReplica, slot: ReplicaSlot) -> Option<Remainder> {
+    if let Some(supply) = shared.state.conversations.supply(slot) {
         return Some(supply);
     }
-    let (bytes_done, begun_at) = shared.conversations.course(slot)?;
-    let (mut remainder, unknown) = shared.engine.with_core(|guard| {
-        let ledger = &mut guard.ledger;
-        let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
-        let backlog = ledger.unshipped.peer(slot)?;
-        let (bytes, files) = (backlog.bytes(), backlog.files());
-        let known = bytes < u64::MAX;
-        let unknown = (!known && files <= LOOKED_AT).then(|| backlog.lacking().collect::<Vec<_>>());
-        let remainder = Remainder {
-            stage: Stage::ByLog,
-            objects_done: applied.saturating_sub(begun_at),
-            objects_left: ledger
-                .last_position
-                .saturating_sub(applied)
-                .max(files as u64),
-            bytes_done,
-            bytes_left: known.then_some(bytes),
-        };
-        Some((remainder, unknown))
-    })?;
-    if let Some(files) = unknown {
+    let (bytes_done, begun_at) = shared.state.conversations.course(slot)?;
+    let lacking = shared.engine.lacking(slot, u64::MAX - 1, LOOKED_AT)?;
+    let known = lacking.bytes < u64::MAX;
+    let mut remainder = Remainder {
+        stage: Stage::ByLog,
+        objects_done: lacking.applied.saturating_sub(begun_at),
+        objects_left: lacking.updates.max(lacking.files as u64),
+        bytes_done,
+        bytes_left: known.then_some(lacking.bytes),
+    };
+    if let Some(files) = lacking.listed {
         let sizes = files
             .into_iter()
             .filter_map(|file| shared.store.file_size(file).ok());

@@ -11,33 +11,32 @@
 //!
 //! What must never enter: who has what open here, which the store knows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::members::Speaker;
-use crate::state::removed::Counted;
 use crate::state::wire::{self, HeldOpen, Kind};
 
 /// So long opens and acknowledgements are gathered before they are told of or looked at.
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// Tells one peer what clients here have open of what was removed. A witness keeps nothing that could go.
-pub(crate) fn tell(shared: &ReplicaState, peer: ReplicaSlot) {
-    if !shared.is_witness && shared.speaker(peer) != Speaker::Witness {
+pub(crate) fn tell(shared: &LocalReplica, peer: ReplicaSlot) {
+    if !shared.state.is_witness && shared.speaker(peer) != Speaker::Witness {
         let (version, files) = shared.store.orphans_held();
         let message = wire::payload(Kind::HeldOpen, &HeldOpen { version, files });
-        shared.outbound.send(peer, Lane::Control, message);
+        shared.state.outbound.send(peer, Lane::Control, message);
     }
 }
 
 /// Tells others what is kept here, and lets go what nobody has open, until the replica stops.
-pub(crate) async fn keep(shared: Arc<ReplicaState>) {
-    if shared.is_witness {
+pub(crate) async fn keep(shared: Arc<LocalReplica>) {
+    if shared.state.is_witness {
         return;
     }
     take_up(&shared);
@@ -50,11 +49,11 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
         let version = shared.store.orphans_version();
         if version > told {
             told = version;
-            let others = shared.others().into_iter();
+            let others = shared.state.members.others().into_iter();
             others.for_each(|peer| tell(&shared, peer));
         }
         let store = &shared.store;
-        (shared.removed).forget_gone(|file| store.orphan_home(file).is_some());
+        (shared.state.removed).forget_gone(|file| store.orphan_home(file).is_some());
         if let Err(error) = let_go(&shared).await {
             // The store has failed, which ends the server.
             return tracing::error!(%error, "removed files cannot be cleared away");
@@ -69,58 +68,35 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
 }
 
 /// What an earlier start has left: others have seen none of their places in this one.
-fn take_up(shared: &ReplicaState) {
+fn take_up(shared: &LocalReplica) {
     let place = *shared.store.stable_position().borrow();
     let own = shared.store.orphans().into_iter();
     let own = own.filter(|(_, home)| *home == shared.slot());
     let left = own.map(|(file, _)| (place, file)).collect::<Vec<_>>();
-    shared
-        .engine
-        .with_core(|guard| guard.ledger.removed.extend(left));
+    shared.engine.take_up_removed(left);
 }
 
 /// Lets files go that nobody has open any more.
-async fn let_go(shared: &ReplicaState) -> Result<()> {
-    let waiting = shared.engine.with_core(|guard| {
-        let ledger = &guard.ledger;
-        if ledger.removed.is_empty() {
-            return None;
-        }
-        let others = shared.others().into_iter();
-        let others = others.filter(|slot| !ledger.witnesses.contains(slot));
-        let counted = others.map(|slot| {
-            let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
-            let is_active = ledger.active.contains(&slot);
-            (slot, Counted { applied, is_active })
-        });
-        Some(counted.collect::<BTreeMap<_, _>>())
-    });
-    let Some(counted) = waiting else {
+async fn let_go(shared: &LocalReplica) -> Result<()> {
+    let Some(counted) = shared
+        .engine
+        .keepers_of_removed(shared.state.members.others())
+    else {
         return Ok(());
     };
     let (through, kept) = shared
+        .state
         .removed
-        .judged(&counted, shared.settings.client_lease);
+        .judged(&counted, shared.state.settings.client_lease);
     let (_, open_here) = shared.store.orphans_held();
     let open_here: BTreeSet<ObjectId> = open_here.into_iter().collect();
-    let judged: Vec<(u64, ObjectId)> = shared.engine.with_core(|guard| {
-        let removed = guard.ledger.removed.iter();
-        let judged = removed.take_while(|(place, _)| *place <= through);
-        let goes = |file: &ObjectId| !kept.contains(file) && !open_here.contains(file);
-        judged.filter(|(_, file)| goes(file)).copied().collect()
-    });
+    let is_kept = |file: &ObjectId| kept.contains(file) || open_here.contains(file);
+    let judged = shared.engine.removed_through(through, is_kept);
     if judged.is_empty() {
         return Ok(());
     }
     let files: Vec<ObjectId> = judged.iter().map(|(_, file)| *file).collect();
     shared.store.bury(&files).await?;
-    shared.engine.with_core(|guard| {
-        for (place, file) in judged {
-            // A client that has opened it in between keeps it.
-            if shared.store.orphan_home(file).is_none() {
-                guard.ledger.removed.remove(&(place, file));
-            }
-        }
-    });
+    shared.engine.forget_buried(judged);
     Ok(())
 }

@@ -11,16 +11,15 @@ use tokio::time::Instant;
 use vfs::{Error, ObjectId};
 
 use crate::driver::commit_hook::AdmissionHook;
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{CALM, UNNOTIFIED, changed};
-use crate::replication::withheld;
 
 /// Gives files new versions whose unstable data a crash has taken: everybody gets what is left, and no
 /// client trusts what it remembers.
-pub(crate) async fn renew_recovered(shared: Arc<ReplicaState>, recovered: Vec<ObjectId>) {
+pub(crate) async fn renew_recovered(shared: Arc<LocalReplica>, recovered: Vec<ObjectId>) {
     let left = |files: usize| {
         shared
+            .state
             .metrics
             .recovering
             .store(files as u64, Ordering::Relaxed)
@@ -39,9 +38,8 @@ pub(crate) async fn renew_recovered(shared: Arc<ReplicaState>, recovered: Vec<Ob
 }
 
 /// Says whether it is done. A version of which a lost replica has a part comes first, or what is decided about it.
-async fn renew(shared: &ReplicaState, file: ObjectId) -> bool {
-    let lacks_frozen = |guard: &mut Guard<'_>| withheld::lacks_frozen(shared, guard, file);
-    if shared.store.is_abandoned(file) || shared.engine.with_core(lacks_frozen) {
+async fn renew(shared: &LocalReplica, file: ObjectId) -> bool {
+    if shared.store.is_abandoned(file) || shared.engine.lacks_frozen(file) {
         return false;
     }
     let renew = |store: Store| async move { store.renew(file).await };
@@ -50,27 +48,19 @@ async fn renew(shared: &ReplicaState, file: ObjectId) -> bool {
 
 /// Has the store give a file a new version, and all others told of its contents. Says whether it is done; it can be tried again.
 pub(crate) async fn give_new_version<F>(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     file: ObjectId,
     renew: impl FnOnce(Store) -> F,
 ) -> bool
 where
     F: Future<Output = Result<(), Error>>,
 {
-    shared
-        .engine
-        .with_core(|guard| guard.ledger.renewing.insert(file));
+    shared.engine.begin_renewing(file);
     let hook = Arc::new(AdmissionHook::new(&shared.engine, None));
     let renewed = renew(shared.store.with_hook(hook.clone())).await;
-    shared
-        .engine
-        .with_core(|guard| guard.ledger.renewing.remove(&file));
+    shared.engine.end_renewing(file, renewed.is_ok());
     match renewed {
-        Ok(()) => {
-            shared.engine.with_core(|guard| guard.settle_content(file));
-            shared.engine.ring_contents();
-            true
-        }
+        Ok(()) => true,
         Err(Error::Delay) => {
             // It is tried again, whatever becomes of it; without a verdict this replica takes no part at present.
             if let Some(verdict) = hook.take_refusal() {

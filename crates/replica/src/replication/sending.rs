@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use peer::{Lane, Session};
 use tokio::sync::watch;
-use vfs::Error;
+use vfs::{Error, ReplicaSlot};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
 use crate::replication::settled;
 use crate::state::segments::{Known, Segment};
@@ -29,7 +29,7 @@ const GATHERING: Duration = Duration::from_millis(2);
 
 /// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
 pub(crate) async fn send(
-    shared: Arc<ReplicaState>,
+    shared: Arc<LocalReplica>,
     session: Session,
     mut sent: u64,
     mut applied: watch::Receiver<u64>,
@@ -51,7 +51,10 @@ pub(crate) async fn send(
                 if matches!(error, StreamError::Trimmed) {
                     // It takes a whole copy, perhaps in this session, and says then how far that one reaches.
                     let slot = session.peer().slot;
-                    shared.conversations.with(slot, |with| with.sending = false);
+                    shared
+                        .state
+                        .conversations
+                        .with(slot, |with| with.sending = false);
                 }
                 return;
             }
@@ -87,13 +90,13 @@ fn tell_of_end(session: &Session, error: &StreamError) {
 }
 
 async fn send_some(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     session: &Session,
     sent: u64,
     through: u64,
 ) -> std::result::Result<u64, StreamError> {
     let mut last = sent;
-    while let Some(made) = shared.segments.find(last, known(shared)) {
+    while let Some(made) = shared.state.segments.find(last, known(shared)) {
         send_segment(shared, session, &made).await?;
         last = made.through;
     }
@@ -108,7 +111,7 @@ async fn send_some(
 }
 
 /// What this replica says in each message.
-fn known(shared: &ReplicaState) -> Known {
+fn known(shared: &LocalReplica) -> Known {
     Known {
         settlements: settled::settlements(shared),
         epoch: shared.lease.view().epoch.0,
@@ -117,7 +120,7 @@ fn known(shared: &ReplicaState) -> Known {
 
 /// Reads the next updates, and makes messages of them, for other peers too.
 fn make_segments(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     session: &Session,
     sent: u64,
     through: u64,
@@ -136,7 +139,7 @@ fn make_segments(
     let mut made = Vec::new();
     let (mut last, mut behind) = (sent, sent);
     let (mut records, mut bytes) = (Vec::new(), 0);
-    for record in merge(updates, shared.settings.merging) {
+    for record in merge(updates, shared.state.settings.merging) {
         last = record.position;
         bytes += bytes_of(&record);
         records.push(record);
@@ -155,7 +158,7 @@ fn make_segments(
 }
 
 fn segment(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     (behind, through): (u64, u64),
     (records, bytes): (Vec<Record>, usize),
 ) -> Arc<Segment> {
@@ -166,7 +169,7 @@ fn segment(
         through,
         settlements: known.settlements,
         epoch: known.epoch,
-        mac: shared.lineage.attest_updates(through),
+        mac: shared.state.lineage.attest_updates(through),
     };
     let mut message = wire::payload(wire::Kind::Records, &records);
     // The replica that gets it may have to pass it on, when this replica is lost.
@@ -181,23 +184,32 @@ fn segment(
         bytes,
         message,
     });
-    shared.segments.keep(segment.clone());
+    shared.state.segments.keep(segment.clone());
     segment
 }
 
 async fn send_segment(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     session: &Session,
     segment: &Segment,
 ) -> std::result::Result<(), StreamError> {
     let bytes = segment.bytes as u64;
     shared
+        .state
         .metrics
         .record_bytes
         .fetch_add(bytes, Ordering::Relaxed);
     session
         .send(Lane::Metadata, segment.message.clone())
         .await?;
-    shared.sent(session.peer().slot, bytes).await;
+    sent(shared, session.peer().slot, bytes).await;
     Ok(())
+}
+
+/// This many bytes were sent to a peer. Returns when more may be, if it is on its way back into the view.
+pub(crate) async fn sent(shared: &LocalReplica, to: ReplicaSlot, bytes: u64) {
+    shared.state.conversations.note_sent(to, bytes);
+    if !shared.lease.view().active.contains(&to) {
+        shared.state.pace.spend(bytes).await;
+    }
 }

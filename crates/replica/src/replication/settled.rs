@@ -5,13 +5,13 @@
 
 use view::Settlement;
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 
 /// The fact that says which settlement of this replica's own controls has been dealt with.
 pub(crate) const DEALT_WITH: &[u8] = b"settlement";
 
 /// What the others decided about this replica's controls while it was away, and what it has not dealt with.
-pub(crate) fn undealt(shared: &ReplicaState) -> vfs::Result<Option<Settlement>> {
+pub(crate) fn undealt(shared: &LocalReplica) -> vfs::Result<Option<Settlement>> {
     let state = shared.view_state();
     let loss = state
         .as_ref()
@@ -28,7 +28,7 @@ pub(crate) fn undealt(shared: &ReplicaState) -> vfs::Result<Option<Settlement>> 
 }
 
 /// How many settlements are known here.
-pub(crate) fn settlements(shared: &ReplicaState) -> u64 {
+pub(crate) fn settlements(shared: &LocalReplica) -> u64 {
     shared.view_state().map_or(0, |state| state.settlements)
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn settlements(shared: &ReplicaState) -> u64 {
 /// settlements. What was made after one may replace what was changed here and given up by it, which
 /// has to be put aside before; and it builds on what the others kept of a lost replica, of which
 /// this copy may have more.
-pub(crate) fn may_follow(shared: &ReplicaState, known_there: u64) -> bool {
+pub(crate) fn may_follow(shared: &LocalReplica, known_there: u64) -> bool {
     let dealt_with = || matches!(undealt(shared), Ok(None));
     let gone_through = || known(shared).ok().flatten();
     shared.takes_part()
@@ -53,14 +53,14 @@ fn is_right_for(known_here: u64, known_there: u64, gone_through: impl Fn() -> Op
 const KNOWN: &[u8] = b"gone-through";
 
 /// The copy here has gone through all settlements that are known here.
-pub(crate) async fn note_known(shared: &ReplicaState) -> vfs::Result<()> {
+pub(crate) async fn note_known(shared: &LocalReplica) -> vfs::Result<()> {
     match shared.view_state() {
         Some(state) => note(shared, state.settlements).await,
         None => Ok(()),
     }
 }
 
-pub(crate) async fn note(shared: &ReplicaState, settlements: u64) -> vfs::Result<()> {
+pub(crate) async fn note(shared: &LocalReplica, settlements: u64) -> vfs::Result<()> {
     if known(shared)? == Some(settlements) {
         return Ok(());
     }
@@ -69,7 +69,7 @@ pub(crate) async fn note(shared: &ReplicaState, settlements: u64) -> vfs::Result
     shared.store.wait_stable(ticket).await
 }
 
-pub(crate) fn known(shared: &ReplicaState) -> vfs::Result<Option<u64>> {
+pub(crate) fn known(shared: &LocalReplica) -> vfs::Result<Option<u64>> {
     let facts = shared.store.facts(KNOWN)?;
     let noted = facts
         .first()

@@ -7,14 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use control::ControlName;
 use peer::Lane;
 use store::{ForeignUpdate, LinkChange, RowChange, RowSubject, Ticket};
 use tokio::sync::mpsc;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::foreign::{Foreign, Rule};
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::durability;
 use crate::replication::base;
 use crate::replication::contents;
@@ -27,18 +26,16 @@ use crate::state::segments::Known;
 use crate::state::wire::{self, Applied, Malformed, Record, Records};
 
 /// Keeps a place for the stream of another replica, from wherever it comes.
-pub(crate) fn follow(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
-    if !shared.inboxes().contains_key(&slot) {
+pub(crate) fn follow(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
+    if !shared.state.inboxes.lock().contains_key(&slot) {
         let applied = shared.store.applied(slot).unwrap_or_else(|error| {
             tracing::error!(%error, "the position in a stream cannot be read");
             0
         });
         let (inbox, queue) = Inbox::new(slot, applied);
-        shared
-            .engine
-            .with_core(|guard| guard.ledger.heard.insert(slot, applied));
+        shared.engine.note_applied_here([(slot, applied)]);
         let inbox = Arc::new(inbox);
-        shared.inboxes().insert(slot, inbox.clone());
+        shared.state.inboxes.lock().insert(slot, inbox.clone());
         let applying = tokio::spawn(apply(shared.clone(), inbox, queue));
         shared.keep_task(applying);
     }
@@ -46,7 +43,7 @@ pub(crate) fn follow(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
 
 /// Applies what one peer sends, in order, until the replica stops.
 pub(crate) async fn apply(
-    shared: Arc<ReplicaState>,
+    shared: Arc<LocalReplica>,
     inbox: Arc<Inbox>,
     mut queue: mpsc::UnboundedReceiver<(u64, Parcel)>,
 ) {
@@ -100,11 +97,12 @@ impl From<Error> for Unfit {
 }
 
 /// What follows in the same session would leave a hole, and is not taken in either.
-fn refuse(shared: &ReplicaState, inbox: &Inbox, parcel: &Parcel, what: &str) {
+fn refuse(shared: &LocalReplica, inbox: &Inbox, parcel: &Parcel, what: &str) {
     match parcel {
         Parcel::Own(incoming) => shared.refuse_nonsense(incoming.from, what),
         Parcel::Relayed(_) | Parcel::End => {
             let is_news = shared
+                .state
                 .peers
                 .with(inbox.from, |peer| peer.nonsense.note_relayed(what));
             if is_news {
@@ -117,7 +115,7 @@ fn refuse(shared: &ReplicaState, inbox: &Inbox, parcel: &Parcel, what: &str) {
 
 /// Takes a message in, again and again while there is no room for it and nobody waits for this replica.
 async fn take_in_patiently(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     session: u64,
     parcel: &Parcel,
@@ -128,7 +126,7 @@ async fn take_in_patiently(
         match take_in(shared, inbox, session, parcel).await {
             Ok(()) => {
                 if tried {
-                    shared.set_trouble(None);
+                    *shared.state.trouble.lock() = None;
                 }
                 return Ok(());
             }
@@ -144,7 +142,7 @@ async fn take_in_patiently(
 }
 
 async fn take_in(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     session: u64,
     parcel: &Parcel,
@@ -177,7 +175,7 @@ async fn take_in(
 
 /// Applies records that came in a session. First hand: from their maker itself, whose word of them is kept.
 async fn apply_message(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
     (records, signed): (Records, Signed),
@@ -221,7 +219,7 @@ async fn apply_message(
             number: through,
             mac,
         };
-        shared.lineage.note_applied(inbox.from, through);
+        shared.state.lineage.note_applied(inbox.from, through);
     }
     inbox.keep(behind, through, signed);
     acknowledge(shared, inbox);
@@ -229,7 +227,7 @@ async fn apply_message(
 }
 
 /// A message is put down in the middle: what was applied of it is stable, and acknowledged.
-async fn put_down(shared: &ReplicaState, inbox: &Inbox, last: Option<Ticket>) -> Result<()> {
+async fn put_down(shared: &LocalReplica, inbox: &Inbox, last: Option<Ticket>) -> Result<()> {
     if let Some(ticket) = last {
         shared.store.wait_stable(ticket).await?;
         acknowledge(shared, inbox);
@@ -237,14 +235,14 @@ async fn put_down(shared: &ReplicaState, inbox: &Inbox, last: Option<Ticket>) ->
     Ok(())
 }
 
-fn reached(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, position: u64) {
+fn reached(shared: &Arc<LocalReplica>, inbox: &Arc<Inbox>, position: u64) {
     for piece in inbox.reached(position) {
         contents::put_in_place(shared, inbox, piece);
     }
 }
 
 /// Tells the peer how far its stream is applied here, stably.
-pub(crate) fn acknowledge(shared: &ReplicaState, inbox: &Inbox) {
+pub(crate) fn acknowledge(shared: &LocalReplica, inbox: &Inbox) {
     let position = inbox.applied();
     let applied = Applied {
         position,
@@ -252,28 +250,35 @@ pub(crate) fn acknowledge(shared: &ReplicaState, inbox: &Inbox) {
         held_open: shared.store.orphans_version(),
     };
     inbox.note_acknowledged(applied.position);
+    if shared.state.losses.closing.has_begun(inbox.from) {
+        // Somebody may wait until the others have been told all of it.
+        shared.engine.notify();
+    }
     let message = wire::body(wire::Kind::Applied, &applied);
-    shared.outbound.send(inbox.from, Lane::Control, message);
+    shared
+        .state
+        .outbound
+        .send(inbox.from, Lane::Control, message);
 }
 
 /// Applies a record once its controls have been granted here. `None`: the session that brought it is over, it was
 /// decided to go on without the record while it waited, or its maker's stream was closed.
 async fn apply_record(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
     known: Known,
-    record: Record,
+    mut record: Record,
 ) -> Result<Option<Ticket>> {
-    let under = record.under;
+    let rows = std::mem::take(&mut record.rows);
     let update = ForeignUpdate {
         from: inbox.from,
         position: record.position,
-        changes: record.rows.into_iter().map(RowChange::from).collect(),
+        changes: rows.into_iter().map(RowChange::from).collect(),
         // A witness waits for no contents.
-        incomplete: match shared.is_witness {
+        incomplete: match shared.state.is_witness {
             true => Vec::new(),
-            false => record.data,
+            false => std::mem::take(&mut record.data),
         },
     };
     let subjects = update.changes.iter().filter_map(RowChange::subject);
@@ -285,56 +290,41 @@ async fn apply_record(
     });
     let objects: Vec<ObjectId> = objects.collect();
     let relaxed = durability::relaxed_before(shared, &update.changes).await;
-    let granted = |guard: &mut Guard<'_>| match exempt(shared, inbox.from, record.position) {
-        true if !settled::may_follow(shared, known.settlements) => None,
-        true => has_all_before(shared, guard, known.epoch, &record.after),
-        false => may_apply(guard, &under),
+    let foreign = Foreign {
+        from: inbox.from,
+        epoch: known.epoch,
+        record: &record,
+        changed: &update.incomplete,
+        objects: &objects,
+        sets_attributes,
+        rule: || match exempt(shared, inbox.from, record.position) {
+            true if !settled::may_follow(shared, known.settlements) => Rule::Wait,
+            true => Rule::Order,
+            false => Rule::Controls,
+        },
     };
     let refused = AtomicBool::new(false);
-    let before_commit = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
-        shared.engine.with_core(|guard| {
-            let given_up = shared.is_given_up(inbox.from);
-            if granted(guard).is_none() || given_up {
+    let before_commit =
+        &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| match shared
+            .commit_foreign(&foreign, links, commit)?
+        {
+            true => Ok(()),
+            false => {
                 refused.store(true, Ordering::Relaxed);
-                return Err(Error::Delay);
+                Err(Error::Delay)
             }
-            commit()?;
-            guard.ledger.heard.insert(inbox.from, record.position);
-            let own = (shared.slot(), shared.incarnation);
-            (shared.outcomes).note_applied(own, &record.origins, record.position);
-            shared.note_writer(inbox.from, &update.incomplete);
-            for change in links {
-                guard.tree.parents.forget(change.object);
-            }
-            for change in links {
-                guard.link(change.object, change.parent, change.added);
-            }
-            let inherited = record.inherited.iter().filter(|_| shared.takes_part());
-            for control in inherited {
-                guard.inherited(inbox.from, control.clone());
-            }
-            if sets_attributes {
-                guard.ledger.durability.forget(None);
-            }
-            objects.iter().for_each(|file| give_up(guard, *file));
-            guard.notifies = true;
-            Ok(())
-        })
-    };
+        };
     let _stuck = inbox.note_stuck();
     loop {
-        let is_closed = || first_hand && shared.losses.closing.has_begun(inbox.from);
+        let is_closed = || first_hand && shared.state.losses.closing.has_begun(inbox.from);
         let is_over =
             || inbox.session() != session || shared.is_given_up(inbox.from) || is_closed();
-        shared
-            .engine
-            .until(|guard| is_over().then_some(()).or_else(|| granted(guard)))
-            .await;
+        shared.until_applicable(&foreign, is_over).await;
         let _applying = inbox.applying.lock().await;
         if is_over() {
             return Ok(None);
         }
-        let _undecided = (!relaxed.is_empty()).then(|| shared.losses.undecided());
+        let _undecided = (!relaxed.is_empty()).then(|| shared.state.losses.undecided());
         match shared.store.apply(update.clone(), before_commit).await {
             // What the update was made under has gone meanwhile.
             Err(_) if refused.swap(false, Ordering::Relaxed) => {}
@@ -351,7 +341,7 @@ async fn apply_record(
 
 /// Whether an update may be applied whatever it was made under: this replica takes no part, or took none
 /// when it was made, or takes part anew and hears of it from others because its maker is lost.
-fn exempt(shared: &ReplicaState, from: ReplicaSlot, position: u64) -> bool {
+fn exempt(shared: &LocalReplica, from: ReplicaSlot, position: u64) -> bool {
     if !shared.takes_part() {
         return true;
     }
@@ -359,58 +349,7 @@ fn exempt(shared: &ReplicaState, from: ReplicaSlot, position: u64) -> bool {
     if is_lost && !shared.lease.is_up_to_date() {
         return true;
     }
-    let arrival = shared.arrival();
+    let arrival = shared.state.arrival.lock();
     let mut exempt = arrival.exempt.iter();
     exempt.any(|(slot, through)| *slot == from && position <= *through)
-}
-
-/// Another primary has changed a file: what a previous incarnation of ours wanted to ship of it is out of
-/// date.
-fn give_up(guard: &mut Guard<'_>, file: ObjectId) {
-    let previous = guard.ledger.previous.as_ref();
-    if previous.is_some_and(|previous| previous.files.contains(&file)) {
-        guard.ledger.unshipped.removed(file);
-        guard.settle_content(file);
-    }
-}
-
-/// Whether everything has been applied here that the primary of an update had applied when it made it. Without
-/// regard to controls this alone keeps updates of one object by several primaries in order.
-/// `epoch` is the view of the primary when it sent the update, or a later one.
-fn has_all_before(
-    shared: &ReplicaState,
-    guard: &Guard<'_>,
-    epoch: u64,
-    after: &[(u16, u64)],
-) -> Option<()> {
-    let heard = &guard.ledger.heard;
-    // The stream may be here up to a place at which there is no update, where a copy of it was taken.
-    let has = |slot: ReplicaSlot, position: u64| {
-        heard.get(&slot).is_some_and(|heard| *heard >= position)
-            || (shared.inbox(slot)).is_some_and(|inbox| inbox.applied() >= position)
-    };
-    let mut missing = after.iter().filter(|(slot, position)| {
-        let slot = ReplicaSlot(*slot);
-        slot != shared.slot() && *position > 0 && !has(slot, *position)
-    });
-    let Some(missing) = missing.next() else {
-        return Some(());
-    };
-    let is_lost = !guard.ledger.active.contains(&ReplicaSlot(missing.0));
-    let is_current = guard.epoch().0 >= epoch;
-    if is_lost && is_current && !shared.takes_part() {
-        // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
-        // come back since.
-        shared.needs_copy.store(true, Ordering::Release);
-    }
-    None
-}
-
-/// Whether the controls of the update have been granted here; if not, they at least get ahead.
-fn may_apply(guard: &mut Guard<'_>, under: &[ControlName]) -> Option<()> {
-    if guard.may_apply(under) {
-        return Some(());
-    }
-    guard.update_waiting(under);
-    guard.may_apply(under).then_some(())
 }

@@ -5,48 +5,20 @@
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::losses::best;
 
-/// Whether a control of a lost replica covers a file.
-pub(crate) fn is_frozen_by(guard: &Guard<'_>, lost: ReplicaSlot, file: ObjectId) -> bool {
-    let mut frozen = guard.frozen();
-    frozen.any(|grant| grant.name.holder == lost && guard.covers(grant, file))
-}
-
-/// Whether data of a file is missing here that a lost replica has, which nobody else can change meanwhile.
-pub(crate) fn lacks_frozen(shared: &ReplicaState, guard: &Guard<'_>, file: ObjectId) -> bool {
-    let mut missing = shared.store.lacks_data_of(file).into_iter();
-    missing.any(|lost| is_frozen_by(guard, lost, file))
-}
-
-/// Whether what is here of a file must not be taken for its present version: a lost replica's data is missing, and a control of
-/// that one stands, or this replica does not know yet what the others have of it. An earlier version that this replica
-/// itself wrote would else replace the lost one's when that is back.
-pub(crate) fn withholds(shared: &ReplicaState, guard: &Guard<'_>, file: ObjectId) -> bool {
-    let missing = shared.store.lacks_data_of(file);
-    if missing.is_empty() {
-        return false;
-    }
-    let previous = guard.ledger.previous.as_ref();
-    let own = previous.is_some_and(|previous| previous.files.contains(&file));
-    let gone = |slot: &ReplicaSlot| !guard.ledger.active.contains(slot) && *slot != shared.slot();
-    let unknown = || !shared.lease.is_up_to_date() && missing.iter().any(gone);
-    !own && (unknown() || lacks_frozen(shared, guard, file))
-}
-
 /// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
-pub(crate) fn supplies(shared: &ReplicaState, to: ReplicaSlot, file: ObjectId) -> bool {
-    let all = shared.losses.equalling();
+pub(crate) fn supplies(shared: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
+    let all = shared.state.losses.equalling();
     let mut supplied = all.values().filter_map(|one| one.supplies.get(&file));
     supplied.any(|receivers| receivers.contains(&to))
 }
 
 /// Whether a peer has the best of a file of which a lost replica had sent this one only a part.
-pub(crate) fn is_supplied_by(shared: &ReplicaState, from: ReplicaSlot, file: ObjectId) -> bool {
+pub(crate) fn is_supplied_by(shared: &LocalReplica, from: ReplicaSlot, file: ObjectId) -> bool {
     let others = shared.holders();
-    let all = shared.losses.equalling();
+    let all = shared.state.losses.equalling();
     all.values().any(|equalling| {
         let told = equalling.told(shared.slot(), &others);
         let best = told.and_then(|told| best(&told, file));
@@ -56,14 +28,14 @@ pub(crate) fn is_supplied_by(shared: &ReplicaState, from: ReplicaSlot, file: Obj
 
 /// Whether a replica whose data of a file is missing here is in contact: it sends all of that itself, and what others have of it
 /// would take the place of what has come.
-pub(crate) fn is_back(shared: &ReplicaState, file: ObjectId) -> bool {
+pub(crate) fn is_back(shared: &LocalReplica, file: ObjectId) -> bool {
     let mut missing = shared.store.lacks_data_of(file).into_iter();
-    missing.any(|lost| shared.outbound.is_connected(lost, Lane::Control))
+    missing.any(|lost| shared.state.outbound.is_connected(lost, Lane::Control))
 }
 
 /// Takes the mark off a file whose contents are here.
 pub(crate) async fn settle_flagged(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     from: ReplicaSlot,
     file: ObjectId,
     position: u64,

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use crate::state::locks::{Inner, InnerGuard};
+use crate::state::locks::{Inner, InnerGuard, Table, TableGuard};
 use crate::state::relays::{Kept, Relay};
 use crate::state::shipping::Arrivals;
 use crate::state::wire::PieceHead;
@@ -313,6 +313,35 @@ impl Inbox {
     /// Which session this is.
     pub(crate) fn session(&self) -> u64 {
         self.waiting().session
+    }
+}
+
+/// The streams of the other replicas, as far as they are here.
+#[derive(Default)]
+pub(crate) struct Inboxes(Table<BTreeMap<ReplicaSlot, Arc<Inbox>>>);
+
+impl Inboxes {
+    pub(crate) fn lock(&self) -> TableGuard<'_, BTreeMap<ReplicaSlot, Arc<Inbox>>> {
+        self.0.lock()
+    }
+
+    /// That of one replica, if it is followed.
+    pub(crate) fn get(&self, from: ReplicaSlot) -> Option<Arc<Inbox>> {
+        self.lock().get(&from).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Inbox>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// The replicas whose streams count here: other members, and those that are lost.
+    pub(crate) fn followed(&self) -> Vec<ReplicaSlot> {
+        self.lock().keys().copied().collect()
+    }
+
+    /// How far a replica's stream is applied here, stably.
+    pub(crate) fn acknowledged(&self, of: ReplicaSlot) -> u64 {
+        self.get(of).map_or(0, |inbox| inbox.acknowledged())
     }
 }
 

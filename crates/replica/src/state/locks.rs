@@ -23,7 +23,6 @@ pub(crate) type Table<T> = Lock<2, T>;
 /// What an entry of a [`Table`] locks for itself. No thread holds two of them.
 pub(crate) type Inner<T> = Lock<3, T>;
 
-pub(crate) type BeforeCoreGuard<'a, T> = Locked<'a, 0, T>;
 pub(crate) type TableGuard<'a, T> = Locked<'a, 2, T>;
 pub(crate) type InnerGuard<'a, T> = Locked<'a, 3, T>;
 

@@ -7,20 +7,123 @@ use std::collections::BTreeSet;
 use peer::set::MemberList;
 use vfs::ReplicaSlot;
 
+use crate::state::locks::{Table, TableGuard};
+
 /// What people are told of a replica that was removed.
 pub(crate) const REMOVED: &str = "this server was removed from the set and serves nobody; what only it has is still in its data directory. To return, let it join with a new invitation and a new data directory";
 
 /// Who is in the set.
 #[derive(Default)]
-pub(crate) struct Membership {
-    pub(crate) current: BTreeSet<ReplicaSlot>,
-    pub(crate) list: MemberList,
+struct Membership {
+    current: BTreeSet<ReplicaSlot>,
+    list: MemberList,
     /// Who was in it, by the list or by what was agreed. Nobody ever comes back.
-    pub(crate) removed: BTreeSet<ReplicaSlot>,
+    removed: BTreeSet<ReplicaSlot>,
     /// Who has shown its list since this replica started.
-    pub(crate) greeted: BTreeSet<ReplicaSlot>,
+    greeted: BTreeSet<ReplicaSlot>,
     /// Who has shown one that the authority did not sign.
-    pub(crate) forgers: BTreeSet<ReplicaSlot>,
+    forgers: BTreeSet<ReplicaSlot>,
+}
+
+/// Who is in the set, who was, and what is known of each, under one lock.
+pub(crate) struct Members {
+    /// This replica.
+    own: ReplicaSlot,
+    known: Table<Membership>,
+}
+
+impl Members {
+    pub(crate) fn new(own: ReplicaSlot) -> Members {
+        Members {
+            own,
+            known: Table::default(),
+        }
+    }
+
+    fn membership(&self) -> TableGuard<'_, Membership> {
+        self.known.lock()
+    }
+
+    /// What a replica is by the list and by what was agreed; `None` of a member that keeps contents.
+    pub(crate) fn speaker(&self, slot: ReplicaSlot) -> Option<Speaker> {
+        let membership = self.membership();
+        if membership.removed.contains(&slot) {
+            return Some(Speaker::Removed);
+        }
+        if !membership.current.contains(&slot) {
+            return Some(Speaker::Stranger);
+        }
+        (membership.list.is_witness(slot.0)).then_some(Speaker::Witness)
+    }
+
+    /// Whether a replica belongs to the set.
+    pub(crate) fn is_member(&self, slot: ReplicaSlot) -> bool {
+        self.membership().current.contains(&slot)
+    }
+
+    /// Whether this replica knows that it was removed from the set.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.membership().removed.contains(&self.own)
+    }
+
+    /// The members as far as this replica knows.
+    pub(crate) fn list(&self) -> MemberList {
+        self.membership().list.clone()
+    }
+
+    /// Takes over a list of members, and who of it are members now.
+    pub(crate) fn set(&self, current: BTreeSet<ReplicaSlot>, list: MemberList) {
+        let mut membership = self.membership();
+        let revoked = list.members.iter().filter(|member| member.revoked);
+        let revoked = revoked.map(|member| ReplicaSlot(member.slot));
+        membership.removed.extend(revoked);
+        membership.current = current;
+        membership.list = list;
+    }
+
+    /// A replica is a member no more. Says whether this one is alone now.
+    pub(crate) fn drop_member(&self, slot: ReplicaSlot) -> bool {
+        let mut membership = self.membership();
+        membership.current.remove(&slot);
+        membership.current.len() <= 1
+    }
+
+    /// It was agreed that these are members no more, whatever the list says. Says whether that is new of anybody.
+    pub(crate) fn note_removed(&self, slots: &BTreeSet<ReplicaSlot>) -> bool {
+        let mut membership = self.membership();
+        let is_news = !slots.is_subset(&membership.removed);
+        membership.removed.extend(slots);
+        is_news
+    }
+
+    /// Who was a member and is none any more.
+    pub(crate) fn removed(&self) -> BTreeSet<ReplicaSlot> {
+        self.membership().removed.clone()
+    }
+
+    /// A peer has shown its list of members, and what is new in it is known here.
+    pub(crate) fn note_greeted(&self, peer: ReplicaSlot) {
+        let mut membership = self.membership();
+        membership.greeted.insert(peer);
+    }
+
+    /// Whether a peer has shown its list of members since this replica started.
+    pub(crate) fn has_greeted(&self, peer: ReplicaSlot) -> bool {
+        self.membership().greeted.contains(&peer)
+    }
+
+    /// A peer has shown a list that the authority did not sign. Says whether for the first time.
+    pub(crate) fn note_forger(&self, peer: ReplicaSlot) -> bool {
+        let mut membership = self.membership();
+        membership.forgers.insert(peer)
+    }
+
+    /// The other members of the set.
+    pub(crate) fn others(&self) -> Vec<ReplicaSlot> {
+        let membership = self.membership();
+        let others = membership.current.iter();
+        others.filter(|slot| **slot != self.own).copied().collect()
+    }
 }
 
 /// What the sender of a message is, as far as the receiver knows.

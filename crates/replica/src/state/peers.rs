@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use control::ClockDifference;
+use tokio::time::Instant;
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::locks::{Table, TableGuard};
@@ -14,6 +16,7 @@ use crate::state::nonsense::Nonsense;
 use crate::state::rejoins::{Rejoin, RejoinView};
 use crate::state::shipments::Shipments;
 use crate::state::views::News;
+use crate::state::wire::LeaseRequest;
 
 /// What is known of one member.
 #[derive(Debug, Default)]
@@ -58,6 +61,63 @@ impl Peers {
             .collect()
     }
 
+    fn note_news<T>(&self, slot: ReplicaSlot, note: impl FnOnce(&mut News) -> T) -> T {
+        self.with(slot, |peer| note(peer.news.get_or_insert_with(News::new)))
+    }
+
+    /// A peer has answered a question just now.
+    pub(crate) fn note_heard(&self, slot: ReplicaSlot) {
+        self.note_news(slot, |news| news.heard = Instant::now());
+    }
+
+    /// A peer's answer has shown how far its time of day is from the own one.
+    pub(crate) fn note_clock(&self, slot: ReplicaSlot, difference: ClockDifference) {
+        self.note_news(slot, |news| news.clock.note(difference));
+    }
+
+    /// Notes what a peer says of itself. Returns whether that is something else than before.
+    pub(crate) fn note_said(&self, slot: ReplicaSlot, ask: LeaseRequest) -> bool {
+        self.note_news(slot, |news| {
+            let before = news.said.as_ref();
+            let differs = before.is_none_or(|(before, _)| before.differs(&ask));
+            news.said = Some((ask, Instant::now()));
+            differs
+        })
+    }
+
+    /// Bytes that users may still fill at a peer, as it said last.
+    pub(crate) fn available_at(&self, slot: ReplicaSlot) -> Option<u64> {
+        self.with(slot, |peer| {
+            let (ask, _) = peer.news.as_ref()?.said.as_ref()?;
+            Some(ask.available)
+        })
+    }
+
+    /// Nobody counts as silent who could not be heard.
+    pub(crate) fn forget_silence(&self) {
+        self.with_each(|_, peer| {
+            if let Some(news) = &mut peer.news {
+                news.heard = Instant::now();
+            }
+        });
+    }
+
+    /// A file is complete at a peer up to a place of our stream; the peer is told soon.
+    pub(crate) fn note_completed(&self, peer: ReplicaSlot, file: ObjectId, position: u64) {
+        self.with(peer, |peer| peer.completed.insert(file, position));
+    }
+
+    pub(crate) fn take_completed(&self) -> Vec<(ReplicaSlot, Vec<(ObjectId, u64)>)> {
+        let mut completed = Vec::new();
+        self.with_each(|slot, peer| {
+            let files = std::mem::take(&mut peer.completed);
+            if !files.is_empty() {
+                completed.push((slot, files.into_iter().collect()));
+            }
+        });
+        completed
+    }
+
     /// How far this replica is on its way back into the view, as the members say.
     pub(crate) fn own_rejoin(&self) -> Option<RejoinView> {
         let all = self.all();
@@ -72,8 +132,6 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
 
     #[test]

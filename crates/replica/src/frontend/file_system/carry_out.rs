@@ -15,7 +15,6 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 use super::pin::{DataHook, Effect};
 use super::removed::AtHome;
 use super::{Absence, ReplicatedFileSystem, verdict_by};
-use crate::driver::engine::Guard;
 use crate::driver::waiting::{CALM, changed};
 use crate::state::forward::{Expected, Operation};
 use crate::state::ledger::{PendingVerdict, Verdict};
@@ -184,7 +183,7 @@ impl ReplicatedFileSystem {
             return attempt(self.store()).await;
         }
         let deadline = self.deadline();
-        if let Some(unanswered) = self.shared.outcomes.take(&operation, Instant::now()) {
+        if let Some(unanswered) = self.shared.state.outcomes.take(&operation, Instant::now()) {
             let found = self.find_out(operation(), unanswered, deadline);
             if let Some(value) = found.await? {
                 return Ok(value);
@@ -215,8 +214,8 @@ impl ReplicatedFileSystem {
         if !is_one || self.is_forwarded() || self.holder(directory).is_some() {
             return None;
         }
-        let own = |guard: &mut Guard<'_>| guard.controls(Subject::Directory(directory));
-        (!self.shared.engine.with_core(own)).then_some(first)
+        let is_primary = (self.shared.engine).is_primary(Subject::Directory(directory));
+        (!is_primary).then_some(first)
     }
 
     /// What comes before a change is tried here: the lease, a member that lacks too much, and a file whose removal has arrived is changed at its home.

@@ -233,14 +233,14 @@ impl FileSystem for ReplicatedFileSystem {
 
     async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()> {
         // What was written under the lock must be known of before somebody else has it (rule 19).
-        if !self.is_forwarded() && self.shared.opens.has_writer(id) {
+        if !self.is_forwarded() && self.shared.state.opens.has_writer(id) {
             self.settle(id).await?;
         }
         let attempt = |store: Store| async move { store.unlock(id, owner, range).await };
         let operation = || O::Unlock(id, owner.clone(), range);
         self.change(id, &[], attempt, operation).await?;
         if self.is_forwarded() {
-            self.shared.tell_of_locks(id);
+            self.shared.state.lock_listeners.tell(id);
         }
         Ok(())
     }
@@ -389,27 +389,27 @@ impl FileSystem for ReplicatedFileSystem {
         for (id, owner) in &holdings.locks {
             let done = self.unlock(*id, owner, ByteRange::EVERYTHING).await;
             outcome = outcome.and(done);
-            self.shared.tell_of_locks(*id);
+            self.shared.state.lock_listeners.tell(*id);
         }
         for (id, owner) in &holdings.denials {
             let done = self.close_denial(*id, owner).await;
             outcome = outcome.and(done);
-            self.shared.tell_of_locks(*id);
+            self.shared.state.lock_listeners.tell(*id);
         }
         outcome
     }
 
     fn on_clients_asked(&self, absent: vfs::AbsentClients) {
-        self.shared.servers.set(absent);
+        self.shared.state.servers.set(absent);
     }
 
     fn others_went_on(&self) -> bool {
-        let others_went_on = &self.shared.others_went_on;
+        let others_went_on = &self.shared.state.others_went_on;
         others_went_on.load(std::sync::atomic::Ordering::Acquire)
     }
 
     fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {
-        self.shared.listen_for_locks(listener);
+        self.shared.state.lock_listeners.add(listener);
     }
 
     fn keeps_requests(&self) -> bool {

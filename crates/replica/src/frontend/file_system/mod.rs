@@ -23,10 +23,10 @@ use vfs::{Attributes, Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::control::Admitted;
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::tree::subject_of;
 use crate::frontend::durability;
+use crate::frontend::forwarding;
 use crate::frontend::outcomes;
 use crate::state::copies::Held;
 use crate::state::forward::{Expected, Handed, Operation, Value};
@@ -41,7 +41,7 @@ const AFTER: Duration = Duration::from_millis(1);
 
 /// The replicated tree as a file system.
 pub(crate) struct ReplicatedFileSystem {
-    pub(crate) shared: Arc<ReplicaState>,
+    pub(crate) shared: Arc<LocalReplica>,
     /// The operation comes from another replica and goes no further (rule 18).
     forwarding: Option<Forwarding>,
     /// The operation brings an abandoned file into order.
@@ -64,7 +64,7 @@ fn lost() -> Error {
 
 impl ReplicatedFileSystem {
     /// For operations of this server's clients, and of the replica itself.
-    pub(crate) fn new(shared: Arc<ReplicaState>) -> ReplicatedFileSystem {
+    pub(crate) fn new(shared: Arc<LocalReplica>) -> ReplicatedFileSystem {
         ReplicatedFileSystem {
             shared,
             forwarding: None,
@@ -73,7 +73,7 @@ impl ReplicatedFileSystem {
     }
 
     /// The same for bringing abandoned files into order.
-    pub(crate) fn adopting(shared: Arc<ReplicaState>) -> ReplicatedFileSystem {
+    pub(crate) fn adopting(shared: Arc<LocalReplica>) -> ReplicatedFileSystem {
         ReplicatedFileSystem {
             adopting: true,
             ..ReplicatedFileSystem::new(shared)
@@ -82,7 +82,7 @@ impl ReplicatedFileSystem {
 
     /// For one operation that another replica has forwarded; `removed`: of a file of which that one knows that it was removed.
     pub(crate) fn forwarded(
-        shared: Arc<ReplicaState>,
+        shared: Arc<LocalReplica>,
         origin: Origin,
         removed: bool,
     ) -> ReplicatedFileSystem {
@@ -135,14 +135,14 @@ impl ReplicatedFileSystem {
 
     /// Waits until this replica may answer (rule 22), or says why it does not.
     async fn wait_for_lease(&self, deadline: Instant) -> Result<()> {
-        if self.shared.is_witness {
+        if self.shared.state.is_witness {
             let why = "this server is a witness, which keeps no contents; use a server that keeps the tree";
             return Err(Error::Io(why.into()));
         }
         if self.may_answer() {
             return Ok(());
         }
-        if self.shared.is_removed() {
+        if self.shared.state.members.is_removed() {
             return Err(Error::Io(REMOVED.into()));
         }
         if self.is_forwarded() {
@@ -150,7 +150,7 @@ impl ReplicatedFileSystem {
         }
         let shared = &self.shared;
         let whole = async {
-            let mut held = shared.held.subscribe();
+            let mut held = shared.state.held.subscribe();
             // The sender lives in `shared`.
             let _ = held.wait_for(|held| *held == Held::Everything).await;
             shared.lease.answerable().await;
@@ -181,17 +181,17 @@ impl ReplicatedFileSystem {
     /// return into the view, are no reason.
     async fn given_up(&self) {
         let shared = &self.shared;
-        if shared.settings.without_majority != WithoutMajority::Error {
+        if shared.state.settings.without_majority != WithoutMajority::Error {
             return std::future::pending().await;
         }
-        let mut held = shared.held.subscribe();
+        let mut held = shared.state.held.subscribe();
         // The sender lives in `shared`.
         let _ = held.wait_for(|held| *held == Held::Everything).await;
         while !shared.is_cut_off() {
             // A replica that answers before then puts it off; others may be needed when the set has
             // changed.
             let next = shared.cut_off_at();
-            let next = next.unwrap_or_else(|| Instant::now() + shared.settings.suspicion);
+            let next = next.unwrap_or_else(|| Instant::now() + shared.state.settings.suspicion);
             tokio::time::sleep_until(next + AFTER).await;
         }
     }
@@ -199,10 +199,10 @@ impl ReplicatedFileSystem {
     /// Whether the own copy may answer readers though it may be old.
     fn reads_stale(&self) -> bool {
         let shared = &self.shared;
-        let chosen = shared.settings.without_majority == WithoutMajority::StaleReads;
+        let chosen = shared.state.settings.without_majority == WithoutMajority::StaleReads;
         chosen
             && !self.is_forwarded()
-            && !shared.is_witness
+            && !shared.state.is_witness
             && shared.is_whole()
             && !self.may_answer()
             && !shared.lease.is_barred()
@@ -224,17 +224,13 @@ impl ReplicatedFileSystem {
 
     /// When a client is told to come again.
     fn deadline(&self) -> Instant {
-        Instant::now() + self.shared.settings.patience
+        Instant::now() + self.shared.state.settings.patience
     }
 
     /// The replica to which an operation on this object goes; `None` when it is answered here (rule 20).
     pub(crate) fn holder(&self, object: ObjectId) -> Option<ReplicaSlot> {
         let engine = &self.shared.engine;
-        if !engine.anything_foreign() {
-            return None;
-        }
-        let foreign = engine.with_core(|guard| guard.foreign_control(object));
-        foreign.map(|name| name.holder)
+        engine.foreign_primary(object)
     }
 
     /// Another replica whose copy may be read when the own disk fails; the own one is looked at.
@@ -242,7 +238,7 @@ impl ReplicatedFileSystem {
         if self.is_forwarded() {
             return None;
         }
-        self.shared.scrub.suspect(object);
+        self.shared.state.scrub.suspect(object);
         self.shared.holders_in_contact().first().copied()
     }
 
@@ -252,7 +248,7 @@ impl ReplicatedFileSystem {
         if !shared.store.is_damaged(file) {
             return Ok(());
         }
-        let is_mended = |_: &mut Guard<'_>| (!shared.store.is_damaged(file)).then_some(());
+        let is_mended = || (!shared.store.is_damaged(file)).then_some(());
         let mended = shared.engine.until(is_mended);
         let mended = tokio::time::timeout_at(deadline, mended).await;
         mended.map_err(|_| {
@@ -272,7 +268,7 @@ impl ReplicatedFileSystem {
             if self.local(*object).await == Err(Error::Stale) {
                 let maker = object.slot();
                 let other = maker != self.shared.slot()
-                    && self.shared.is_member(maker)
+                    && self.shared.state.members.is_member(maker)
                     && !self.shared.is_given_up(maker);
                 return match other {
                     true => Absence::Elsewhere(maker),
@@ -297,7 +293,7 @@ impl ReplicatedFileSystem {
     /// Submits a change that is to be made later, and waits for the verdict: `None` when this replica has
     /// control.
     async fn acquire(&self, update: &Update, deadline: Instant) -> Result<Option<ReplicaSlot>> {
-        let admitted = self.shared.engine.with_core(|guard| guard.admit(update));
+        let admitted = self.shared.engine.admit(update);
         let verdict = match admitted {
             Admitted::Now(_) => return Ok(None),
             Admitted::Later(verdict) => verdict_by(verdict, deadline).await?,
@@ -324,12 +320,12 @@ impl ReplicatedFileSystem {
             return Err(Error::Delay);
         }
         if self.is_lost(to) {
-            return match self.shared.settings.frozen {
+            return match self.shared.state.settings.frozen {
                 Frozen::Error => Err(lost()),
                 _ => Ok(None),
             };
         }
-        let forwarded = self.shared.forward(to, (operation(), removed), deadline);
+        let forwarded = forwarding::forward(&self.shared, to, (operation(), removed), deadline);
         match forwarded.await? {
             Handed::Done(value) => expected(value).map(Some),
             Handed::NotPrimary => Ok(None),
@@ -350,7 +346,7 @@ impl ReplicatedFileSystem {
         let (shared, by) = (&self.shared, unanswered.by.slot);
         let request = operation.request().copied();
         let in_vain = async {
-            match shared.settings.frozen {
+            match shared.state.settings.frozen {
                 Frozen::Error => shared.lease.lost(by).await,
                 _ => std::future::pending().await,
             }
@@ -375,14 +371,14 @@ impl ReplicatedFileSystem {
         });
         if let (Err(Error::Uncertain), Some(request)) = (&answer, request) {
             let now = Instant::now();
-            shared.outcomes.remember(request, unanswered, now);
+            shared.state.outcomes.remember(request, unanswered, now);
         }
         answer
     }
 
     /// Whether readers get what the own copy has of objects whose primary is lost.
     fn shows_frozen(&self) -> bool {
-        !self.is_forwarded() && self.shared.settings.frozen == Frozen::LastSynchronised
+        !self.is_forwarded() && self.shared.state.settings.frozen == Frozen::LastSynchronised
     }
 
     /// What has to be waited for before a change is answered. Without a lease it is not: either the lease is

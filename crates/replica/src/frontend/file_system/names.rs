@@ -48,7 +48,7 @@ impl ReplicatedFileSystem {
                 attributes,
             })
         };
-        if self.shared.settings.name_space == NameSpace::Relaxed
+        if self.shared.state.settings.name_space == NameSpace::Relaxed
             && let Ok(found) = attempt().await
         {
             return Ok(found);

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use control::Position;
 use store::Store;
 use vfs::{
     AccessCheck, Attributes, Credentials, Error, FileSystem, ObjectId, OpenOwner, Result, Share,
@@ -39,13 +38,13 @@ impl ReplicatedFileSystem {
         self.wait_for_lease(self.deadline()).await?;
         let attempt = || store.open(access, id, owner, share);
         let operation = || Operation::Open(access.into(), id, owner.clone(), share);
-        if denies(share) || self.shared.opens.denies(id, owner) {
+        if denies(share) || self.shared.state.opens.denies(id, owner) {
             let attempt = |store: Store| async move { store.open(access, id, owner, share).await };
             let attributes = self.change(id, &[], attempt, operation).await?;
             if self.is_forwarded() {
                 store.wait_all_stable().await?;
             }
-            self.shared.opens.note_denial(id, owner);
+            self.shared.state.opens.note_denial(id, owner);
             self.note_writer(id, owner, share);
             return Ok(attributes);
         }
@@ -131,10 +130,8 @@ impl ReplicatedFileSystem {
 
     /// Keeps the file's control while a client here has it open for writing.
     fn note_writer(&self, id: ObjectId, owner: &OpenOwner, share: Share) {
-        if share.write && !self.is_forwarded() && self.shared.opens.note_writer(id, owner) {
-            self.shared
-                .engine
-                .with_core(|guard| guard.opened_for_writing(id));
+        if share.write && !self.is_forwarded() && self.shared.state.opens.note_writer(id, owner) {
+            self.shared.engine.opened_for_writing(id);
         }
     }
 
@@ -147,7 +144,7 @@ impl ReplicatedFileSystem {
         if !share.write {
             self.end_writing(id, owner).await?;
         }
-        if !self.shared.opens.denies(id, owner) {
+        if !self.shared.state.opens.denies(id, owner) {
             return match self.store().downgrade(id, owner, share).await {
                 // Opened at the primary before the file was known here.
                 Err(Error::Invalid(_)) if !self.shared.engine.is_alone() => Ok(()),
@@ -158,7 +155,7 @@ impl ReplicatedFileSystem {
         let operation = || Operation::Downgrade(id, owner.clone(), share);
         self.change(id, &[], attempt, operation).await?;
         if !denies(share) {
-            self.shared.opens.forget_denial(id, owner);
+            self.shared.state.opens.forget_denial(id, owner);
         }
         Ok(())
     }
@@ -166,7 +163,7 @@ impl ReplicatedFileSystem {
     pub(super) async fn close_file(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
         self.end_writing(id, owner).await?;
         // What is forwarded denies something.
-        if !self.is_forwarded() && !self.shared.opens.denies(id, owner) {
+        if !self.is_forwarded() && !self.shared.state.opens.denies(id, owner) {
             return self.store().close(id, owner).await;
         }
         self.close_denial(id, owner).await
@@ -180,20 +177,18 @@ impl ReplicatedFileSystem {
             Ok(()) | Err(Error::Stale) => {}
             Err(error) => return Err(error),
         }
-        self.shared.opens.forget_denial(id, owner);
+        self.shared.state.opens.forget_denial(id, owner);
         Ok(())
     }
 
     /// The close rule, for an open that could write.
     async fn end_writing(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
-        if self.is_forwarded() || !self.shared.opens.is_writer(id, owner) {
+        if self.is_forwarded() || !self.shared.state.opens.is_writer(id, owner) {
             return Ok(());
         }
         self.settle(id).await?;
-        if self.shared.opens.forget_writer(id, owner) {
-            self.shared.engine.with_core(|guard| {
-                guard.closed_for_writing(id);
-            });
+        if self.shared.state.opens.forget_writer(id, owner) {
+            self.shared.engine.closed_for_writing(id);
         }
         Ok(())
     }
@@ -227,11 +222,7 @@ impl ReplicatedFileSystem {
     }
 
     async fn settle_here(&self, file: ObjectId) -> Result<()> {
-        let engine = &self.shared.engine;
-        let verdict = engine.with_core(|guard| {
-            let entry = guard.ledger.births.of(file).map(Position);
-            guard.close(file, entry)
-        });
+        let verdict = self.shared.engine.close(file);
         let verdict = verdict.ok_or(Error::Delay)?;
         // A replica that is away holds this up until it is back, or has left the set.
         match verdict.await {

@@ -6,15 +6,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use control::{ControlName, Position, Update};
+use control::ControlName;
 use store::{Change, CommitHook, Touched, TouchedKind};
-use vfs::{Error, ObjectId, Result};
+use vfs::{ObjectId, Result};
 
 use super::ReplicatedFileSystem;
+use crate::driver::changes::DataChange;
 use crate::driver::commit_hook::AdmissionHook;
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
-use crate::driver::tree::touched_subject;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::free_space;
 use crate::state::locks::Table;
 
@@ -29,7 +28,7 @@ pub(super) enum Effect {
 
 /// The commit hook of one change of a file's data.
 pub(super) struct DataHook {
-    shared: Arc<ReplicaState>,
+    shared: Arc<LocalReplica>,
     pub(super) admission: AdmissionHook,
     file: ObjectId,
     effect: Effect,
@@ -59,77 +58,37 @@ impl DataHook {
     pub(super) fn finish(&self, succeeded: bool) {
         let under = self.under.lock().take();
         if let Some(under) = under {
-            let engine = &self.shared.engine;
-            let changed = self.changed(succeeded);
-            engine.with_core(|guard| self.account(guard, &under, succeeded, changed));
-            engine.ring_contents();
+            let change = self.change(succeeded);
+            self.shared.engine.account_for(self.file, &under, change);
         }
     }
 
-    /// The range in which the content may differ now. Neither a hole nor what failed makes a file longer, however far it was to reach;
-    /// what does may not be in its row yet.
-    fn changed(&self, succeeded: bool) -> Range<u64> {
+    /// What the content is now. Neither a hole nor what failed makes a file longer, however far it was to reach; what does may not be in
+    /// its row yet.
+    fn change(&self, succeeded: bool) -> DataChange {
         match &self.effect {
             Effect::Range(range, bytes) if *bytes == 0 || !succeeded => {
                 let size = self.shared.store.file_size(self.file).unwrap_or(u64::MAX);
-                range.start.min(size)..range.end.min(size)
+                DataChange::Range(range.start.min(size)..range.end.min(size))
             }
-            Effect::Range(range, _) => range.clone(),
-            Effect::Cut(_) => 0..u64::MAX,
+            Effect::Range(range, _) => DataChange::Range(range.clone()),
+            Effect::Cut(size) => DataChange::Cut {
+                size: *size,
+                succeeded,
+            },
         }
     }
 
     fn take_hold(&self, file: Touched) -> Result<()> {
-        let update = Update::Change(touched_subject(file));
-        let under = self.shared.engine.with_core(|guard| {
-            let admission = self.admission.admit(guard, &update)?;
-            guard.hold(&admission.under);
-            let pin = guard.ledger.pins.entry(file.id).or_default();
-            pin.under.extend(&admission.under);
-            if let Effect::Cut(size) = self.effect {
-                pin.cuts.push(size);
-            }
-            Ok::<_, Error>(admission.under)
-        })?;
+        let cut = match self.effect {
+            Effect::Cut(size) => Some(size),
+            Effect::Range(..) => None,
+        };
+        let engine = &self.shared.engine;
+        let under = engine.hold_for_change(&self.admission, file, cut)?;
         self.held.store(true, Ordering::Release);
         *self.under.lock() = Some(under);
         Ok(())
-    }
-
-    fn account(
-        &self,
-        guard: &mut Guard<'_>,
-        under: &[ControlName],
-        succeeded: bool,
-        changed: Range<u64>,
-    ) {
-        let file = self.file;
-        let mut position = guard.ledger.last_position;
-        if let Some(pin) = guard.ledger.pins.get_mut(&file) {
-            if pin.position > 0 {
-                position = pin.position;
-            }
-            remove_each(&mut pin.under, under);
-            if let Effect::Cut(size) = self.effect {
-                remove_each(&mut pin.cuts, &[size]);
-            }
-            if pin.under.is_empty() {
-                guard.ledger.pins.remove(&file);
-            }
-        }
-        let follows = Position(position);
-        guard.data_unshipped(file, under);
-        let unshipped = &mut guard.ledger.unshipped;
-        match &self.effect {
-            // Noted when it was committed; a caller that has written since then must not be
-            // forgotten.
-            Effect::Cut(_) if succeeded => {}
-            _ if changed.is_empty() => {}
-            _ => unshipped.changed(guard.now, file, changed, follows),
-        }
-        guard.settle_content(file);
-        guard.let_go(under);
-        guard.note_complete_without_content(file);
     }
 }
 
@@ -158,14 +117,5 @@ impl CommitHook for DataHook {
         commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,
     ) -> Result<()> {
         self.admission.before_commit(change, commit)
-    }
-}
-
-/// Takes one occurrence of each item out.
-fn remove_each<T: PartialEq>(from: &mut Vec<T>, items: &[T]) {
-    for item in items {
-        if let Some(at) = from.iter().position(|held| held == item) {
-            from.swap_remove(at);
-        }
     }
 }

@@ -14,8 +14,7 @@ use tokio::time::Instant;
 use vfs::{AccessCheck, FileSystem, ObjectId, ReadData, ReplicaSlot, Result};
 
 use super::ReplicatedFileSystem;
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::engine::Engine;
 use crate::state::forward::{self, Fetched, Operation, Value};
 
 /// Less than this is answered at once: another round trip would take longer than sending it twice.
@@ -82,37 +81,37 @@ impl ReplicatedFileSystem {
             // Its content is sent to nobody any more.
             return forward::perform(self, read).await;
         }
-        let position = self
-            .shared
-            .engine
-            .with_core(|guard| guard.ledger.last_position);
+        let engine = &self.shared.engine;
+        let position = engine.last_position();
         let size = self.attributes(file).await?.size;
         let wanted = size.min(range.end).saturating_sub(range.start);
-        let has = |guard: &mut Guard<'_>| has(guard, to, file, range.clone(), position);
-        if wanted >= WORTH_WAITING && self.comes(to, file, position, has).await {
+        if wanted >= WORTH_WAITING && self.comes(to, file, &range, position).await {
             // This replica is still primary, and what was changed here meanwhile is there as well.
             self.attributes(file).await?;
-            if self.shared.engine.with_core(has) {
+            if engine.has_range(to, file, &range, position) {
                 return Ok(Value::Here);
             }
         }
         forward::perform(self, read).await
     }
 
-    /// Waits until `has` holds, unless it is not to be expected soon or too many wait.
+    /// Waits until a peer has a range of a file as it is here, and all updates up to a position, unless that is not to be expected soon or
+    /// too many wait.
     async fn comes(
         &self,
         to: ReplicaSlot,
         file: ObjectId,
+        range: &Range<u64>,
         position: u64,
-        has: impl Fn(&mut Guard<'_>) -> bool,
     ) -> bool {
-        let Ok(_waiting) = self.shared.fetches.try_acquire() else {
+        let Ok(_waiting) = self.shared.state.fetches.try_acquire() else {
             return false;
         };
         let store = &self.shared.store;
         let is_whole = !store.is_incomplete(file) && !store.is_damaged(file);
-        is_whole && is_stable(store, position).await && bring(&self.shared, to, file, has).await
+        is_whole
+            && is_stable(store, position).await
+            && bring(&self.shared.engine, to, file, range, position).await
     }
 }
 
@@ -123,38 +122,22 @@ async fn is_stable(store: &Store, position: u64) -> bool {
     matches!(tokio::time::timeout(SOON_STABLE, stable).await, Ok(Ok(_)))
 }
 
-/// Whether a peer has a range of a file as it is here, and all updates up to a position.
-fn has(
-    guard: &mut Guard<'_>,
-    peer: ReplicaSlot,
-    file: ObjectId,
-    range: Range<u64>,
-    position: u64,
-) -> bool {
-    let applied = guard.ledger.applied.get(&peer).copied().unwrap_or(0);
-    let backlog = guard.ledger.unshipped.peer(peer);
-    applied >= position
-        && backlog.is_some_and(|peer| peer.keeps_contents() && !peer.lacks_of(file, range))
-}
-
-/// Waits until `has` holds, as long as a peer gets more and more of a file. False when that stands still.
+/// Waits until a peer has that, as long as it gets more and more of the file. False when that stands still.
 async fn bring(
-    shared: &ReplicaState,
+    engine: &Engine,
     to: ReplicaSlot,
     file: ObjectId,
-    has: impl Fn(&mut Guard<'_>) -> bool,
+    range: &Range<u64>,
+    position: u64,
 ) -> bool {
     let deadline = Instant::now() + LONGEST;
     let mut left = u128::MAX;
     while Instant::now() < deadline {
-        let come = shared.engine.until(|guard| has(guard).then_some(()));
+        let come = engine.until_has_range(to, file, range, position);
         if tokio::time::timeout(STANDSTILL, come).await.is_ok() {
             return true;
         }
-        let lacking = shared.engine.with_core(|guard| {
-            let backlog = guard.ledger.unshipped.peer(to);
-            backlog.map_or(0, |backlog| backlog.bytes_of(file))
-        });
+        let lacking = engine.bytes_lacking(to, file);
         if lacking >= left {
             return false;
         }

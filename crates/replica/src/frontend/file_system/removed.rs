@@ -30,12 +30,12 @@ impl ReplicatedFileSystem {
     pub(super) fn removed_place(&self, file: ObjectId) -> Option<Place> {
         let shared = &self.shared;
         let home = shared.store.orphan_home(file)?;
-        let here = home == shared.slot() || shared.removed.is_alone(file);
+        let here = home == shared.slot() || shared.state.removed.is_alone(file);
         let place = if here { Place::Here } else { Place::At(home) };
         Some(match place {
             Place::At(_) if self.is_forwarded() => Place::Here,
             Place::At(home) if self.is_lost(home) => {
-                self.shared.removed.go_on_alone(file);
+                self.shared.state.removed.go_on_alone(file);
                 Place::Here
             }
             place => place,
@@ -71,7 +71,7 @@ impl ReplicatedFileSystem {
             Ok(None) => Ok(AtHome::Again),
             // It took this replica for lost, or has itself begun anew.
             Err(Error::Stale) => {
-                self.shared.removed.go_on_alone(file);
+                self.shared.state.removed.go_on_alone(file);
                 Ok(AtHome::Here)
             }
             Err(error) => Err(error),

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use vfs::{AccessCheck, Credentials, Error, FileSystem, ObjectId, Result, SetAttributes};
 
 use super::is_first;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{CALM, changed};
 use crate::frontend::durability;
 use crate::frontend::file_system::ReplicatedFileSystem;
@@ -51,7 +51,7 @@ enum Fate {
 
 impl Adoption {
     /// Adopts what is abandoned, if that is up to this replica.
-    pub(super) async fn go_on(&mut self, shared: &Arc<ReplicaState>) {
+    pub(super) async fn go_on(&mut self, shared: &Arc<LocalReplica>) {
         let abandoned = shared.store.abandoned().unwrap_or_default();
         if abandoned.is_empty() {
             *self = Adoption::default();
@@ -86,7 +86,7 @@ impl Adoption {
     }
 }
 
-async fn fate(shared: &ReplicaState, file: ObjectId, whole: Option<u64>) -> Fate {
+async fn fate(shared: &LocalReplica, file: ObjectId, whole: Option<u64>) -> Fate {
     match whole {
         _ if durability::setting_of(shared, file).await.0 == Durability::Majority => Fate::AsItIs,
         Some(size) => Fate::Before(size),
@@ -95,7 +95,7 @@ async fn fate(shared: &ReplicaState, file: ObjectId, whole: Option<u64>) -> Fate
 }
 
 /// What there is of torn files is kept, because the files themselves cannot be read.
-async fn keep_aside(shared: &ReplicaState, first: ObjectId, files: &[ObjectId]) {
+async fn keep_aside(shared: &LocalReplica, first: ObjectId, files: &[ObjectId]) {
     let label = format!("torn-{}-{:x}", unix_seconds(), first.as_u64());
     let reason = "parts of these files were lost with a server";
     match shared.store.save_aside(&label, reason, files).await {
@@ -112,7 +112,7 @@ async fn keep_aside(shared: &ReplicaState, first: ObjectId, files: &[ObjectId]) 
     }
 }
 
-async fn adopt(shared: &Arc<ReplicaState>, file: ObjectId, fate: Fate) -> Result<()> {
+async fn adopt(shared: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Result<()> {
     if let Fate::Before(size) = fate {
         cut(shared, file, size).await?;
     }
@@ -145,7 +145,7 @@ async fn adopt(shared: &Arc<ReplicaState>, file: ObjectId, fate: Fate) -> Result
 }
 
 /// Gives a file the size that its version before had.
-async fn cut(shared: &Arc<ReplicaState>, file: ObjectId, size: u64) -> Result<()> {
+async fn cut(shared: &Arc<LocalReplica>, file: ObjectId, size: u64) -> Result<()> {
     match shared.store.attributes(file).await {
         Ok(now) if now.size != size => {}
         Ok(_) | Err(Error::Stale) => return Ok(()),

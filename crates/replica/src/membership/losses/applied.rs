@@ -1,4 +1,4 @@
-//! How far the stream of a lost replica is applied, here and by the other survivors.
+//! How far the stream of a lost replica is applied by the other survivors.
 //!
 //! What must never enter: what follows from it.
 
@@ -7,21 +7,16 @@ use std::collections::BTreeMap;
 use vfs::ReplicaSlot;
 
 use super::others;
-use crate::driver::replica_state::ReplicaState;
-
-/// How far it is applied here, stably.
-pub(crate) fn applied_here(shared: &ReplicaState, lost: ReplicaSlot) -> u64 {
-    shared.inbox(lost).map_or(0, |inbox| inbox.acknowledged())
-}
+use crate::driver::local_replica::LocalReplica;
 
 /// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
 /// view.
 pub(super) fn applied_by_others(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     lost: ReplicaSlot,
 ) -> Option<BTreeMap<ReplicaSlot, u64>> {
     let epoch = shared.lease.view().epoch.0;
-    let news = shared.news();
+    let news = shared.state.peers.news();
     let others = others(shared).into_iter();
     others
         .map(|slot| {

@@ -9,14 +9,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use control::Position;
 use peer::Lane;
 use tokio::time::{Duration, Instant};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use super::applied::{applied_by_others, applied_here};
+use super::applied::applied_by_others;
 use super::late;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::durability;
 use crate::replication::conversing;
 use crate::replication::withheld;
@@ -32,11 +31,11 @@ const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_MAX: Duration = Duration::from_secs(64);
 
 /// Goes one step further.
-pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
-    let here = applied_here(shared, lost);
+pub(super) async fn equal(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
+    let here = shared.state.inboxes.acknowledged(lost);
     let level = applied_by_others(shared, lost)
         .is_some_and(|others| others.values().all(|applied| *applied == here));
-    let settled = shared.engine.with_core(|guard| guard.is_settled());
+    let settled = shared.engine.is_settled();
     if !level || !settled {
         return;
     }
@@ -45,7 +44,7 @@ pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     };
     let late = late(shared, lost);
     let due = {
-        let mut all = shared.losses.equalling();
+        let mut all = shared.state.losses.equalling();
         let equalling = all.entry(lost).or_default();
         if equalling.applied != here || equalling.said.is_none() {
             *equalling = Equalling {
@@ -76,7 +75,7 @@ pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 }
 
 /// What is missing here of a lost replica's files.
-async fn lacks(shared: &ReplicaState, lost: ReplicaSlot) -> Result<Lacks> {
+async fn lacks(shared: &LocalReplica, lost: ReplicaSlot) -> Result<Lacks> {
     let mut lacks = Lacks::new();
     for (file, through, _) in shared.store.incomplete_files(lost)? {
         let lack = Lack {
@@ -91,9 +90,9 @@ async fn lacks(shared: &ReplicaState, lost: ReplicaSlot) -> Result<Lacks> {
 }
 
 /// Tells the others what was incomplete here when all were level.
-fn report(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
+fn report(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let (applied, files) = {
-        let all = shared.losses.equalling();
+        let all = shared.state.losses.equalling();
         let Some(equalling) = all.get(&lost) else {
             return;
         };
@@ -122,15 +121,15 @@ fn report(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 }
 
 /// Another survivor tells what is incomplete there.
-pub(crate) fn incomplete(shared: &Arc<ReplicaState>, from: ReplicaSlot, said: Incomplete) {
+pub(crate) fn incomplete(shared: &Arc<LocalReplica>, from: ReplicaSlot, said: Incomplete) {
     if said.epoch != shared.lease.view().epoch.0 {
         return;
     }
-    if shared.inbox(ReplicaSlot(said.of)).is_none() {
+    if shared.state.inboxes.get(ReplicaSlot(said.of)).is_none() {
         // Nothing of such a replica is left to decide.
         return;
     }
-    let mut all = shared.losses.equalling();
+    let mut all = shared.state.losses.equalling();
     let equalling = all.entry(ReplicaSlot(said.of)).or_default();
     let report = equalling.reports.entry(from).or_default();
     if said.first {
@@ -143,10 +142,10 @@ pub(crate) fn incomplete(shared: &Arc<ReplicaState>, from: ReplicaSlot, said: In
 }
 
 /// Once everybody has told: ships the files of which this replica has the best to those who lack them.
-fn supply(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
+fn supply(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let others = shared.holders();
     let mine = {
-        let mut all = shared.losses.equalling();
+        let mut all = shared.state.losses.equalling();
         let Some(equalling) = all.get_mut(&lost).filter(|one| !one.supplied) else {
             return;
         };
@@ -160,18 +159,7 @@ fn supply(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
         equalling.level.extend(equalling.supplies.keys());
         mine
     };
-    shared.engine.with_core(|guard| {
-        let (now, follows) = (guard.now, Position(guard.ledger.last_position));
-        for (file, lacking) in &mine {
-            for slot in lacking {
-                if let Some(backlog) = guard.ledger.unshipped.peer(*slot) {
-                    backlog.suspected(now, *file, follows);
-                    backlog.expedite(now, *file);
-                }
-            }
-        }
-    });
-    shared.engine.ring_contents();
+    shared.engine.supply(&mine);
 }
 
 /// The files whose best copy is here, each with those who lack it; `None` before everybody has told.
@@ -194,9 +182,9 @@ fn files_to_supply(
 }
 
 /// Up to which place of a lost replica's stream somebody has the contents of each file.
-pub(super) fn complete_through(shared: &ReplicaState, lost: ReplicaSlot) -> u64 {
+pub(super) fn complete_through(shared: &LocalReplica, lost: ReplicaSlot) -> u64 {
     let others = shared.holders();
-    let all = shared.losses.equalling();
+    let all = shared.state.losses.equalling();
     let Some(told) = all
         .get(&lost)
         .and_then(|one| one.told(shared.slot(), &others))
@@ -211,10 +199,10 @@ pub(super) fn complete_through(shared: &ReplicaState, lost: ReplicaSlot) -> u64 
 }
 
 /// Files that the replica with their best copy has sent: they are complete, or as good as they get.
-async fn take_over_sent(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
+async fn take_over_sent(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let others = shared.holders();
     let sent: Vec<(ObjectId, Best)> = {
-        let all = shared.losses.equalling();
+        let all = shared.state.losses.equalling();
         let Some(equalling) = all.get(&lost) else {
             return;
         };
@@ -239,7 +227,7 @@ async fn take_over_sent(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
             Quality::Mixed => None,
         };
         shared.store.note_level(file, lost, whole);
-        if let Some(equalling) = shared.losses.equalling().get_mut(&lost) {
+        if let Some(equalling) = shared.state.losses.equalling().get_mut(&lost) {
             equalling.level.insert(file);
         }
     }
@@ -247,9 +235,9 @@ async fn take_over_sent(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 
 /// What a thaw does to files of which a lost replica had sent only a part: each with the size of the version before, if
 /// that is still there as a whole.
-pub(crate) fn at_stake(shared: &ReplicaState, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
+pub(crate) fn at_stake(shared: &LocalReplica, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
     let majority: BTreeSet<ObjectId> = {
-        let all = shared.losses.equalling();
+        let all = shared.state.losses.equalling();
         let own = all.get(&lost).into_iter().flat_map(|one| one.own.values());
         let majority = own.filter(|lack| lack.majority);
         majority.map(|lack| lack.file).collect()
@@ -263,12 +251,12 @@ pub(crate) fn at_stake(shared: &ReplicaState, lost: ReplicaSlot) -> Vec<(ObjectI
 }
 
 /// A peer says that these files of its stream are complete here.
-pub(crate) async fn completed(shared: Arc<ReplicaState>, from: ReplicaSlot, completed: Completed) {
-    let lost = super::lost(&shared);
+pub(crate) async fn completed(shared: Arc<LocalReplica>, from: ReplicaSlot, completed: Completed) {
+    let lost = shared.lost();
     let mut fetched = Vec::new();
     for (file, position) in completed.files {
         withheld::settle_flagged(&shared, from, file, position).await;
-        let mut equalling = shared.losses.equalling();
+        let mut equalling = shared.state.losses.equalling();
         for slot in &lost {
             if let Some(equalling) = equalling.get_mut(slot) {
                 equalling.sent.insert(file, from);
@@ -282,5 +270,5 @@ pub(crate) async fn completed(shared: Arc<ReplicaState>, from: ReplicaSlot, comp
     }
     let files = fetched.into_iter().map(|file| (file, 0)).collect();
     let message = wire::payload(wire::Kind::Noted, &Completed { files });
-    shared.outbound.send(from, Lane::Metadata, message);
+    shared.state.outbound.send(from, Lane::Metadata, message);
 }

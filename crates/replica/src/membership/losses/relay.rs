@@ -15,8 +15,8 @@ use peer::{Lane, Unproven};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::applied::{applied_by_others, applied_here};
-use crate::driver::replica_state::ReplicaState;
+use super::applied::applied_by_others;
+use crate::driver::local_replica::LocalReplica;
 use crate::membership::authorisation::{self, Reason};
 use crate::membership::views;
 use crate::state::arrivals::{Inbox, Signed};
@@ -26,11 +26,14 @@ use crate::state::wire::{self, Malformed, Records, Relayed};
 const REFUSED: &str = "relayed updates are refused";
 
 /// Sends those who lack updates of a lost replica what is kept here.
-pub(super) async fn relay(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
-    let (Some(inbox), Some(others)) = (shared.inbox(lost), applied_by_others(shared, lost)) else {
+pub(super) async fn relay(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
+    let (Some(inbox), Some(others)) = (
+        shared.state.inboxes.get(lost),
+        applied_by_others(shared, lost),
+    ) else {
         return;
     };
-    let here = applied_here(shared, lost);
+    let here = shared.state.inboxes.acknowledged(lost);
     let ahead_of_all = others.values().all(|applied| *applied <= here);
     let behind = others.iter().filter(|(_, applied)| **applied < here);
     for (slot, applied) in behind.filter(|_| ahead_of_all) {
@@ -42,28 +45,31 @@ pub(super) async fn relay(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 
 /// Sends those outside the view, who are on their way back, what is kept here of replicas that cannot send it themselves:
 /// lost ones, and members that do not answer.
-pub(super) fn relay_to_rejoining(shared: &Arc<ReplicaState>) {
+pub(super) fn relay_to_rejoining(shared: &Arc<LocalReplica>) {
     let view = shared.lease.view();
     if !shared.takes_part() {
         return;
     }
     let silent = views::silent(shared);
-    let news = shared.news();
+    let news = shared.state.peers.news();
     let gone = |slot: &ReplicaSlot| {
         silent.contains(slot) || (!view.active.contains(slot) && !shared.is_given_up(*slot))
     };
-    let (others, followed) = (shared.others(), shared.followed());
+    let (others, followed) = (
+        shared.state.members.others(),
+        shared.state.inboxes.followed(),
+    );
     for slot in others.iter().filter(|slot| !view.active.contains(slot)) {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
-        let Some((ask, _)) = said.filter(|_| shared.outbound.is_in_session(*slot)) else {
+        let Some((ask, _)) = said.filter(|_| shared.state.outbound.is_in_session(*slot)) else {
             continue;
         };
         for of in followed.iter().filter(|of| *of != slot && gone(of)) {
             let applied = ask.applied.iter().find(|(lost, _)| *lost == of.0);
-            let (Some((_, applied)), Some(inbox)) = (applied, shared.inbox(*of)) else {
+            let (Some((_, applied)), Some(inbox)) = (applied, shared.state.inboxes.get(*of)) else {
                 continue;
             };
-            match *applied < applied_here(shared, *of) {
+            match *applied < shared.state.inboxes.acknowledged(*of) {
                 true => send_kept(shared, &inbox, *slot, *applied),
                 false => inbox.end_relay(*slot),
             }
@@ -71,9 +77,9 @@ pub(super) fn relay_to_rejoining(shared: &Arc<ReplicaState>) {
     }
 }
 
-fn send_kept(shared: &Arc<ReplicaState>, inbox: &Inbox, to: ReplicaSlot, behind: u64) {
+fn send_kept(shared: &Arc<LocalReplica>, inbox: &Inbox, to: ReplicaSlot, behind: u64) {
     let certificate = inbox.certificate();
-    if certificate.is_empty() || !shared.outbound.is_connected(to, Lane::Metadata) {
+    if certificate.is_empty() || !shared.state.outbound.is_connected(to, Lane::Metadata) {
         return;
     }
     let (messages, begins) = inbox.relay(to, behind, Instant::now());
@@ -89,7 +95,7 @@ fn send_kept(shared: &Arc<ReplicaState>, inbox: &Inbox, to: ReplicaSlot, behind:
             certificate: certificate.clone(),
         };
         let message = wire::payload(wire::Kind::Relayed, &relayed);
-        shared.outbound.send(to, Lane::Metadata, message);
+        shared.state.outbound.send(to, Lane::Metadata, message);
     }
 }
 
@@ -109,21 +115,22 @@ enum Unfit {
 }
 
 /// Somebody relays updates of a lost replica. What is not fit to be taken is dropped and counted; who sent it in good faith sends it again.
-pub(crate) fn relayed(shared: &ReplicaState, by: ReplicaSlot, relayed: Relayed) {
+pub(crate) fn relayed(shared: &LocalReplica, by: ReplicaSlot, relayed: Relayed) {
     if let Err(why) = take_relayed(shared, relayed) {
         shared
+            .state
             .metrics
             .relays_refused
             .fetch_add(1, Ordering::Relaxed);
-        if let Some(sum) = shared.is_to_tell(REFUSED, by) {
+        if let Some(sum) = shared.state.repeats.is_to_tell(REFUSED, by) {
             tracing::warn!(peer = by.0, %why, %sum, "updates that a peer relays are dropped");
         }
     }
 }
 
-fn take_relayed(shared: &ReplicaState, relayed: Relayed) -> Result<(), Unfit> {
+fn take_relayed(shared: &LocalReplica, relayed: Relayed) -> Result<(), Unfit> {
     let of = ReplicaSlot(relayed.of);
-    let inbox = shared.inbox(of).ok_or(Unfit::Unknown)?;
+    let inbox = shared.state.inboxes.get(of).ok_or(Unfit::Unknown)?;
     authorisation::admit_relayed(shared, of).map_err(Unfit::NotNow)?;
     let maker = (of, &relayed.certificate[..]);
     shared
@@ -132,6 +139,7 @@ fn take_relayed(shared: &ReplicaState, relayed: Relayed) -> Result<(), Unfit> {
     if let Err(why) = looked_at(of, &relayed.records) {
         // Its maker has signed it, so the replica that relays it is not to blame.
         let is_news = shared
+            .state
             .peers
             .with(of, |peer| peer.nonsense.note_relayed(&why.to_string()));
         if is_news {
@@ -156,8 +164,8 @@ fn looked_at(maker: ReplicaSlot, records: &[u8]) -> Result<(), Malformed> {
 }
 
 /// Drops kept messages that everybody who takes part has applied.
-pub(super) fn forget_what_all_have(shared: &Arc<ReplicaState>) {
-    let inboxes: Vec<_> = shared.inboxes().values().cloned().collect();
+pub(super) fn forget_what_all_have(shared: &Arc<LocalReplica>) {
+    let inboxes = shared.state.inboxes.all();
     for inbox in inboxes {
         if let Some(others) = applied_by_others(shared, inbox.from) {
             let everywhere = others.values().copied().min();

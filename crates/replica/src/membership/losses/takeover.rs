@@ -2,26 +2,20 @@
 
 use std::sync::Arc;
 
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::ReplicaSlot;
 use view::SettledBy;
 
-use super::applied::applied_here;
 use super::{closing, contents, is_first, settle, waits_for};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::frontend::durability;
 use crate::state::settings::Durability;
 
 /// Decides so, if it is up to this replica: the first of those who hold contents.
-pub(super) async fn take_over(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
+pub(super) async fn take_over(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
     if !is_first(shared) || waits_for(shared, lost).is_some() {
         return;
     }
-    let objects: Vec<(ObjectId, bool)> = shared.engine.with_core(|guard| {
-        let theirs = guard.frozen().filter(|grant| grant.name.holder == lost);
-        let claims = theirs.flat_map(|grant| &grant.claims);
-        let deep = |claim: &control::Claim| claim.depth == control::Depth::Deep;
-        claims.map(|claim| (claim.object, deep(claim))).collect()
-    });
+    let objects = shared.engine.frozen_objects(lost);
     if objects.is_empty() {
         return;
     }
@@ -47,9 +41,10 @@ pub(super) async fn take_over(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
 }
 
 /// Whether everything is here that the lost replica had answered before it knew that it had to wait for a majority.
-fn covers(shared: &ReplicaState, lost: ReplicaSlot) -> bool {
-    let since = shared.losses.awareness().since(lost);
+fn covers(shared: &LocalReplica, lost: ReplicaSlot) -> bool {
+    let since = shared.state.losses.awareness().since(lost);
     since.is_some_and(|since| {
-        since <= applied_here(shared, lost) && since <= contents::complete_through(shared, lost)
+        since <= shared.state.inboxes.acknowledged(lost)
+            && since <= contents::complete_through(shared, lost)
     })
 }

@@ -6,21 +6,18 @@
 
 use vfs::ReplicaSlot;
 
-use super::applied::applied_here;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::replication::base;
 
 /// A replica out of the view of whose stream this witness has more than everybody in the view who holds contents.
-pub(super) fn beyond_all(shared: &ReplicaState) -> Option<ReplicaSlot> {
+pub(super) fn beyond_all(shared: &LocalReplica) -> Option<ReplicaSlot> {
     let view = shared.lease.view();
-    let witnesses = shared
-        .engine
-        .with_core(|guard| guard.ledger.witnesses.clone());
-    let news = shared.news();
+    let witnesses = shared.engine.witnesses();
+    let news = shared.state.peers.news();
     let holders: Vec<ReplicaSlot> = view.active.difference(&witnesses).copied().collect();
-    let mut lost = shared.followed().into_iter();
+    let mut lost = shared.state.inboxes.followed().into_iter();
     lost.find(|lost| {
-        let here = applied_here(shared, *lost);
+        let here = shared.state.inboxes.acknowledged(*lost);
         let applied = holders.iter().map(|holder| {
             let (ask, _) = news.get(holder)?.said.as_ref()?;
             let of_lost = ask.applied.iter().find(|(of, _)| *of == lost.0);
@@ -34,7 +31,7 @@ pub(super) fn beyond_all(shared: &ReplicaState) -> Option<ReplicaSlot> {
 }
 
 /// Gives this witness's copy of the rows up; as a new incarnation it takes that of a replica.
-pub(super) async fn begin_anew(shared: &ReplicaState, reason: &str) {
+pub(super) async fn begin_anew(shared: &LocalReplica, reason: &str) {
     match base::give_up_copy(shared, None).await {
         Ok(()) => shared.lease.leave(reason),
         // The store has failed, which ends the server.

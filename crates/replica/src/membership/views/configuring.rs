@@ -16,9 +16,9 @@ use peer::set::{Member, MemberList};
 use vfs::ReplicaSlot;
 use view::{Decision, DecisionKind, Kind, Outcome, SettledBy, ViewState};
 
-use super::leases;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::membership::losses;
+use crate::state::settings::Durability;
 use crate::state::time::unix_seconds;
 
 /// A decision that takes longer is asked for again.
@@ -62,12 +62,13 @@ fn kind_of(member: &Member) -> Kind {
 
 /// Tells the set's files, once it is so, that the list of members there is the newest that a majority of the set knows:
 /// as many of those who count have shown theirs since this replica started. Before that nobody is admitted here.
-pub(crate) fn note_current(shared: &ReplicaState) {
+pub(crate) fn note_current(shared: &LocalReplica) {
     if shared.set.is_current() {
         return;
     }
     let view = shared.lease.view();
-    let has_shown = |slot: &&ReplicaSlot| **slot == shared.slot() || shared.has_greeted(**slot);
+    let has_shown =
+        |slot: &&ReplicaSlot| **slot == shared.slot() || shared.state.members.has_greeted(**slot);
     let heard = view.configured.iter().filter(has_shown).count();
     if view.epoch.0 > 0 && heard > view.configured.len() / 2 {
         shared.set.note_current();
@@ -90,20 +91,20 @@ enum Step {
 
 /// Has the set agree on the next member that has come or gone, if this replica keeps the authority. A witness that keeps it cannot
 /// tell whether contents are at stake when somebody goes; that is settled by the first member that keeps them.
-pub(crate) async fn configure(shared: &Arc<ReplicaState>) {
+pub(crate) async fn configure(shared: &Arc<LocalReplica>) {
     let Some(views) = shared.views.get() else {
         return;
     };
     let state = views.state().borrow().clone();
     let keeps_authority = shared.set.keeps_authority();
-    let settles = !shared.is_witness && (keeps_authority || settles_for_witness(shared));
+    let settles = !shared.state.is_witness && (keeps_authority || settles_for_witness(shared));
     if !(keeps_authority || settles) || !shared.lease.may_answer() {
         return;
     }
     let leaves_something = |slot| leaves_something(shared, slot);
-    let is_there = |slot| shared.outbound.is_connected(slot, Lane::Control);
+    let is_there = |slot| shared.state.outbound.is_connected(slot, Lane::Control);
     let step = next(
-        &shared.member_list(),
+        &shared.state.members.list(),
         &state,
         (shared.slot(), unix_seconds()),
         leaves_something,
@@ -122,12 +123,12 @@ pub(crate) async fn configure(shared: &Arc<ReplicaState>) {
 }
 
 /// Whether a witness keeps the authority, and this replica is the first that can settle what it cannot.
-fn settles_for_witness(shared: &ReplicaState) -> bool {
-    let list = shared.member_list();
+fn settles_for_witness(shared: &LocalReplica) -> bool {
+    let list = shared.state.members.list();
     list.is_witness(list.keeper) && losses::is_first(shared)
 }
 
-async fn change(shared: &ReplicaState, views: &view::Views, decision: Decision) {
+async fn change(shared: &LocalReplica, views: &view::Views, decision: Decision) {
     match tokio::time::timeout(LIMIT, views.decide(decision)).await {
         Ok(Ok(Outcome::Applied)) => tracing::info!("the configuration has changed"),
         Ok(Ok(Outcome::Refused(why))) => tell(shared, &why, "the configuration stays as it is"),
@@ -145,14 +146,14 @@ async fn change(shared: &ReplicaState, views: &view::Views, decision: Decision) 
 }
 
 /// It is tried again every second.
-fn tell(shared: &ReplicaState, why: &str, what: &'static str) {
-    if let Some(sum) = shared.is_to_tell(what, shared.slot()) {
+fn tell(shared: &LocalReplica, why: &str, what: &'static str) {
+    if let Some(sum) = shared.state.repeats.is_to_tell(what, shared.slot()) {
         tracing::warn!(why, %sum, "{what}");
     }
 }
 
 /// Nobody has anything less than the lost one as far as can be known, so nobody is asked.
-async fn settle(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
+async fn settle(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
     if losses::waits_for(shared, slot).is_some() {
         return;
     }
@@ -173,23 +174,19 @@ async fn settle(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
 
 /// Whether a lost replica may alone have something: then its removal waits until that is back in the view, taken over, or
 /// given up by an administrator's word.
-pub(crate) fn leaves_something(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
-    let frozen = shared.engine.with_core(|guard| {
-        let mut frozen = guard.frozen();
-        !guard.is_settled() || frozen.any(|grant| grant.name.holder == slot)
-    });
+pub(crate) fn leaves_something(shared: &LocalReplica, slot: ReplicaSlot) -> bool {
+    let frozen = shared.engine.may_have_frozen(slot);
     frozen || !losses::at_stake(shared, slot).is_empty()
 }
 
 /// Whether all who take part say that everybody knows their controls and has their updates of earlier configurations.
-fn is_steady(shared: &ReplicaState) -> bool {
+fn is_steady(shared: &LocalReplica) -> bool {
     let view = shared.lease.view();
-    let news = shared.news();
+    let news = shared.state.peers.news();
     let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
-    let fresh = shared.settings.site_lease;
-    shared
-        .engine
-        .with_core(|guard| leases::is_steady(shared, guard))
+    let fresh = shared.state.settings.site_lease;
+    let contents = shared.state.settings.durability == Durability::Majority;
+    shared.engine.is_steady(contents)
         && others.all(|slot| {
             let said = news.get(slot).and_then(|news| news.said.as_ref());
             said.is_some_and(|(ask, at)| {

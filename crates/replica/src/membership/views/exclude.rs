@@ -16,9 +16,8 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 use view::{DecisionKind, ViewState};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
-use crate::membership::losses;
 use crate::state::views::News;
 use crate::state::wire::LeaseRequest;
 
@@ -32,14 +31,19 @@ const LOOK: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Members of the view that have not answered for too long, or said what makes no sense.
-pub(crate) fn silent(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
+pub(crate) fn silent(shared: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     let view = shared.lease.view();
     if !view.active.contains(&shared.slot()) {
         return BTreeSet::new();
     }
-    let limit = shared.settings.suspicion;
-    let news: BTreeMap<ReplicaSlot, News> = shared.news();
-    let is_refused = |slot| shared.peers.with(slot, |peer| peer.nonsense.is_refused());
+    let limit = shared.state.settings.suspicion;
+    let news: BTreeMap<ReplicaSlot, News> = shared.state.peers.news();
+    let is_refused = |slot| {
+        shared
+            .state
+            .peers
+            .with(slot, |peer| peer.nonsense.is_refused())
+    };
     let others = view.active.iter().filter(|slot| **slot != shared.slot());
     let silent = others.filter(|slot| {
         let news = news.get(slot);
@@ -49,16 +53,16 @@ pub(crate) fn silent(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
 }
 
 /// Has those leave who do not answer, until the replica stops.
-pub(crate) async fn watch(shared: Arc<ReplicaState>) {
+pub(crate) async fn watch(shared: Arc<LocalReplica>) {
     let mut last = Instant::now();
     loop {
         let latest = next_suspicion(&shared);
         next_look(&shared, LOOK, latest).await;
         if last.elapsed() > latest + 3 * LOOK {
             // This process was stopped for a while; answers of that time are still to be read.
-            shared.forget_silence();
+            shared.state.peers.forget_silence();
         }
-        let limit = shared.settings.suspicion.min(LONGEST);
+        let limit = shared.state.settings.suspicion.min(LONGEST);
         // Another attempt follows.
         let _ = tokio::time::timeout(limit, part_with_the_silent(&shared)).await;
         last = Instant::now();
@@ -66,9 +70,9 @@ pub(crate) async fn watch(shared: Arc<ReplicaState>) {
 }
 
 /// How long until somebody could be found silent who is not, or it is time to look at what else there is.
-fn next_suspicion(shared: &ReplicaState) -> Duration {
-    let limit = shared.settings.suspicion;
-    let heard = shared.news();
+fn next_suspicion(shared: &LocalReplica) -> Duration {
+    let limit = shared.state.settings.suspicion;
+    let heard = shared.state.peers.news();
     let heard = heard.values().map(|news| news.heard.elapsed());
     let silence = heard.filter(|silence| *silence <= limit).max();
     let latest = (limit - silence.unwrap_or_default()).min(limit / 2);
@@ -76,10 +80,12 @@ fn next_suspicion(shared: &ReplicaState) -> Duration {
 }
 
 /// Proposes that a silent member leaves the view, or that somebody takes the places of all silent ones.
-async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
+async fn part_with_the_silent(shared: &Arc<LocalReplica>) {
     let out = silent(shared);
     // Who is to be removed goes first: it never comes back, and somebody who does may need the place.
-    let first = out.iter().find(|slot| !shared.is_member(**slot));
+    let first = out
+        .iter()
+        .find(|slot| !shared.state.members.is_member(**slot));
     let Some(first) = first.or(out.first()) else {
         return part_with_the_slow(shared).await;
     };
@@ -92,7 +98,7 @@ async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
         false => who_takes_their_places(shared, &state, &out),
     };
     if admitted.is_empty() {
-        let nonsense = shared.peers.with(*first, |peer| peer.nonsense.told());
+        let nonsense = shared.state.peers.with(*first, |peer| peer.nonsense.told());
         let nonsense = nonsense.map(|what| format!("{NONSENSE}{what}"));
         let reason = nonsense.as_deref().unwrap_or(SILENT);
         return shared.exclude(*first, reason).await;
@@ -109,7 +115,7 @@ async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
 }
 
 /// Proposes that a member leaves the view that answers and lacks more and more.
-async fn part_with_the_slow(shared: &Arc<ReplicaState>) {
+async fn part_with_the_slow(shared: &Arc<LocalReplica>) {
     if let Some(lag) = shared.too_slow() {
         shared.exclude(lag.slot, &lag.reason()).await;
     }
@@ -120,21 +126,21 @@ async fn part_with_the_slow(shared: &Arc<ReplicaState>) {
 /// All who are left must be up to date, although the silent may not have reported in this view yet.
 /// A replica that comes must have as much of the streams of the silent as any of them.
 fn who_takes_their_places(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     state: &ViewState,
     out: &BTreeSet<ReplicaSlot>,
 ) -> BTreeMap<ReplicaSlot, u64> {
     let view = shared.lease.view();
-    let news = shared.news();
+    let news = shared.state.peers.news();
     let fresh = |slot: &ReplicaSlot| {
         let (ask, at) = news.get(slot)?.said.as_ref()?;
-        let counts = ask.epoch == view.epoch.0 && at.elapsed() < shared.settings.suspicion;
+        let counts = ask.epoch == view.epoch.0 && at.elapsed() < shared.state.settings.suspicion;
         counts.then_some(ask)
     };
     if !shared.lease.is_up_to_date() || state.epoch != view.epoch.0 {
         return BTreeMap::new();
     }
-    let mut has = places(out, |lost| losses::applied_here(shared, lost));
+    let mut has = places(out, |lost| shared.state.inboxes.acknowledged(lost));
     let left = view.active.difference(out);
     for slot in left.clone().filter(|slot| **slot != shared.slot()) {
         let Some(ask) = fresh(slot).filter(|ask| ask.up_to_date) else {

@@ -16,7 +16,7 @@ use view::{Kind, ViewError, ViewState, Views};
 use super::seam::{Facts, MemberWarrant, PeerTransport};
 use super::{configuring, join};
 use crate::driver::lease_state;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::membership::accounts;
 use crate::membership::losses;
 use crate::membership::members;
@@ -26,17 +26,17 @@ use crate::state::copies::Held;
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// Takes up what is agreed, or founds the set.
-pub(crate) async fn begin(shared: &Arc<ReplicaState>) -> Result<Arc<Views>, ViewError> {
+pub(crate) async fn begin(shared: &Arc<LocalReplica>) -> Result<Arc<Views>, ViewError> {
     let transport = Arc::new(PeerTransport(Arc::downgrade(shared)));
     let facts = Arc::new(Facts {
         store: shared.store.clone(),
-        lineage: Some(shared.lineage.clone()),
+        lineage: Some(shared.state.lineage.clone()),
     });
-    let settings = shared.settings.views.clone();
+    let settings = shared.state.settings.views.clone();
     let warrant = Arc::new(MemberWarrant(Arc::downgrade(shared)));
     let views = Views::start(shared.slot(), settings, transport, facts, warrant).await?;
     // The replica that began the set, and nobody else: with other members there is a view already.
-    let founds = shared.set.is_creator() && shared.member_list().members.len() == 1;
+    let founds = shared.set.is_creator() && shared.state.members.list().members.len() == 1;
     if founds && views.state().borrow().epoch == 0 {
         tokio::spawn(found(views.clone(), shared.slot()));
     }
@@ -69,7 +69,7 @@ pub(super) fn view_of(state: &ViewState) -> View {
 }
 
 /// This incarnation does not go on when it can take part in no agreement any more.
-pub(crate) async fn notice_end(shared: Arc<ReplicaState>, views: Arc<Views>) {
+pub(crate) async fn notice_end(shared: Arc<LocalReplica>, views: Arc<Views>) {
     let why = views.ended().await;
     tracing::error!(why, "this replica cannot agree on views any more");
     let why = format!("it cannot agree on views any more: {why}");
@@ -77,7 +77,7 @@ pub(crate) async fn notice_end(shared: Arc<ReplicaState>, views: Arc<Views>) {
 }
 
 /// Follows what is agreed, until the replica stops.
-pub(crate) async fn follow(shared: Arc<ReplicaState>, mut states: watch::Receiver<Arc<ViewState>>) {
+pub(crate) async fn follow(shared: Arc<LocalReplica>, mut states: watch::Receiver<Arc<ViewState>>) {
     loop {
         let state = states.borrow_and_update().clone();
         members::agreed_removals(&shared, &state.removed);
@@ -100,7 +100,7 @@ pub(crate) async fn follow(shared: Arc<ReplicaState>, mut states: watch::Receive
     }
 }
 
-async fn enter(shared: &Arc<ReplicaState>, state: &Arc<ViewState>) {
+async fn enter(shared: &Arc<LocalReplica>, state: &Arc<ViewState>) {
     let (previous, view) = (shared.lease.view(), view_of(state));
     let own = shared.slot();
     let since = view.since.get(&own).copied().unwrap_or(Epoch(0));
@@ -123,7 +123,7 @@ async fn enter(shared: &Arc<ReplicaState>, state: &Arc<ViewState>) {
     if comes {
         // A peer that could not be asked before, as a connection was still to be made, has not been
         // silent.
-        shared.forget_silence();
+        shared.state.peers.forget_silence();
     }
     // Of those whom an administrator gave up with the majority nobody here may have heard everything.
     if let Err(error) = shared.store.pass_versions(state.removed.clone()).await {
@@ -145,7 +145,7 @@ async fn enter(shared: &Arc<ReplicaState>, state: &Arc<ViewState>) {
 
 /// Returns when nobody who is not in the view relies on a promise of this replica any more. That moment moves when the
 /// clocks show that time was missed.
-async fn promises_run_out(shared: &ReplicaState, view: &View) {
+async fn promises_run_out(shared: &LocalReplica, view: &View) {
     loop {
         shared.lease.look_at_clocks();
         let may_enter = shared.lease.prepare(view);
@@ -158,14 +158,14 @@ async fn promises_run_out(shared: &ReplicaState, view: &View) {
 }
 
 /// Returns when the tree is known here, if not what is in its files.
-async fn has_rows(shared: &ReplicaState) {
-    let mut held = shared.held.subscribe();
+async fn has_rows(shared: &LocalReplica) {
+    let mut held = shared.state.held.subscribe();
     // The sender lives in `shared`.
     let _ = held.wait_for(|held| *held != Held::Nothing).await;
 }
 
 /// From now on the view is in force here.
-fn take_effect(shared: &Arc<ReplicaState>, state: &Arc<ViewState>, previous: &View, view: View) {
+fn take_effect(shared: &Arc<LocalReplica>, state: &Arc<ViewState>, previous: &View, view: View) {
     let active: Vec<String> = view.active.iter().map(|slot| slot.0.to_string()).collect();
     tracing::info!(
         epoch = view.epoch.0,
@@ -179,33 +179,19 @@ fn take_effect(shared: &Arc<ReplicaState>, state: &Arc<ViewState>, previous: &Vi
     if !view.active.contains(&shared.slot()) {
         shared.lease.set_up_to_date(false);
     }
-    new.iter().for_each(|slot| shared.note_heard(*slot));
-    shared.engine.with_core(|guard| {
-        guard.ledger.active = view.active.clone();
-        guard.ledger.voters = view.configured.clone();
-        let members = state.members.iter();
-        let witnesses = members.filter(|(_, member)| member.kind == Kind::Witness);
-        guard.ledger.witnesses = witnesses.map(|(slot, _)| *slot).collect();
-        if !previous.active.contains(&shared.slot()) {
-            // What is handed over to all who take part now is none of the controls that this replica reports, which it
-            // may remember although they have ended: they would end what a lost one has won since.
-            guard.settle_all_contents();
-        }
-        if previous.configured != view.configured || guard.ledger.configured_at.is_none() {
-            guard.ledger.configured_at = Some((guard.now, guard.ledger.last_position));
-        }
-        guard.put_off_telling();
-        guard.view_changed(view.clone());
-        guard.look_at_previous();
-        guard.notifies = true;
-    });
+    new.iter()
+        .for_each(|slot| shared.state.peers.note_heard(*slot));
+    let members = state.members.iter();
+    let witnesses = members.filter(|(_, member)| member.kind == Kind::Witness);
+    let witnesses = witnesses.map(|(slot, _)| *slot).collect();
+    shared.engine.enter_view(&view, witnesses, previous);
     if previous.active.contains(&shared.slot()) {
         for slot in new {
             join::greet_newcomer(shared, slot);
         }
     } else {
         // What those lack who were away before this replica was started is on no list but the durable one.
-        let away = shared.others().into_iter();
+        let away = shared.state.members.others().into_iter();
         for slot in away.filter(|slot| !view.active.contains(slot)) {
             join::ship_everything_marked(shared, slot);
         }

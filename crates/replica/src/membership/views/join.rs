@@ -5,52 +5,27 @@
 //! everything it owed at that moment has arrived, that it is caught up. What came later is protected by
 //! controls that the newcomer was told of or has acknowledged.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use control::{Epoch, Position};
+use control::Epoch;
 use peer::Lane;
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::ReplicaSlot;
 
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
-use crate::membership::losses;
-use crate::replication::withheld;
+use crate::driver::arrival::Lack;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::views::{Arrival, Debt};
 use crate::state::wire::{self, CaughtUp, Entered};
 
 /// This replica has entered a view in which another one takes part anew.
-pub(crate) fn greet_newcomer(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
+pub(crate) fn greet_newcomer(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
     let since = shared
         .lease
         .view()
         .since
         .get(&slot)
         .map_or(0, |since| since.0);
-    let debt = shared.engine.with_core(|guard| {
-        let mut given_up = false;
-        let files: BTreeSet<ObjectId> = match guard.ledger.unshipped.peer(slot) {
-            Some(backlog) => {
-                given_up = backlog.is_given_up();
-                backlog.owe();
-                backlog.lacking().collect()
-            }
-            None => BTreeSet::new(),
-        };
-        for file in &files {
-            guard.data_unshipped(*file, &[]);
-        }
-        Debt {
-            epoch: since,
-            // Nobody knows what one lacks that is to take a whole copy.
-            through: match given_up {
-                true => u64::MAX,
-                false => guard.ledger.last_position,
-            },
-            files,
-        }
-    });
-    shared.owe(slot, debt);
+    let debt = shared.engine.begin_debt(slot, since);
+    shared.state.debts.lock().insert(slot, debt);
     shared.engine.expedite(None);
     say_entered(shared, slot);
     look_at_debts(shared);
@@ -58,88 +33,56 @@ pub(crate) fn greet_newcomer(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
 
 /// A peer lacks something that was made before it took part, and this replica does not know what: it was
 /// started anew meanwhile. Whatever may not be everywhere is sent.
-pub(super) fn greet_unknown(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
+pub(super) fn greet_unknown(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
     let takes_part = shared.lease.view().active.contains(&slot) && shared.takes_part();
-    if takes_part && !shared.debts().contains_key(&slot) {
+    if takes_part && !shared.state.debts.lock().contains_key(&slot) {
         ship_everything_marked(shared, slot);
         greet_newcomer(shared, slot);
     }
 }
 
 /// Sends a peer the contents of all files that are marked as not being everywhere.
-pub(super) fn ship_everything_marked(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
+pub(super) fn ship_everything_marked(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
     let marked = shared.store.unshipped().unwrap_or_default();
-    shared.engine.with_core(|guard| {
-        let (now, follows) = (guard.now, Position(guard.ledger.last_position));
-        if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
-            for file in &marked {
-                backlog.suspected(now, *file, follows);
-            }
-        }
-        for file in marked {
-            guard.ledger.shipped.remove(&file);
-        }
-    });
-    shared.engine.ring_contents();
+    shared.engine.suspect_marked(slot, marked);
 }
 
 /// Says so once more, for a connection that is new.
-pub(crate) fn say_entered(shared: &ReplicaState, slot: ReplicaSlot) {
-    let debt = shared.debts();
+pub(crate) fn say_entered(shared: &LocalReplica, slot: ReplicaSlot) {
+    let debt = shared.state.debts.lock();
     if let Some(Debt { epoch, through, .. }) = debt.get(&slot) {
         let (epoch, through) = (*epoch, *through);
         let message = wire::body(wire::Kind::Entered, &Entered { epoch, through });
-        shared.outbound.send(slot, Lane::Control, message);
+        shared.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
 /// A peer says how far it is: perhaps it needs nothing more of what was owed.
-pub(super) fn forgive(shared: &ReplicaState, slot: ReplicaSlot, epoch: u64) {
+pub(super) fn forgive(shared: &LocalReplica, slot: ReplicaSlot, epoch: u64) {
     shared
-        .debts()
+        .state
+        .debts
+        .lock()
         .retain(|other, debt| *other != slot || debt.epoch > epoch);
 }
 
 /// Tells those who have everything that was owed.
-pub(crate) fn look_at_debts(shared: &ReplicaState) {
-    let mut debts = shared.debts();
+pub(crate) fn look_at_debts(shared: &LocalReplica) {
+    let mut debts = shared.state.debts.lock();
     if debts.is_empty() {
         return;
     }
-    let owed: BTreeSet<ObjectId> = debts
-        .values()
-        .flat_map(|debt| &debt.files)
-        .copied()
-        .collect();
-    let paid: Vec<(ReplicaSlot, u64)> = shared.engine.with_core(|guard| {
-        let withheld = owed.iter().copied();
-        let withheld: BTreeSet<ObjectId> = withheld
-            .filter(|file| withheld::lacks_frozen(shared, guard, *file))
-            .collect();
-        let ledger = &mut guard.ledger;
-        for (slot, debt) in debts.iter_mut() {
-            if let Some(backlog) = ledger.unshipped.peer(*slot) {
-                debt.files.retain(|file| backlog.owes(*file));
-            }
-            // They are frozen; the replica that ends that sends all of them to everybody.
-            debt.files.retain(|file| !withheld.contains(file));
-        }
-        let applied = |slot| ledger.applied.get(slot).copied().unwrap_or(0);
-        let paid = debts.iter();
-        let paid =
-            paid.filter(|(slot, debt)| debt.files.is_empty() && applied(slot) >= debt.through);
-        paid.map(|(slot, debt)| (*slot, debt.epoch)).collect()
-    });
+    let paid = shared.engine.settle_debts(&mut debts);
     for (slot, epoch) in paid {
         // Said again with every look, until the newcomer's lease shows that it has heard it.
         let message = wire::body(wire::Kind::CaughtUp, &CaughtUp { epoch });
-        shared.outbound.send(slot, Lane::Control, message);
+        shared.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
 /// This replica takes part anew.
-pub(super) fn begin(shared: &Arc<ReplicaState>, since: Epoch) {
-    let mut arrival = shared.arrival();
+pub(super) fn begin(shared: &Arc<LocalReplica>, since: Epoch) {
+    let mut arrival = shared.state.arrival.lock();
     if arrival.epoch < since.0 {
         *arrival = Arrival {
             epoch: since.0,
@@ -150,9 +93,9 @@ pub(super) fn begin(shared: &Arc<ReplicaState>, since: Epoch) {
     tokio::spawn(catch_up(shared.clone(), since));
 }
 
-async fn catch_up(shared: Arc<ReplicaState>, since: Epoch) {
+async fn catch_up(shared: Arc<LocalReplica>, since: Epoch) {
     tokio::select! {
-        () = shared.engine.until(|guard| has_everything(&shared, guard).then_some(())) => {
+        () = shared.until_arrived() => {
             up_to_date(&shared, since);
         }
         // It may have found that it needs a whole copy. The caller that starts it anew waits for
@@ -161,45 +104,23 @@ async fn catch_up(shared: Arc<ReplicaState>, since: Epoch) {
     }
 }
 
-/// Whether everything is here that was made before this replica took part.
-fn has_everything(shared: &ReplicaState, guard: &mut Guard<'_>) -> bool {
-    shared.is_whole()
-        && guard.is_settled()
-        && losses::has_what_the_lost_left(shared, guard)
-        && owing(shared, guard).is_none()
-}
-
-/// A member that has not said yet that everything it owed this replica is here.
-fn owing(shared: &ReplicaState, guard: &Guard<'_>) -> Option<ReplicaSlot> {
-    let (own, ledger) = (shared.slot(), &guard.ledger);
-    let arrival = shared.arrival();
-    let mut others = ledger.active.difference(&ledger.witnesses);
-    let owing = others.find(|slot| **slot != own && !arrival.caught_up.contains(slot));
-    owing.copied()
-}
-
 /// What this replica, which takes part anew, waits for, for people.
-pub(super) fn waits_for(shared: &ReplicaState) -> Option<String> {
+pub(super) fn waits_for(shared: &LocalReplica) -> Option<String> {
     if !shared.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
-    shared.engine.with_core(|guard| {
-        if !guard.is_settled() {
-            return Some("not every member of the view has reported".to_owned());
-        }
-        if !losses::has_what_the_lost_left(shared, guard) {
-            return Some("it lacks what a lost replica left".to_owned());
-        }
-        let owing = owing(shared, guard);
-        owing.map(|slot| format!("it does not have everything of replica {} yet", slot.0))
+    shared.lack().map(|lack| match lack {
+        Lack::Reports => "not every member of the view has reported".to_owned(),
+        Lack::OfTheLost => "it lacks what a lost replica left".to_owned(),
+        Lack::OwedBy(slot) => format!("it does not have everything of replica {} yet", slot.0),
     })
 }
 
 /// Whether the members of the view, this one among them, wait for `slot`, which is one without a copy: none is up to date,
 /// and it reports nothing before it knows the tree.
-pub(crate) fn waits_for_copy(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
+pub(crate) fn waits_for_copy(shared: &LocalReplica, slot: ReplicaSlot) -> bool {
     let view = shared.lease.view();
-    let news = shared.news();
+    let news = shared.state.peers.news();
     let mut said = view
         .active
         .iter()
@@ -209,31 +130,34 @@ pub(crate) fn waits_for_copy(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
 }
 
 /// Whether a member is up to date, as far as this replica has heard.
-pub(crate) fn is_up_to_date(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
+pub(crate) fn is_up_to_date(shared: &LocalReplica, slot: ReplicaSlot) -> bool {
     if slot == shared.slot() {
         return shared.lease.is_up_to_date();
     }
-    let news = shared.news();
+    let news = shared.state.peers.news();
     let said = news.get(&slot).and_then(|news| news.said.as_ref());
     said.is_some_and(|(ask, _)| ask.up_to_date)
 }
 
-fn up_to_date(shared: &Arc<ReplicaState>, since: Epoch) {
+fn up_to_date(shared: &Arc<LocalReplica>, since: Epoch) {
     let view = shared.lease.view();
     if view.since.get(&shared.slot()) != Some(&since) {
         // It has left the view meanwhile.
         return;
     }
     shared.lease.set_up_to_date(true);
-    shared.forget_writers();
-    shared.peers.with_each(|_, peer| peer.rejoin.arrived());
+    shared.state.writers.forget_all();
+    shared
+        .state
+        .peers
+        .with_each(|_, peer| peer.rejoin.arrived());
     tracing::info!(epoch = since.0, "this replica is up to date and takes part");
     shared.engine.notify();
 }
 
 /// A member has entered the view in which this replica takes part anew.
-pub(crate) fn entered(shared: &Arc<ReplicaState>, from: ReplicaSlot, entered: Entered) {
-    let mut arrival = shared.arrival();
+pub(crate) fn entered(shared: &Arc<LocalReplica>, from: ReplicaSlot, entered: Entered) {
+    let mut arrival = shared.state.arrival.lock();
     if entered.epoch > arrival.epoch {
         *arrival = Arrival {
             epoch: entered.epoch,
@@ -249,8 +173,8 @@ pub(crate) fn entered(shared: &Arc<ReplicaState>, from: ReplicaSlot, entered: En
 }
 
 /// A member says that everything it owed this replica is here.
-pub(crate) fn caught_up(shared: &Arc<ReplicaState>, from: ReplicaSlot, caught_up: CaughtUp) {
-    let mut arrival = shared.arrival();
+pub(crate) fn caught_up(shared: &Arc<LocalReplica>, from: ReplicaSlot, caught_up: CaughtUp) {
+    let mut arrival = shared.state.arrival.lock();
     if caught_up.epoch == arrival.epoch && arrival.caught_up.insert(from) {
         drop(arrival);
         shared.engine.notify();

@@ -14,9 +14,8 @@ use vfs::FileSystem;
 use vfs::ReplicaSlot;
 
 use super::{exclude, join, rejoin};
-use crate::driver::engine::Guard;
 use crate::driver::lease_state::now;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::frontend::free_space;
 use crate::membership::links;
@@ -47,11 +46,9 @@ struct Tidings {
 }
 
 impl Tidings {
-    fn of(shared: &ReplicaState) -> Tidings {
+    fn of(shared: &LocalReplica) -> Tidings {
         let view = shared.lease.view();
-        let (epoch, settled) = shared
-            .engine
-            .with_core(|guard| (guard.epoch().0, guard.is_settled()));
+        let (epoch, settled) = shared.engine.epoch_and_settled();
         let mut applied = applied_here(shared);
         applied.retain(|(slot, _)| !view.active.contains(&ReplicaSlot(*slot)));
         Tidings {
@@ -67,9 +64,9 @@ impl Tidings {
 }
 
 /// Asks for promises until the replica stops.
-pub(crate) async fn keep(shared: Arc<ReplicaState>) {
+pub(crate) async fn keep(shared: Arc<LocalReplica>) {
     shared.begin_awareness();
-    let interval = shared.settings.site_lease / ASKED_PER_LEASE;
+    let interval = shared.state.settings.site_lease / ASKED_PER_LEASE;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut told = Tidings::of(&shared);
@@ -82,23 +79,23 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
         }
         if last.elapsed() > 3 * interval {
             // This process was stopped for a while; answers of that time are still to be read.
-            shared.forget_silence();
+            shared.state.peers.forget_silence();
         }
         last = Instant::now();
         shared.lease.look_at_clocks();
         shared.look_for_slow();
         shared.send_completed();
-        if let Err(error) = shared.lineage.keep().await {
+        if let Err(error) = shared.state.lineage.keep().await {
             // A store that has failed ends the server.
             tracing::error!(%error, "what was met of others cannot be kept");
         }
         // A store that has failed ends the server.
         let space = shared.store.space().await;
         if let Ok(space) = &space {
-            shared.free_space.note_own(space);
+            shared.state.free_space.note_own(space);
         }
         free_space::forget_outsiders(&shared);
-        let available = match shared.is_witness {
+        let available = match shared.state.is_witness {
             // It stores no contents, so nobody has to spare its disk.
             true => u64::MAX,
             false => space.map_or(0, |space| space.available_bytes),
@@ -109,7 +106,7 @@ pub(crate) async fn keep(shared: Arc<ReplicaState>) {
 }
 
 /// Returns when there is something to tell.
-async fn news(shared: &ReplicaState, told: &Tidings) {
+async fn news(shared: &LocalReplica, told: &Tidings) {
     loop {
         next_look(shared, LOOK, UNCHANGED).await;
         shared.lease.look_at_clocks();
@@ -120,8 +117,8 @@ async fn news(shared: &ReplicaState, told: &Tidings) {
     }
 }
 
-fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
-    let others = shared.others();
+fn ask_all(shared: &Arc<LocalReplica>, available: u64) {
+    let others = shared.state.members.others();
     let question = shared.lease.request();
     let links = links::links(shared);
     // Before the places that are told with it.
@@ -130,60 +127,38 @@ fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
     let whole = losses::whole_here(shared);
     let misses = exclude::silent(shared).into_iter().map(|slot| slot.0);
     let misses: Vec<u16> = misses.collect();
-    let short_of = shared.free_space.short_of(Instant::now()).into_iter();
+    let short_of = shared.state.free_space.short_of(Instant::now()).into_iter();
     let short_of: Vec<u16> = short_of.map(|slot| slot.0).collect();
     for slot in others {
-        let ask = shared.engine.with_core(|guard| {
-            let position = guard.ledger.last_position;
-            // After the place: what has come under `majority` up to there is noted.
-            let aware = shared.losses.awareness().known();
-            LeaseRequest {
-                asked: question.asked.0,
-                epoch: guard.epoch().0,
-                position,
-                applied: applied.clone(),
-                owed: owed(shared, guard, slot),
-                steady: is_steady(shared, guard),
-                up_to_date: shared.lease.is_up_to_date(),
-                available,
-                whole: whole.clone(),
-                aware,
-                majority_by_default: shared.settings.durability == Durability::Majority,
-                incarnation: question.incarnation.0,
-                mark: Some(shared.lineage.mark()),
-                settled: shared.takes_part() && guard.is_settled(),
-                misses: misses.clone(),
-                fit_without: rejoin::fit_without(shared, guard.epoch().0),
-                links: links.clone(),
-                short_of: short_of.clone(),
-                closed: closed.clone(),
-            }
-        });
+        let own = shared.report_to(slot, LATELY + shared.state.settings.data_delay);
+        let ask = LeaseRequest {
+            asked: question.asked.0,
+            epoch: own.epoch,
+            position: own.position,
+            applied: applied.clone(),
+            owed: own.owed.unwrap_or_else(|| shared.kept_files() as u64),
+            steady: own.steady,
+            up_to_date: own.up_to_date,
+            available,
+            whole: whole.clone(),
+            aware: own.aware,
+            majority_by_default: shared.state.settings.durability == Durability::Majority,
+            incarnation: question.incarnation.0,
+            mark: Some(shared.state.lineage.mark()),
+            settled: own.settled,
+            misses: misses.clone(),
+            fit_without: rejoin::fit_without(shared, own.epoch),
+            links: links.clone(),
+            short_of: short_of.clone(),
+            closed: closed.clone(),
+        };
         let message = wire::body(wire::Kind::LeaseRequest, &ask);
-        shared.outbound.send(slot, Lane::Control, message);
+        shared.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
-/// Whether the configuration may change again as far as this replica knows.
-pub(super) fn is_steady(shared: &ReplicaState, guard: &Guard<'_>) -> bool {
-    let contents = shared.settings.durability == Durability::Majority;
-    guard.is_steady() && guard.ledger.is_settled_in_configuration(contents)
-}
-
-/// How many files there are of which somebody lacks more than what was changed just now: a replica
-/// that writes all the time always owes something.
-fn owed(shared: &ReplicaState, guard: &mut Guard<'_>, to: ReplicaSlot) -> u64 {
-    let lately = LATELY + shared.settings.data_delay;
-    let lately = Moment(guard.now.0.saturating_sub(lately.as_micros() as u64));
-    let backlog = guard.ledger.unshipped.peer(to);
-    backlog.map_or(0, |backlog| match backlog.is_given_up() {
-        true => shared.kept_files() as u64,
-        false => backlog.files_since_before(lately) as u64,
-    })
-}
-
-fn applied_here(shared: &ReplicaState) -> Vec<(u16, u64)> {
-    let inboxes = shared.inboxes();
+fn applied_here(shared: &LocalReplica) -> Vec<(u16, u64)> {
+    let inboxes = shared.state.inboxes.lock();
     let applied = inboxes.iter();
     applied
         .map(|(slot, inbox)| (slot.0, inbox.acknowledged()))
@@ -191,7 +166,7 @@ fn applied_here(shared: &ReplicaState) -> Vec<(u16, u64)> {
 }
 
 /// A peer requests a lease.
-pub(crate) fn lease_requested(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask: LeaseRequest) {
+pub(crate) fn lease_requested(shared: &Arc<LocalReplica>, from: ReplicaSlot, ask: LeaseRequest) {
     let given = shared.lease.grant(from);
     let promise = LeaseGrant {
         incarnation: ask.incarnation,
@@ -205,24 +180,28 @@ pub(crate) fn lease_requested(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask
         join::greet_unknown(shared, from);
         join::look_at_debts(shared);
     }
-    let by_default = shared.settings.durability == Durability::Majority;
-    shared.losses.awareness().heard(from, &ask, by_default);
+    let by_default = shared.state.settings.durability == Durability::Majority;
+    shared
+        .state
+        .losses
+        .awareness()
+        .heard(from, &ask, by_default);
     let available = ask.available;
     losses::heard(shared, &ask);
-    let is_news = shared.note_said(from, ask);
+    let is_news = shared.state.peers.note_said(from, ask);
     free_space::note_available(shared, from, available);
     let message = wire::body(wire::Kind::LeaseGrant, &promise);
-    shared.outbound.send(from, Lane::Control, message);
+    shared.state.outbound.send(from, Lane::Control, message);
     if is_news {
         shared.engine.notify();
     }
 }
 
 /// A peer grants a lease, or refuses it.
-pub(crate) fn lease_granted(shared: &ReplicaState, from: ReplicaSlot, promise: LeaseGrant) {
-    shared.note_heard(from);
+pub(crate) fn lease_granted(shared: &LocalReplica, from: ReplicaSlot, promise: LeaseGrant) {
+    shared.state.peers.note_heard(from);
     if let Some(difference) = clock_shown(shared, promise) {
-        shared.note_clock(from, difference);
+        shared.state.peers.note_clock(from, difference);
     }
     if promise.given {
         let question = Question {
@@ -233,7 +212,7 @@ pub(crate) fn lease_granted(shared: &ReplicaState, from: ReplicaSlot, promise: L
     }
 }
 
-fn time_of_day_us(shared: &ReplicaState) -> i64 {
+fn time_of_day_us(shared: &LocalReplica) -> i64 {
     let now = shared.store.time_of_day();
     let micros = i64::from(now.nanoseconds / 1000);
     now.seconds.saturating_mul(1_000_000).saturating_add(micros)
@@ -241,10 +220,10 @@ fn time_of_day_us(shared: &ReplicaState) -> i64 {
 
 /// How far the sender's time of day is from the own one. Nothing if another start of this replica asked: that may have been on another clock of
 /// leases.
-fn clock_shown(shared: &ReplicaState, promise: LeaseGrant) -> Option<ClockDifference> {
+fn clock_shown(shared: &LocalReplica, promise: LeaseGrant) -> Option<ClockDifference> {
     // In this order: what passes between the two counts as part of the round trip.
     let own_us = time_of_day_us(shared);
     let (asked, now) = (Moment(promise.asked), now());
-    let asked_here = promise.incarnation == shared.incarnation && asked <= now;
+    let asked_here = promise.incarnation == shared.state.incarnation && asked <= now;
     asked_here.then(|| ClockDifference::shown(asked, now, own_us, promise.time_of_day_us))
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use vfs::ReplicaSlot;
 use view::{StreamEnd, ViewState};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::replication::base;
 use crate::replication::settled;
 use crate::state::copies::Held;
@@ -22,10 +22,10 @@ use crate::state::copies::Held;
 const AFTER_ITS_WORD: &str = "more of a lost replica's updates arrived here than the others kept";
 
 /// Goes through what was decided lately, as a member of the view or outside.
-pub(crate) async fn go_through(shared: &Arc<ReplicaState>, state: &ViewState) -> vfs::Result<()> {
+pub(crate) async fn go_through(shared: &Arc<LocalReplica>, state: &ViewState) -> vfs::Result<()> {
     let own = shared.slot();
     let away = !state.is_active(own);
-    if away && *shared.held.borrow() == Held::Nothing {
+    if away && *shared.state.held.borrow() == Held::Nothing {
         // It is noted with the copy that is on its way.
         return Ok(());
     }
@@ -39,15 +39,15 @@ pub(crate) async fn go_through(shared: &Arc<ReplicaState>, state: &ViewState) ->
             shared.store.abandon(own, state.settlements).await?;
         }
         if away && verdict != Verdict::Same {
-            if !shared.needs_copy.swap(true, Ordering::AcqRel) {
+            if !shared.state.needs_copy.swap(true, Ordering::AcqRel) {
                 tracing::warn!(
                     "the others went on without a lost replica while this one was away; a whole copy is needed"
                 );
             }
             return Ok(());
         }
-        if verdict == Verdict::More && !shared.is_witness {
-            if !shared.needs_copy.load(Ordering::Acquire) {
+        if verdict == Verdict::More && !shared.state.is_witness {
+            if !shared.state.needs_copy.load(Ordering::Acquire) {
                 base::take_copy_anew(shared, AFTER_ITS_WORD).await;
                 // Without it too few may be left; then it gets the copy as a member.
                 shared.lease.leave(AFTER_ITS_WORD);

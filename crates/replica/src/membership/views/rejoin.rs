@@ -15,7 +15,7 @@ use view::{DecisionKind, Kind, Outcome, Settlement};
 
 use super::join;
 use super::missed;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::frontend::reclaim;
 use crate::membership::losses;
@@ -63,25 +63,40 @@ const STARTED_ANEW: &str =
 
 /// What is told of once, with sums later.
 const TOO_FAR: &str = "too much was changed meanwhile; a whole copy is needed";
+const OUTSIDE: &str = "this replica does not take part";
 const NOT_ADMITTED: &str = "this replica is not admitted yet";
 
 /// A peer does not keep what this replica lacks of its stream. Of a peer outside the view a member gets it from the others,
 /// as of any that is lost, and says then that it can go on.
-pub(crate) fn too_far(shared: &Arc<ReplicaState>, peer: ReplicaSlot) {
+pub(crate) fn too_far(shared: &Arc<LocalReplica>, peer: ReplicaSlot) {
     if shared.takes_part() && !shared.lease.view().active.contains(&peer) {
         let shared = shared.clone();
         tokio::spawn(async move {
             tokio::time::sleep(HELLO_AGAIN).await;
-            if let Some(inbox) = shared.inbox(peer) {
+            if let Some(inbox) = shared.state.inboxes.get(peer) {
                 conversing::say_hello(&shared, &inbox, false);
             }
         });
         return;
     }
-    if let Some(sum) = shared.is_to_tell(TOO_FAR, peer) {
+    if let Some(sum) = shared.state.repeats.is_to_tell(TOO_FAR, peer) {
         tracing::warn!(peer = peer.0, %sum, "too much was changed meanwhile; a whole copy is needed");
     }
-    shared.needs_copy.store(true, Ordering::Release);
+    shared.state.needs_copy.store(true, Ordering::Release);
+}
+
+/// Notes what keeps this replica outside the view, and tells of it when it is something else than before.
+fn set_obstacle(shared: &LocalReplica, obstacle: Option<String>) {
+    let mut known = shared.state.obstacle.lock();
+    if *known != obstacle {
+        if let Some(obstacle) = &obstacle
+            && let Some(sum) =
+                (shared.state.repeats).is_to_tell_of(OUTSIDE, throttle::kind_of(obstacle))
+        {
+            tracing::info!(obstacle, %sum, "this replica does not take part");
+        }
+        *known = obstacle;
+    }
 }
 
 /// Whether an earlier incarnation found that it needs a whole copy.
@@ -90,10 +105,10 @@ pub(crate) fn needs_copy_anew(store: &store::Store) -> vfs::Result<bool> {
 }
 
 /// Asks to be admitted whenever this replica is outside the view and could take part, until it stops.
-pub(crate) async fn come_back(shared: Arc<ReplicaState>) {
+pub(crate) async fn come_back(shared: Arc<LocalReplica>) {
     let mut asked = Asked::default();
     loop {
-        if shared.is_removed() {
+        if shared.state.members.is_removed() {
             // There is nothing to come back to, and what only this replica has stays as it is.
             return;
         }
@@ -102,7 +117,7 @@ pub(crate) async fn come_back(shared: Arc<ReplicaState>) {
                 Ok(()) => {}
                 // Nothing is lost that can be kept.
                 Err(vfs::Error::NoSpace) => {
-                    shared.set_obstacle(Some(NO_ROOM_ASIDE.into()));
+                    set_obstacle(&shared, Some(NO_ROOM_ASIDE.into()));
                     tokio::time::sleep(WITHOUT_ROOM).await;
                     continue;
                 }
@@ -112,7 +127,7 @@ pub(crate) async fn come_back(shared: Arc<ReplicaState>) {
         }
         let pause = match obstacle(&shared) {
             Some(obstacle) => {
-                shared.set_obstacle(Some(obstacle));
+                set_obstacle(&shared, Some(obstacle));
                 if let Err(error) = offer(&shared).await {
                     return tracing::error!(%error, "this replica cannot come back");
                 }
@@ -120,17 +135,20 @@ pub(crate) async fn come_back(shared: Arc<ReplicaState>) {
             }
             None if shared.takes_part() && !was_started_anew(&shared) => {
                 let up_to_date = shared.lease.is_up_to_date();
-                shared.set_obstacle(if up_to_date {
-                    None
-                } else {
-                    join::waits_for(&shared)
-                });
+                set_obstacle(
+                    &shared,
+                    if up_to_date {
+                        None
+                    } else {
+                        join::waits_for(&shared)
+                    },
+                );
                 PAUSE
             }
             None => {
                 // What it knows of a view is of its previous incarnation.
                 let anew = shared.takes_part().then(|| STARTED_ANEW.to_owned());
-                shared.set_obstacle(anew);
+                set_obstacle(&shared, anew);
                 ask(&shared).await;
                 AFTER_REFUSAL
             }
@@ -149,7 +167,7 @@ struct Asked {
 }
 
 /// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.
-async fn catch_up(shared: &Arc<ReplicaState>, asked: &mut Asked) -> vfs::Result<()> {
+async fn catch_up(shared: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result<()> {
     if shared.lease.has_left().borrow().is_some() {
         return Ok(());
     }
@@ -158,22 +176,20 @@ async fn catch_up(shared: &Arc<ReplicaState>, asked: &mut Asked) -> vfs::Result<
     }
     if let Some(state) = shared.view_state() {
         if state.is_settled(shared.slot()) {
-            shared.engine.with_core(|guard| guard.give_up_previous());
+            shared.engine.give_up_previous();
         }
         missed::go_through(shared, &state).await?;
     }
     let absent = absent(shared);
-    let delivered = shared
-        .engine
-        .with_core(|guard| guard.has_handed_over(&absent));
-    if delivered && shared.needs_copy.load(Ordering::Acquire) && is_spared(shared).await {
+    let delivered = shared.engine.has_handed_over(&absent);
+    if delivered && shared.state.needs_copy.load(Ordering::Acquire) && is_spared(shared).await {
         base::give_up_copy(shared, None).await?;
         let rows = vec![(base::COPY_ANEW.to_vec(), None)];
         shared.store.put_facts(rows).await?;
         shared.lease.leave(NEEDS_COPY);
         return Ok(());
     }
-    let held = *shared.held.borrow();
+    let held = *shared.state.held.borrow();
     let keepers = keepers_in_contact(shared, &absent);
     if held == Held::Rows
         && let Some((slot, inbox)) = supplier(shared, &keepers)
@@ -196,15 +212,16 @@ async fn catch_up(shared: &Arc<ReplicaState>, asked: &mut Asked) -> vfs::Result<
 /// Whether the others can do without this copy. They go on without a member that gives its copy up where enough of them are
 /// left; else it gets the new one as a member. One outside may be the only one left that has an update of somebody who was
 /// lost a moment ago, which was answered because it has it.
-async fn is_spared(shared: &Arc<ReplicaState>) -> bool {
+async fn is_spared(shared: &Arc<LocalReplica>) -> bool {
     if !shared.takes_part() {
-        let fresh = shared.settings.site_lease * NEWS_LEASES;
-        return shared.is_witness || losses::present_have_all(shared, fresh);
+        let fresh = shared.state.settings.site_lease * NEWS_LEASES;
+        return shared.state.is_witness || losses::present_have_all(shared, fresh);
     }
     // One after the other: who has given its copy up counts for nobody. Nor does one whose own copy may be about to go: it
     // is not up to date, and of two that start anew the later one hears so.
     let others = shared.holders_in_contact();
-    let is_whole = |slot: &ReplicaSlot| shared.conversations.held(*slot) == Some(Held::Everything);
+    let is_whole =
+        |slot: &ReplicaSlot| shared.state.conversations.held(*slot) == Some(Held::Everything);
     let stays = others
         .iter()
         .any(|slot| super::is_up_to_date(shared, *slot));
@@ -217,7 +234,7 @@ async fn is_spared(shared: &Arc<ReplicaState>) -> bool {
 
 /// The members of the view in contact that keep contents. A member without any copy is in no view yet, but knows who is.
 fn keepers_in_contact(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Vec<(ReplicaSlot, Arc<Inbox>)> {
     let Some(state) = shared.view_state() else {
@@ -227,25 +244,25 @@ fn keepers_in_contact(
         let keeps = member.active && member.kind == Kind::Data;
         keeps && **slot != shared.slot() && !absent.contains(slot)
     });
-    let in_contact = keepers.filter(|(slot, _)| shared.outbound.is_in_session(**slot));
+    let in_contact = keepers.filter(|(slot, _)| shared.state.outbound.is_in_session(**slot));
     in_contact
-        .filter_map(|(slot, _)| Some((*slot, shared.inbox(*slot)?)))
+        .filter_map(|(slot, _)| Some((*slot, shared.state.inboxes.get(*slot)?)))
         .collect()
 }
 
 /// Who of them supplies this replica with contents. Another one may be without a copy, too.
 fn supplier<'a>(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     keepers: &'a [(ReplicaSlot, Arc<Inbox>)],
 ) -> Option<&'a (ReplicaSlot, Arc<Inbox>)> {
     let is_whole = |keeper: &&(ReplicaSlot, Arc<Inbox>)| {
-        shared.conversations.held(keeper.0) == Some(Held::Everything)
+        shared.state.conversations.held(keeper.0) == Some(Held::Everything)
     };
     keepers.iter().find(is_whole).or(keepers.first())
 }
 
 /// What was changed here behind the place that the others kept is put aside; the others' tree takes its place.
-async fn accept(shared: &Arc<ReplicaState>, settlement: &Settlement) -> vfs::Result<()> {
+async fn accept(shared: &Arc<LocalReplica>, settlement: &Settlement) -> vfs::Result<()> {
     let changed = shared.store.changed_after(settlement.through)?;
     let label = format!("settlement-{}", settlement.id);
     if !changed.is_empty() {
@@ -271,13 +288,13 @@ async fn accept(shared: &Arc<ReplicaState>, settlement: &Settlement) -> vfs::Res
 }
 
 /// What keeps a replica outside that had no free space: it still has none.
-fn lack_of_room(shared: &ReplicaState) -> Option<String> {
-    if let Some(trouble) = shared.trouble() {
+fn lack_of_room(shared: &LocalReplica) -> Option<String> {
+    if let Some(trouble) = shared.state.trouble.lock().clone() {
         return Some(trouble);
     }
     let (left, wanted) = (
-        shared.free_space.own(),
-        shared.free_space.reserve() / ROOM_PART,
+        shared.state.free_space.own(),
+        shared.state.free_space.reserve() / ROOM_PART,
     );
     (left < wanted).then(|| {
         format!("its disk is full: {left} bytes can be filled, and {wanted} are needed; make room")
@@ -285,13 +302,13 @@ fn lack_of_room(shared: &ReplicaState) -> Option<String> {
 }
 
 /// Members of the view that neither this replica, which is outside, nor any other member has heard of lately.
-pub(crate) fn absent(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
+pub(crate) fn absent(shared: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     if shared.takes_part() {
         return BTreeSet::new();
     }
     let view = shared.lease.view();
-    let fresh = shared.settings.site_lease * NEWS_LEASES;
-    let news = shared.news();
+    let fresh = shared.state.settings.site_lease * NEWS_LEASES;
+    let news = shared.state.peers.news();
     let heard = |slot: &ReplicaSlot| {
         let (ask, at) = news.get(slot)?.said.as_ref()?;
         (at.elapsed() < fresh).then_some(ask)
@@ -310,22 +327,22 @@ pub(crate) fn absent(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
 }
 
 /// Finds out whether this replica could take the places of members that are absent, which its questions tell.
-async fn offer(shared: &Arc<ReplicaState>) -> vfs::Result<()> {
+async fn offer(shared: &Arc<LocalReplica>) -> vfs::Result<()> {
     let (epoch, without) = (shared.lease.view().epoch.0, absent(shared));
     let fit = !without.is_empty() && obstacle_but_for(shared, &without).is_none();
     if fit {
         reclaim::note_others_went_on(shared).await?;
     }
-    shared.set_fit(fit.then_some(Fit { epoch, without }));
+    *shared.state.fit.lock() = fit.then_some(Fit { epoch, without });
     Ok(())
 }
 
 /// The members without which this replica could be admitted to the view of this number, for its questions.
-pub(super) fn fit_without(shared: &ReplicaState, epoch: u64) -> Vec<u16> {
+pub(super) fn fit_without(shared: &LocalReplica, epoch: u64) -> Vec<u16> {
     if shared.takes_part() {
         return Vec::new();
     }
-    let fit = shared.fit();
+    let fit = shared.state.fit.lock();
     let fit = fit.as_ref().filter(|fit| fit.epoch == epoch);
     fit.map_or_else(Vec::new, |fit| {
         fit.without.iter().map(|slot| slot.0).collect()
@@ -333,12 +350,12 @@ pub(super) fn fit_without(shared: &ReplicaState, epoch: u64) -> Vec<u16> {
 }
 
 /// What keeps this replica outside; `None` when nothing does, or when it is inside.
-fn obstacle(shared: &ReplicaState) -> Option<String> {
+fn obstacle(shared: &LocalReplica) -> Option<String> {
     obstacle_but_for(shared, &BTreeSet::new())
 }
 
 /// What would keep it outside if some members were not in the view.
-fn obstacle_but_for(shared: &ReplicaState, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
+fn obstacle_but_for(shared: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
     if shared.takes_part() {
         // Asked to go on as a new incarnation it need not have delivered anything.
         return None;
@@ -353,7 +370,7 @@ fn obstacle_but_for(shared: &ReplicaState, absent: &BTreeSet<ReplicaSlot>) -> Op
     if !state.members.contains_key(&shared.slot()) {
         return Some("the others have not taken it in yet".to_owned());
     }
-    if shared.needs_copy.load(Ordering::Acquire) {
+    if shared.state.needs_copy.load(Ordering::Acquire) {
         return Some(
             "its copy of the tree differs from the others', and it needs a whole one".to_owned(),
         );
@@ -361,11 +378,7 @@ fn obstacle_but_for(shared: &ReplicaState, absent: &BTreeSet<ReplicaSlot>) -> Op
     if !shared.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
-    let handed_over = shared.engine.with_core(|guard| match absent.is_empty() {
-        true => guard.ledger.previous.is_none(),
-        false => guard.has_handed_over(absent),
-    });
-    if !handed_over {
+    if !shared.engine.is_previous_settled(absent) {
         return Some("the others lack updates that were made here".to_owned());
     }
     if let Some(place) = lacks_what_is_not_kept(shared, absent) {
@@ -385,24 +398,24 @@ fn obstacle_but_for(shared: &ReplicaState, absent: &BTreeSet<ReplicaSlot>) -> Op
 
 /// Whether the others know this member of the view as an earlier incarnation. Before they know better it
 /// answers nobody: what they hear of the new one begins with a view.
-fn was_started_anew(shared: &ReplicaState) -> bool {
+fn was_started_anew(shared: &LocalReplica) -> bool {
     let state = shared.view_state();
     let member = state
         .as_ref()
         .and_then(|state| state.members.get(&shared.slot()));
-    let earlier = member.is_some_and(|member| member.incarnation < shared.incarnation);
+    let earlier = member.is_some_and(|member| member.incarnation < shared.state.incarnation);
     earlier && !shared.lease.is_up_to_date()
 }
 
 /// What this replica lacks of one member, for people, if others were not in the view.
 fn behind(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     slot: ReplicaSlot,
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Option<String> {
     let place = slot.0;
-    let fresh = shared.settings.site_lease * NEWS_LEASES;
-    let news = shared.news();
+    let fresh = shared.state.settings.site_lease * NEWS_LEASES;
+    let news = shared.state.peers.news();
     let said = news.get(&slot).and_then(|news| news.said.as_ref());
     let Some((said, _)) = said.filter(|(_, at)| at.elapsed() < fresh) else {
         return Some(format!("replica {place} does not answer"));
@@ -415,9 +428,13 @@ fn behind(
             "replica {place} has not heard from every member of the view"
         ));
     }
-    let applied = shared.inbox(slot).map_or(0, |inbox| inbox.applied());
+    let applied = shared
+        .state
+        .inboxes
+        .get(slot)
+        .map_or(0, |inbox| inbox.applied());
     let updates = said.position.saturating_sub(applied);
-    let heard = shared.peers.with(slot, |peer| peer.rejoin.heard());
+    let heard = shared.state.peers.with(slot, |peer| peer.rejoin.heard());
     let bytes = heard.and_then(|left| left.bytes_left);
     if let Some(bytes) = bytes.filter(|bytes| *bytes > BYTES) {
         return Some(format!(
@@ -431,8 +448,8 @@ fn behind(
 }
 
 /// A member of the view, not absent from it, that this replica could not bring level with what it has made.
-fn lacks_what_is_not_kept(shared: &ReplicaState, absent: &BTreeSet<ReplicaSlot>) -> Option<u16> {
-    let (own, news) = (shared.slot(), shared.news());
+fn lacks_what_is_not_kept(shared: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> Option<u16> {
+    let (own, news) = (shared.slot(), shared.state.peers.news());
     let view = shared.lease.view();
     let mut members = view.active.difference(absent);
     let lacking = members.find(|slot| {
@@ -443,7 +460,7 @@ fn lacks_what_is_not_kept(shared: &ReplicaState, absent: &BTreeSet<ReplicaSlot>)
     lacking.map(|slot| slot.0)
 }
 
-async fn ask(shared: &Arc<ReplicaState>) {
+async fn ask(shared: &Arc<LocalReplica>) {
     let Some(views) = shared.views.get() else {
         return;
     };
@@ -454,12 +471,12 @@ async fn ask(shared: &Arc<ReplicaState>) {
     }
     let decision = shared.decision(DecisionKind::Admit {
         slot: shared.slot(),
-        incarnation: shared.incarnation,
+        incarnation: shared.state.incarnation,
     });
     match views.decide(decision).await {
         Ok(Outcome::Applied) => {}
         Ok(Outcome::Refused(why)) => {
-            if let Some(sum) = shared.is_to_tell(NOT_ADMITTED, shared.slot()) {
+            if let Some(sum) = shared.state.repeats.is_to_tell(NOT_ADMITTED, shared.slot()) {
                 tracing::info!(why, %sum, "this replica is not admitted yet");
             }
         }

@@ -16,7 +16,7 @@ use view::{
 };
 
 use super::configuring;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::lineage::Lineage;
 use crate::state::wire::{self, Malformed};
 
@@ -24,7 +24,7 @@ use crate::state::wire::{self, Malformed};
 const FACTS: &[u8] = b"view/";
 
 /// Requests go over the connections between replicas.
-pub(super) struct PeerTransport(pub(super) Weak<ReplicaState>);
+pub(super) struct PeerTransport(pub(super) Weak<LocalReplica>);
 
 #[async_trait]
 impl Transport for PeerTransport {
@@ -38,7 +38,7 @@ impl Transport for PeerTransport {
         let peer = shared.endpoint.get().and_then(|all| all.peer(to));
         let session = peer.and_then(|peer| peer.session().ok());
         let session = session.ok_or(TransportError::Unreachable)?;
-        let (lineage, incarnation) = (shared.lineage.clone(), session.peer().incarnation.0);
+        let (lineage, incarnation) = (shared.state.lineage.clone(), session.peer().incarnation.0);
         drop(shared);
         let message = wire::body(wire::Kind::View, &lineage.agreed_mark());
         let message = message.with_payload(request);
@@ -61,18 +61,18 @@ impl Transport for PeerTransport {
 }
 
 /// The signed list of members says who may be configured.
-pub(super) struct MemberWarrant(pub(super) Weak<ReplicaState>);
+pub(super) struct MemberWarrant(pub(super) Weak<LocalReplica>);
 
 impl Warrant for MemberWarrant {
     fn check(&self, decision: &Decision) -> Result<(), String> {
         let shared = self.0.upgrade().ok_or("the server stops")?;
-        configuring::is_backed(&shared.member_list(), decision)
+        configuring::is_backed(&shared.state.members.list(), decision)
     }
 }
 
 /// The answer to a request of another replica's.
 pub(crate) async fn answer(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     from: Sender,
     request: Message,
 ) -> Result<Message, Refusal> {
@@ -83,7 +83,7 @@ pub(crate) async fn answer(
         .ok_or_else(|| refused("it starts".to_owned()))?;
     let mark = wire::decode(&request.body);
     let mark = mark.map_err(|error: Malformed| refused(error.to_string()))?;
-    let (lineage, incarnation) = (&shared.lineage, from.incarnation.0);
+    let (lineage, incarnation) = (&shared.state.lineage, from.incarnation.0);
     let noted = lineage.note_stably(from.slot, incarnation, mark).await;
     noted.map_err(|error| refused(error.to_string()))?;
     let answer = views.answer(from.slot, request.payload).await;

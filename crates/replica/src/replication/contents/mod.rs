@@ -8,13 +8,13 @@ mod sending;
 use store::ContentPiece;
 use vfs::{FileSystem, ObjectId};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 
 pub(crate) use receiving::{arrived, put_in_place};
 pub(crate) use sending::{done, noted, ship};
 
 /// The version of a file in the local copy; zero when it is not there.
-async fn version_here(shared: &ReplicaState, file: ObjectId) -> u64 {
+async fn version_here(shared: &LocalReplica, file: ObjectId) -> u64 {
     let attributes = shared.store.attributes(file).await;
     attributes.map_or(0, |attributes| attributes.change.0)
 }

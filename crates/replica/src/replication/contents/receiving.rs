@@ -5,14 +5,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use control::Subject;
 use peer::{Incoming, Lane};
 use store::ContentPiece;
 use vfs::{Error, Extent, ObjectId, ReplicaSlot, Result};
 
 use super::version_here;
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
 use crate::replication::degraded;
 use crate::replication::offers;
@@ -28,7 +26,7 @@ const TAKES_NO_ANSWERS: &str = "it sends contents and takes no answers to them";
 
 /// A piece has arrived.
 pub(crate) fn arrived(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     head: PieceHead,
     incoming: Incoming,
@@ -37,7 +35,7 @@ pub(crate) fn arrived(
         // It was decided to go on without this; the sender learns so.
         return;
     }
-    if shared.outbound.owes_too_much(inbox.from) {
+    if shared.state.outbound.owes_too_much(inbox.from) {
         return shared.refuse_nonsense(incoming.from, TAKES_NO_ANSWERS);
     }
     if let Some(piece) = inbox.sort(Arrived { head, incoming }) {
@@ -46,7 +44,7 @@ pub(crate) fn arrived(
 }
 
 /// Puts a piece in place in the background, and acknowledges it once it is stable.
-pub(crate) fn put_in_place(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, piece: Arrived) {
+pub(crate) fn put_in_place(shared: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piece: Arrived) {
     let (shared, inbox) = (shared.clone(), inbox.clone());
     let session = inbox.session();
     tokio::spawn(async move {
@@ -79,7 +77,7 @@ pub(crate) fn put_in_place(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, piece
         if let Err(error) = &outcome
             && *error != Error::Delay
         {
-            if let Some(sum) = shared.is_to_tell(STORING, inbox.from) {
+            if let Some(sum) = shared.state.repeats.is_to_tell(STORING, inbox.from) {
                 tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, %sum, "contents cannot be stored");
             }
             if shared.lease.is_up_to_date() {
@@ -98,7 +96,7 @@ fn is_of_this_copy(error: &Error) -> bool {
 }
 
 /// Tells the sender of a piece that it is in place, that bytes of some stretches are wanted, or that it could not be put there.
-fn say_done(shared: &ReplicaState, to: ReplicaSlot, head: &PieceHead, outcome: &Result<u64>) {
+fn say_done(shared: &LocalReplica, to: ReplicaSlot, head: &PieceHead, outcome: &Result<u64>) {
     let done = PieceDone {
         id: head.id,
         file: head.file,
@@ -107,42 +105,22 @@ fn say_done(shared: &ReplicaState, to: ReplicaSlot, head: &PieceHead, outcome: &
         lacking: *outcome.as_ref().unwrap_or(&0),
     };
     let message = wire::body(wire::Kind::PieceDone, &done);
-    shared.outbound.send(to, Lane::Control, message);
+    shared.state.outbound.send(to, Lane::Control, message);
 }
 
 /// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
 /// had shipped this before, and the primary's own content is newer.
-fn is_superseded(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
-    shared.engine.with_core(|guard| {
-        if guard.controls(Subject::File(head.file)) {
-            return true;
-        }
-        let foreign = guard.foreign_control(head.file);
-        // What a lost replica controls is supplied by the replica that has the most of it.
-        let active = &guard.ledger.active;
-        let foreign = foreign.filter(|name| name.holder != from && active.contains(&name.holder));
-        let Some(foreign) = foreign else {
-            return false;
-        };
-        // Deep control elsewhere does not mean that the file was changed there lately, and the first
-        // copy of it comes from the replica that supplies the tree.
-        let mut grants = guard.acknowledged();
-        !head.initial
-            || grants.any(|grant| {
-                let mut claims = grant.claims.iter();
-                grant.name == foreign && claims.any(|claim| claim.object == head.file)
-            })
-    })
+fn is_superseded(shared: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
+    shared.engine.is_superseded(from, head.file, head.initial)
 }
 
 /// Whether the contents of a file of which a lost replica's data is missing come from somebody who has not the best of it. They
 /// would be mixed with what comes from the right one; the sender reads again a little later.
-fn is_unexpected(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
+fn is_unexpected(shared: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&shared.store, head.file);
     let frozen = || {
         let lacks_other = !store.lacks_data_of(file).contains(&from) && !store.is_to_fetch(file);
-        let frozen = |guard: &mut Guard<'_>| withheld::lacks_frozen(shared, guard, file);
-        lacks_other && shared.takes_part() && shared.engine.with_core(frozen)
+        lacks_other && shared.takes_part() && shared.engine.lacks_frozen(file)
     };
     let awaited = || store.is_incomplete(file) && withheld::is_supplied_by(shared, from, file);
     head.partial && withheld::is_back(shared, file) || (head.partial || frozen()) && !awaited()
@@ -150,7 +128,7 @@ fn is_unexpected(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> 
 
 /// Whether a file was changed by somebody else since the sender had all of it here: a previous incarnation of the sender
 /// may not have known that everybody had it.
-async fn is_previous(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
+async fn is_previous(shared: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&shared.store, head.file);
     if !shared.lease.is_up_to_date()
         || store.is_to_fetch(file)
@@ -164,27 +142,27 @@ async fn is_previous(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead)
 /// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without
 /// regard to controls sees that; the sender reads again a little later. A change of the sender's own that came before this
 /// piece is no reason: its data follows.
-async fn is_outdated(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
+async fn is_outdated(shared: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     !shared.lease.is_up_to_date()
         && is_older(shared, head).await
-        && shared.last_writer(head.file) != Some(from)
+        && shared.state.writers.last(head.file) != Some(from)
 }
 
 /// Whether what was sent is of an earlier version than is here.
-async fn is_older(shared: &ReplicaState, head: &PieceHead) -> bool {
+async fn is_older(shared: &LocalReplica, head: &PieceHead) -> bool {
     head.version < version_here(shared, head.file).await
 }
 
 /// Of a file that somebody else has changed since, the contents are asked for there, since that replica has
 /// the newest; when nobody knows who, the sender has to read again.
-fn ask_last_writer(shared: &ReplicaState, file: ObjectId) -> Result<()> {
-    let writer = shared.last_writer(file).ok_or(Error::Delay)?;
+fn ask_last_writer(shared: &LocalReplica, file: ObjectId) -> Result<()> {
+    let writer = shared.state.writers.last(file).ok_or(Error::Delay)?;
     conversing::want(shared, writer, &[file]);
     Ok(())
 }
 
 /// Puts a piece in place. Returns which stretches of one that came as sums are wanted, as bits.
-async fn put(shared: &ReplicaState, inbox: &Inbox, piece: &Arrived) -> Result<u64> {
+async fn put(shared: &LocalReplica, inbox: &Inbox, piece: &Arrived) -> Result<u64> {
     // Else a truncation that is applied again after a crash would erase what was acknowledged.
     let rows = inbox.rows();
     let mut rest: Bytes = piece.incoming.message.payload.clone();

@@ -8,19 +8,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use control::Position;
 use peer::{Lane, Message, Session};
 use store::ContentPiece;
 use tokio::time::Instant;
 use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use super::{end_of, version_here};
-use crate::driver::engine::Guard;
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::driver::tree::subject_of;
 use crate::replication::conversing;
 use crate::replication::holes;
 use crate::replication::offers;
+use crate::replication::sending;
 use crate::replication::withheld;
 use crate::state::shipping::{Manner, Piece, PieceId};
 use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
@@ -33,7 +32,7 @@ const HOLDING_BACK: &str = "contents are held back";
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Ships contents to one peer for as long as its session lasts.
-pub(crate) async fn ship(shared: Arc<ReplicaState>, session: Session) {
+pub(crate) async fn ship(shared: Arc<LocalReplica>, session: Session) {
     let to = session.peer().slot;
     let engine = &shared.engine;
     let mut more = engine.contents();
@@ -42,17 +41,15 @@ pub(crate) async fn ship(shared: Arc<ReplicaState>, session: Session) {
         more.borrow_and_update();
         urgent.borrow_and_update();
         let now = Instant::now();
-        if let Some(until) = shared.peers.with(to, |peer| peer.shipments.paused(now)) {
+        if let Some(until) = shared
+            .state
+            .peers
+            .with(to, |peer| peer.shipments.paused(now))
+        {
             tokio::time::sleep_until(until).await;
             continue;
         }
-        let (piece, due) = engine.with_core(|guard| {
-            let now = guard.now;
-            let Some(backlog) = guard.ledger.unshipped.peer(to) else {
-                return (None, None);
-            };
-            (backlog.next(now), backlog.next_due())
-        });
+        let (piece, due) = engine.next_piece(to);
         let Some(piece) = piece else {
             match due {
                 Some(due) => tokio::select! {
@@ -74,24 +71,15 @@ pub(crate) async fn ship(shared: Arc<ReplicaState>, session: Session) {
     }
 }
 
-/// Nothing of a file is to be sent any more.
-fn nobody_needs(shared: &ReplicaState, file: ObjectId) {
-    shared.engine.with_core(|guard| {
-        guard.ledger.unshipped.removed(file);
-        guard.settle_content(file);
-        guard.notifies = true;
-    });
-}
-
 async fn ship_piece(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     session: &Session,
     mut piece: Piece,
 ) -> std::result::Result<(), peer::SendError> {
     let to = session.peer().slot;
     if shared.store.orphan_home(piece.file).is_some() {
         // A peer that keeps it too has a version of its own, and would take no older one in its place.
-        nobody_needs(shared, piece.file);
+        shared.engine.nobody_needs(piece.file);
         acknowledged(shared, to, piece.id);
         return Ok(());
     }
@@ -102,28 +90,26 @@ async fn ship_piece(
     let message = match read(shared, to, &mut piece).await {
         Ok(Some(message)) => message,
         Ok(None) => {
-            shared.engine.with_core(|guard| {
-                guard.ledger.unconfirmed.insert((to, piece.file));
-            });
+            shared.engine.note_unconfirmed(to, piece.file);
             acknowledged(shared, to, piece.id);
             return Ok(());
         }
         Err(error) => {
             // Damaged here: it is sent when it is mended.
             if matches!(error, Error::Io(_)) {
-                if let Some(sum) = shared.is_to_tell(READING, to) {
+                if let Some(sum) = shared.state.repeats.is_to_tell(READING, to) {
                     tracing::error!(file = %piece.file, %error, %sum, "contents cannot be read");
                 }
-                shared.scrub.suspect(piece.file);
+                shared.state.scrub.suspect(piece.file);
             }
             try_again(shared, to, piece.file, piece.range, piece.id);
             return Ok(());
         }
     };
     if !has_room(shared, to) {
-        let (peers, now) = (&shared.peers, Instant::now());
+        let (peers, now) = (&shared.state.peers, Instant::now());
         peers.with(to, |peer| peer.shipments.hold_back(now));
-        if let Some(sum) = shared.is_to_tell(HOLDING_BACK, to) {
+        if let Some(sum) = shared.state.repeats.is_to_tell(HOLDING_BACK, to) {
             tracing::warn!(peer = to.0, %sum, "contents are held back: the disk of a peer outside the view has no room for them");
         }
         try_again(shared, to, piece.file, piece.range, piece.id);
@@ -132,46 +118,38 @@ async fn ship_piece(
     let bytes = message.payload.len() as u64;
     session.send(Lane::Data, message).await?;
     shared
+        .state
         .metrics
         .content_bytes
         .fetch_add(bytes, Ordering::Relaxed);
-    shared.sent(to, bytes).await;
+    sending::sent(shared, to, bytes).await;
     Ok(())
 }
 
 /// Whether a peer outside the view can take what is on its way to it, as far as it has said. One in the view has said that
 /// before anything was answered.
-fn has_room(shared: &ReplicaState, to: ReplicaSlot) -> bool {
-    let Some(available) = shared.available_at(to) else {
+fn has_room(shared: &LocalReplica, to: ReplicaSlot) -> bool {
+    let Some(available) = shared.state.peers.available_at(to) else {
         return true;
     };
-    shared.engine.with_core(|guard| {
-        let in_flight = guard
-            .ledger
-            .unshipped
-            .peer(to)
-            .map_or(0, |backlog| backlog.in_flight_bytes());
-        guard.ledger.active.contains(&to) || in_flight <= available
-    })
+    shared.engine.has_room_for_pieces(to, available)
 }
 
 /// Whether a file's content may be sent. Where a lost replica's data is missing it goes only to those who know that this one
 /// has the best of it, and to those who begin with a copy of all there is.
-fn may_send(shared: &ReplicaState, to: ReplicaSlot, file: ObjectId) -> bool {
-    !shared
-        .engine
-        .with_core(|guard| withheld::withholds(shared, guard, file))
+fn may_send(shared: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
+    !shared.engine.withholds(file)
         || withheld::supplies(shared, to, file)
-        || shared.conversations.owes(to, file)
+        || shared.state.conversations.owes(to, file)
 }
 
 /// Reads what a file holds there now; `None` when there is nothing to send.
 async fn read(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     to: ReplicaSlot,
     piece: &mut Piece,
 ) -> Result<Option<Message>> {
-    let initial = shared.conversations.owes(to, piece.file);
+    let initial = shared.state.conversations.owes(to, piece.file);
     // Before it is read: what is missing may come meanwhile.
     let partial =
         shared.store.is_incomplete(piece.file) && withheld::supplies(shared, to, piece.file);
@@ -197,7 +175,7 @@ async fn read(
         Err(error @ (Error::Io(_) | Error::Delay)) => return Err(error),
         // It is gone, or was never a file.
         Err(_) => {
-            nobody_needs(shared, file);
+            shared.engine.nobody_needs(file);
             return Ok(None);
         }
     };
@@ -209,16 +187,12 @@ async fn read(
     let end = content.last().map_or(piece.range.start, end_of);
     // Of a piece that is sent in part this was said when sums of it were sent.
     if end < piece.range.end && !matches!(manner, Manner::Blocks(_)) {
-        shared.engine.with_core(|guard| {
-            if let Some(backlog) = guard.ledger.unshipped.peer(to) {
-                backlog.found_end(piece.id, end);
-            }
-        });
+        shared.engine.piece_found_end(to, piece.id, end);
     }
     if content.is_empty() {
         return Ok(None);
     }
-    let completes = completes(shared, to, piece);
+    let completes = shared.engine.piece_completes(to, piece);
     let mut head = PieceHead {
         id: piece.id.0,
         file,
@@ -244,41 +218,19 @@ async fn read(
 }
 
 /// Whether nobody but this replica changes a file at present.
-async fn changes_only_here(shared: &ReplicaState, file: ObjectId) -> bool {
+async fn changes_only_here(shared: &LocalReplica, file: ObjectId) -> bool {
     let Ok(attributes) = shared.store.attributes(file).await else {
         return false;
     };
     let file = subject_of(&attributes);
-    let controls = |guard: &mut Guard<'_>| guard.controls(file);
-    shared.engine.with_core(controls)
+    shared.engine.is_primary(file)
 }
 
 /// Whether data of a file is missing here that another member of the view sends. What is here is no version then, and where it
 /// goes it could take the place of what has come from that one already.
-fn lacks_of_active(shared: &ReplicaState, file: ObjectId) -> bool {
+fn lacks_of_active(shared: &LocalReplica, file: ObjectId) -> bool {
     let missing = shared.store.lacks_data_of(file);
-    let active = |guard: &mut Guard<'_>| {
-        missing
-            .iter()
-            .any(|slot| guard.ledger.active.contains(slot))
-    };
-    !missing.is_empty() && shared.engine.with_core(active)
-}
-
-/// The place of our stream up to which the peer has the whole file with this piece, which has been read;
-/// `None` when there is more to come, or on its way.
-fn completes(shared: &ReplicaState, to: ReplicaSlot, piece: &Piece) -> Option<u64> {
-    shared.engine.with_core(|guard| {
-        let file = piece.file;
-        let pinned = guard.ledger.pins.contains_key(&file);
-        let backlog = guard.ledger.unshipped.peer(to)?;
-        let completes = !pinned && backlog.is_last(piece.id);
-        match completes {
-            true => guard.ledger.unconfirmed.remove(&(to, file)),
-            false => guard.ledger.unconfirmed.insert((to, file)),
-        };
-        completes.then_some(guard.ledger.last_position)
-    })
+    !missing.is_empty() && shared.engine.is_any_active(&missing)
 }
 
 /// One stretch after another.
@@ -305,29 +257,24 @@ fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
 }
 
 /// A peer has put a piece in place, or could not.
-pub(crate) fn done(shared: &Arc<ReplicaState>, by: ReplicaSlot, done: PieceDone) {
+pub(crate) fn done(shared: &Arc<LocalReplica>, by: ReplicaSlot, done: PieceDone) {
     let id = PieceId(done.id);
     if !done.failed && done.lacking == 0 {
         return acknowledged(shared, by, id);
     }
     if !done.failed {
-        let backlog = |guard: &mut Guard<'_>| {
-            let backlog = guard.ledger.unshipped.peer(by)?;
-            backlog.lacks_blocks(id, done.lacking)
-        };
+        let due = shared.engine.piece_lacks_blocks(by, id, done.lacking);
         // Of an ended session everything is due again anyway.
-        if shared.engine.with_core(backlog).unwrap_or(true) {
+        if due.unwrap_or(true) {
             return shared.engine.ring_contents();
         }
     }
     tracing::debug!(peer = by.0, "a peer could not store contents; trying again");
-    let range = shared
-        .engine
-        .with_core(|guard| guard.ledger.unshipped.peer(by)?.range_of(id));
+    let range = shared.engine.piece_range(by, id);
     if done.no_room {
         let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
         let (bytes, now) = (range.as_ref().map_or(0, length), Instant::now());
-        let peers = &shared.peers;
+        let peers = &shared.state.peers;
         peers.with(by, |peer| peer.shipments.refused(bytes, now));
     }
     try_again(shared, by, done.file, range.unwrap_or(0..u64::MAX), id);
@@ -335,7 +282,7 @@ pub(crate) fn done(shared: &Arc<ReplicaState>, by: ReplicaSlot, done: PieceDone)
 
 /// Has a range of a file shipped anew, a little later.
 fn try_again(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     to: ReplicaSlot,
     file: ObjectId,
     range: Range<u64>,
@@ -344,29 +291,18 @@ fn try_again(
     let shared = shared.clone();
     tokio::spawn(async move {
         tokio::time::sleep(FAILURE_PAUSE).await;
-        shared.engine.with_core(|guard| {
-            let (now, follows) = (guard.now, Position(guard.ledger.last_position));
-            if let Some(backlog) = guard.ledger.unshipped.peer(to) {
-                backlog.failed(now, id, file, range, follows);
-            }
-        });
-        shared.engine.ring_contents();
+        shared.engine.piece_failed(to, id, file, range);
     });
 }
 
-fn acknowledged(shared: &Arc<ReplicaState>, by: ReplicaSlot, id: PieceId) {
-    let complete = shared.engine.with_core(|guard| {
-        let file = guard.ledger.unshipped.peer(by)?.acknowledged(id)?;
-        guard.settle_content(file);
-        guard.notifies = true;
-        Some(file)
-    });
-    shared.peers.with(by, |peer| peer.shipments.placed());
+fn acknowledged(shared: &Arc<LocalReplica>, by: ReplicaSlot, id: PieceId) {
+    let complete = shared.engine.piece_acknowledged(by, id);
+    shared.state.peers.with(by, |peer| peer.shipments.placed());
     // Credit is back, and what was changed while in flight can go.
     shared.engine.ring_contents();
     if let Some(file) = complete {
         shared.reached_everybody(by, file);
-        if shared.majority_awaited.load(Ordering::Acquire) > 0 {
+        if shared.state.majority_awaited.load(Ordering::Acquire) > 0 {
             shared.send_completed();
         }
         conversing::has_content(shared, by, file);
@@ -374,14 +310,7 @@ fn acknowledged(shared: &Arc<ReplicaState>, by: ReplicaSlot, id: PieceId) {
 }
 
 /// A peer has noted durably that it has all of these files.
-pub(crate) fn noted(shared: &ReplicaState, by: ReplicaSlot, noted: Completed) {
-    shared.engine.with_core(|guard| {
-        for (file, _) in noted.files {
-            let lacks = guard.ledger.unshipped.peer(by);
-            if lacks.is_some_and(|backlog| !backlog.lacks(file)) {
-                guard.ledger.unconfirmed.remove(&(by, file));
-            }
-        }
-        guard.notifies = true;
-    });
+pub(crate) fn noted(shared: &LocalReplica, by: ReplicaSlot, noted: Completed) {
+    let files = noted.files.into_iter().map(|(file, _)| file);
+    shared.engine.noted_complete(by, files);
 }

@@ -9,7 +9,7 @@ use vfs::{FileSystem, ObjectId, Result};
 
 use super::contents::{self, Own};
 use super::{blocking, is_comparable};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::replication::contents::end_of;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 
@@ -17,7 +17,7 @@ use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 const PIECE_BYTES: u64 = 512 << 10;
 
 /// Answers a question of a member.
-pub(crate) async fn answer(shared: &Arc<ReplicaState>, question: ScrubQuestion) -> ScrubAnswer {
+pub(crate) async fn answer(shared: &Arc<LocalReplica>, question: ScrubQuestion) -> ScrubAnswer {
     if !is_comparable(shared) {
         return ScrubAnswer::Nothing;
     }
@@ -45,21 +45,21 @@ pub(crate) async fn answer(shared: &Arc<ReplicaState>, question: ScrubQuestion) 
 }
 
 /// How far each stream is applied here.
-pub(super) fn places(shared: &ReplicaState) -> BTreeMap<u16, u64> {
-    let inboxes = shared.inboxes();
+pub(super) fn places(shared: &LocalReplica) -> BTreeMap<u16, u64> {
+    let inboxes = shared.state.inboxes.lock();
     let applied = inboxes
         .iter()
         .map(|(slot, inbox)| (slot.0, inbox.applied()));
     let mut places: BTreeMap<u16, u64> = applied.collect();
     drop(inboxes);
-    let own = shared.engine.with_core(|guard| guard.ledger.last_position);
+    let own = shared.engine.last_position();
     places.insert(shared.slot().0, own);
     places
 }
 
 /// The digest of rows, and what had certainly been applied when it was made.
 pub(super) async fn digest(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     from: ObjectId,
     through: ObjectId,
 ) -> Result<ScrubAnswer> {
@@ -73,7 +73,7 @@ pub(super) async fn digest(
     })
 }
 
-async fn content(shared: &Arc<ReplicaState>, file: ObjectId, again: bool) -> Result<ScrubAnswer> {
+async fn content(shared: &Arc<LocalReplica>, file: ObjectId, again: bool) -> Result<ScrubAnswer> {
     let told = |digest: ContentDigest| Some((digest.change.0, digest.size, digest.hash));
     if !again
         && shared.store.is_at_rest(file)
@@ -90,7 +90,7 @@ async fn content(shared: &Arc<ReplicaState>, file: ObjectId, again: bool) -> Res
 }
 
 async fn piece(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     file: ObjectId,
     version: u64,
     offset: u64,
@@ -102,7 +102,7 @@ async fn piece(
     if !is_there().await {
         return Ok(ScrubAnswer::Nothing);
     }
-    let (store, pacer) = (shared.store.clone(), shared.scrub.pacer.clone());
+    let (store, pacer) = (shared.store.clone(), shared.state.scrub.pacer.clone());
     let parts = blocking(move || {
         let parts = store.content(file, offset, PIECE_BYTES)?;
         let end = parts.last().map_or(offset, end_of);

@@ -10,7 +10,7 @@ use store::{ContentDigest, Verified};
 use vfs::{ChangeAttribute, Error, FileSystem, ObjectId, ReplicaSlot};
 
 use super::{PAUSE, ask, blocking, called};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
 
 /// What the own disk holds of a file.
@@ -24,14 +24,14 @@ pub(super) enum Own {
 }
 
 /// Looks at all of a file on the own disk. What is damaged is noted so.
-pub(super) async fn look(shared: &Arc<ReplicaState>, file: ObjectId) -> Own {
+pub(super) async fn look(shared: &Arc<LocalReplica>, file: ObjectId) -> Own {
     if !shared.store.is_at_rest(file) || shared.store.is_torn(file) {
         return Own::Busy;
     }
     let Ok(before) = shared.store.attributes(file).await else {
         return Own::Busy;
     };
-    let (store, pacer) = (shared.store.clone(), shared.scrub.pacer.clone());
+    let (store, pacer) = (shared.store.clone(), shared.state.scrub.pacer.clone());
     let looked = blocking(move || store.verify_content(file, &mut |bytes| pacer.pay(bytes))).await;
     match looked {
         Ok(Verified::Same(found) | Verified::NotKnown(found)) if shared.store.is_at_rest(file) => {
@@ -50,21 +50,21 @@ pub(super) async fn look(shared: &Arc<ReplicaState>, file: ObjectId) -> Own {
 }
 
 /// Looks at files of which a read has failed, until the replica stops.
-pub(crate) async fn look_at_suspects(shared: Arc<ReplicaState>) {
-    let mut suspects = shared.scrub.suspects.subscribe();
+pub(crate) async fn look_at_suspects(shared: Arc<LocalReplica>) {
+    let mut suspects = shared.state.scrub.suspects.subscribe();
     loop {
         suspects.borrow_and_update();
-        for file in shared.scrub.take_suspects() {
+        for file in shared.state.scrub.take_suspects() {
             // Reading a torn file fails by what its row says.
             if shared.store.is_damaged(file) || shared.store.is_torn(file) {
-                shared.scrub.end_look(file);
+                shared.state.scrub.end_look(file);
                 continue;
             }
             let shared = shared.clone();
             tokio::spawn(async move {
                 // Whatever is found is noted.
                 let _own = look(&shared, file).await;
-                shared.scrub.end_look(file);
+                shared.state.scrub.end_look(file);
             });
         }
         // The sender lives in `shared`.
@@ -75,7 +75,7 @@ pub(crate) async fn look_at_suspects(shared: Arc<ReplicaState>) {
 /// Notes damage of the version of a file that was looked at; nothing of the file is shown any more until it is mended. What has
 /// been written meanwhile is not what was looked at.
 async fn damaged(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     (file, version): (ObjectId, ChangeAttribute),
     why: &str,
     note_is_right: bool,
@@ -87,8 +87,11 @@ async fn damaged(
     match noting.await {
         Ok(true) => {
             let name = called(shared, file);
-            shared.scrub.found(format!("the content of {name}: {why}"));
-            shared.scrub.damage.send_modify(|count| *count += 1);
+            shared
+                .state
+                .scrub
+                .found(format!("the content of {name}: {why}"));
+            shared.state.scrub.damage.send_modify(|count| *count += 1);
         }
         Ok(false) | Err(Error::Stale) => return Own::Busy,
         Err(error) => tracing::error!(%file, %error, "damage cannot be noted"),
@@ -98,7 +101,7 @@ async fn damaged(
 
 /// Compares one file with the own disk and with another copy; says whether it could be looked at. A torn one is left
 /// alone: nobody can read it, and there is no right content.
-pub(super) async fn compare(shared: &Arc<ReplicaState>, file: ObjectId) -> bool {
+pub(super) async fn compare(shared: &Arc<LocalReplica>, file: ObjectId) -> bool {
     if shared.store.is_torn(file) {
         return true;
     }
@@ -112,7 +115,7 @@ pub(super) async fn compare(shared: &Arc<ReplicaState>, file: ObjectId) -> bool 
         let question = ScrubQuestion::Content { file, again: false };
         match theirs(shared, *other, question, own.change).await {
             Some(theirs) if theirs == own => {
-                shared.scrub.is_equal(file);
+                shared.state.scrub.is_equal(file);
                 return true;
             }
             Some(_) => {
@@ -129,7 +132,7 @@ pub(super) async fn compare(shared: &Arc<ReplicaState>, file: ObjectId) -> bool 
 
 /// What another replica has of a file, if it is of that version.
 pub(super) async fn theirs(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     other: ReplicaSlot,
     question: ScrubQuestion,
     version: ChangeAttribute,
@@ -144,7 +147,7 @@ pub(super) async fn theirs(
 
 /// What all others have on their disks of this version of a file.
 pub(super) async fn all_theirs(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     file: ObjectId,
     version: ChangeAttribute,
 ) -> BTreeMap<ReplicaSlot, ContentDigest> {
@@ -171,7 +174,7 @@ pub(super) fn majority<'d>(
 
 /// Two copies of one version differ: has every disk looked at, and decides who is wrong. Says whether that could
 /// be done.
-async fn decide(shared: &Arc<ReplicaState>, file: ObjectId, version: ChangeAttribute) -> bool {
+async fn decide(shared: &Arc<LocalReplica>, file: ObjectId, version: ChangeAttribute) -> bool {
     let theirs = all_theirs(shared, file, version).await;
     let Own::Is(own) = look(shared, file).await else {
         return false;
@@ -207,7 +210,7 @@ async fn decide(shared: &Arc<ReplicaState>, file: ObjectId, version: ChangeAttri
             let what = format!(
                 "the content of {name} differs from that of replica {list}, and nobody can tell which is right"
             );
-            shared.scrub.undecided(file, what);
+            shared.state.scrub.undecided(file, what);
         }
     }
     true

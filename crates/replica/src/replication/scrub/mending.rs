@@ -12,7 +12,7 @@ use vfs::{Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use super::contents::{all_theirs, majority};
 use super::{ask, called};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 
 /// Between attempts, doubled each time up to the longer.
@@ -20,8 +20,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Mends what is damaged, until the replica stops.
-pub(crate) async fn mend(shared: Arc<ReplicaState>) {
-    let mut damage = shared.scrub.damage.subscribe();
+pub(crate) async fn mend(shared: Arc<LocalReplica>) {
+    let mut damage = shared.state.scrub.damage.subscribe();
     let mut pause = FIRST_PAUSE;
     loop {
         damage.borrow_and_update();
@@ -31,7 +31,7 @@ pub(crate) async fn mend(shared: Arc<ReplicaState>) {
             match mend_one(&shared, file).await {
                 Ok(true) => {
                     let name = called(&shared, file);
-                    shared.scrub.mended(format!("the content of {name}"));
+                    shared.state.scrub.mended(format!("the content of {name}"));
                     shared.engine.notify();
                 }
                 Ok(false) => left += 1,
@@ -54,7 +54,7 @@ pub(crate) async fn mend(shared: Arc<ReplicaState>) {
 }
 
 /// Says whether the file is right now, or gone.
-async fn mend_one(shared: &Arc<ReplicaState>, file: ObjectId) -> Result<bool> {
+async fn mend_one(shared: &Arc<LocalReplica>, file: ObjectId) -> Result<bool> {
     let attributes = match shared.store.attributes(file).await {
         Err(Error::Stale) => return Ok(true),
         attributes => attributes?,
@@ -79,7 +79,7 @@ async fn mend_one(shared: &Arc<ReplicaState>, file: ObjectId) -> Result<bool> {
         }
         at = end;
     }
-    let pacer = shared.scrub.pacer.clone();
+    let pacer = shared.state.scrub.pacer.clone();
     mending
         .finish(right, Box::new(move |bytes| pacer.pay(bytes)))
         .await
@@ -87,7 +87,7 @@ async fn mend_one(shared: &Arc<ReplicaState>, file: ObjectId) -> Result<bool> {
 
 /// The content that the file should have, and who has it.
 async fn right_content(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     file: ObjectId,
     version: vfs::ChangeAttribute,
 ) -> Result<Option<(ContentDigest, ReplicaSlot)>> {
@@ -104,14 +104,14 @@ async fn right_content(
     if from.is_none() && !theirs.is_empty() {
         let name = called(shared, file);
         let what = format!("the content of {name} is damaged, and no other copy has what it was");
-        shared.scrub.undecided(file, what);
+        shared.state.scrub.undecided(file, what);
     }
     Ok(from.map(|(slot, _)| (right, *slot)))
 }
 
 /// The next parts of a content.
 async fn piece(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     from: ReplicaSlot,
     file: ObjectId,
     right: &ContentDigest,

@@ -24,7 +24,7 @@ use peer::Lane;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{self, ScrubAnswer, ScrubQuestion};
 
 /// A large file takes a peer long to read at a low rate.
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Asks a peer; `None` when it does not answer, or does not know the question yet.
 async fn ask(
-    shared: &ReplicaState,
+    shared: &LocalReplica,
     of: ReplicaSlot,
     question: ScrubQuestion,
 ) -> Option<ScrubAnswer> {
@@ -60,16 +60,14 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// An object, for people.
-fn called(shared: &ReplicaState, object: ObjectId) -> String {
+fn called(shared: &LocalReplica, object: ObjectId) -> String {
     let path = shared.store.path_of(object);
     path.unwrap_or_else(|_| format!("object {object}"))
 }
 
 /// Whether this replica holds what its clients may ask for, so that a difference means something.
-fn is_comparable(shared: &Arc<ReplicaState>) -> bool {
+fn is_comparable(shared: &Arc<LocalReplica>) -> bool {
     let own = shared.slot();
-    let is_witness = shared
-        .engine
-        .with_core(|guard| guard.ledger.witnesses.contains(&own));
+    let is_witness = shared.engine.witnesses().contains(&own);
     !is_witness && shared.is_whole() && shared.lease.is_up_to_date()
 }

@@ -10,7 +10,7 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 
 use super::answers;
 use super::{PAUSE, ask, called};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::replication::base;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
 
@@ -66,7 +66,7 @@ enum Verdict {
 }
 
 /// Compares the rows of a page of objects with one other copy.
-pub(super) async fn compare(shared: &Arc<ReplicaState>, page: Range) -> Result<()> {
+pub(super) async fn compare(shared: &Arc<LocalReplica>, page: Range) -> Result<()> {
     for other in shared.holders_in_contact() {
         let Some((own, theirs)) = both(shared, other, page).await? else {
             continue;
@@ -88,7 +88,7 @@ pub(super) async fn compare(shared: &Arc<ReplicaState>, page: Range) -> Result<(
 }
 
 async fn both(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     other: ReplicaSlot,
     (from, through): Range,
 ) -> Result<Option<(Rows, Rows)>> {
@@ -99,7 +99,7 @@ async fn both(
 
 /// Looks until the copies are the same, or differ though nothing is on its way.
 async fn look_closely(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     other: ReplicaSlot,
     range: Range,
     rounds: usize,
@@ -132,7 +132,7 @@ async fn look_closely(
 
 /// The objects of a page that differ at a glance, each as a range in which each copy has one at most.
 async fn differing(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     other: ReplicaSlot,
     page: Range,
 ) -> Result<Vec<Range>> {
@@ -160,7 +160,7 @@ async fn differing(
 
 /// Where to cut a range of more than one identifier: behind the half of the own objects, or in the middle.
 async fn middle(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     own: &Rows,
     (from, through): Range,
 ) -> Result<ObjectId> {
@@ -180,7 +180,7 @@ async fn middle(
 
 /// A copy differs from another one for good: asks a third, and says what is known.
 async fn decide(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     other: ReplicaSlot,
     theirs: [u8; 32],
     range: Range,
@@ -204,7 +204,7 @@ async fn decide(
         let what = format!(
             "{name} is not what {with_them} other copies say; this server gets a whole copy anew"
         );
-        shared.scrub.undecided(object, what.clone());
+        shared.state.scrub.undecided(object, what.clone());
         base::take_copy_anew(shared, &what).await;
     } else {
         let known = match with_us > with_them {
@@ -212,13 +212,13 @@ async fn decide(
             false => "and nobody can tell which is right",
         };
         let what = format!("{name} is another one at replica {who}, {known}");
-        shared.scrub.undecided(object, what);
+        shared.state.scrub.undecided(object, what);
     }
     Ok(())
 }
 
 /// The object in a range, for people.
-fn first_of(shared: &ReplicaState, (from, through): Range) -> (ObjectId, String) {
+fn first_of(shared: &LocalReplica, (from, through): Range) -> (ObjectId, String) {
     let first = shared.store.digest_metadata(from..=through, 1);
     let object = first.map_or(through, |digest| digest.through);
     (object, called(shared, object))

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use vfs::{ObjectId, Result};
 
 use super::{blocking, contents, is_comparable, rows};
-use crate::driver::replica_state::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::time::unix_seconds;
 use crate::state::wire;
 
@@ -39,15 +39,15 @@ pub(crate) struct Progress {
 }
 
 /// Compares the copies whenever it is time or somebody asks for it, until the replica stops.
-pub(crate) async fn keep(shared: Arc<ReplicaState>) {
+pub(crate) async fn keep(shared: Arc<LocalReplica>) {
     if let Err(error) = keep_on(&shared).await {
         // The store has failed, which ends the server.
         tracing::error!(%error, "the scrub ends");
     }
 }
 
-async fn keep_on(shared: &Arc<ReplicaState>) -> Result<()> {
-    let mut asked = shared.scrub.asked.subscribe();
+async fn keep_on(shared: &Arc<LocalReplica>) -> Result<()> {
+    let mut asked = shared.state.scrub.asked.subscribe();
     let mut served = 0;
     let mut progress = load(shared)?.unwrap_or(Progress {
         since_unix_s: unix_seconds(),
@@ -55,7 +55,7 @@ async fn keep_on(shared: &Arc<ReplicaState>) -> Result<()> {
     });
     note(shared, progress).await?;
     if let Some(finished) = progress.finished_unix_s {
-        shared.scrub.set_last_finished(finished);
+        shared.state.scrub.set_last_finished(finished);
     }
     loop {
         let wanted = *asked.borrow_and_update();
@@ -76,15 +76,15 @@ async fn keep_on(shared: &Arc<ReplicaState>) -> Result<()> {
 }
 
 /// Whether a run was broken off, or the last one is long enough ago.
-fn is_due(shared: &ReplicaState, progress: &Progress) -> bool {
-    let interval = shared.settings.scrub_interval.as_secs();
+fn is_due(shared: &LocalReplica, progress: &Progress) -> bool {
+    let interval = shared.state.settings.scrub_interval.as_secs();
     let last = progress.finished_unix_s.unwrap_or(progress.since_unix_s);
     progress.next.is_some() || (interval > 0 && unix_seconds() >= last.saturating_add(interval))
 }
 
 /// Looks at everything from where the last run was broken off.
-async fn run(shared: &Arc<ReplicaState>, progress: &mut Progress) -> Result<()> {
-    shared.scrub.begin_run();
+async fn run(shared: &Arc<LocalReplica>, progress: &mut Progress) -> Result<()> {
+    shared.state.scrub.begin_run();
     let mut from = ObjectId::from_u64(progress.next.unwrap_or(0));
     while is_comparable(shared) {
         let store = shared.store.clone();
@@ -93,7 +93,7 @@ async fn run(shared: &Arc<ReplicaState>, progress: &mut Progress) -> Result<()> 
             Ok(page) => page,
             Err(error) => {
                 let what = format!("rows behind object {from} cannot be read: {error}");
-                shared.scrub.undecided(from, what);
+                shared.state.scrub.undecided(from, what);
                 return finish(shared, progress).await;
             }
         };
@@ -101,7 +101,7 @@ async fn run(shared: &Arc<ReplicaState>, progress: &mut Progress) -> Result<()> 
         if !contents_of(shared, (from, page.through)).await? {
             break;
         }
-        shared.scrub.note_looked_at(page.objects);
+        shared.state.scrub.note_looked_at(page.objects);
         if page.through == LAST {
             return finish(shared, progress).await;
         }
@@ -111,13 +111,13 @@ async fn run(shared: &Arc<ReplicaState>, progress: &mut Progress) -> Result<()> 
     }
     // This replica has left the view; the run goes on when it is back.
     progress.next = Some(from.as_u64());
-    shared.scrub.end_run(false);
+    shared.state.scrub.end_run(false);
     note(shared, *progress).await
 }
 
 /// Compares the files of a page; says whether that could be done to the end.
 async fn contents_of(
-    shared: &Arc<ReplicaState>,
+    shared: &Arc<LocalReplica>,
     (from, through): (ObjectId, ObjectId),
 ) -> Result<bool> {
     let mut after = from.as_u64().checked_sub(1).map(ObjectId::from_u64);
@@ -139,7 +139,7 @@ async fn contents_of(
 }
 
 /// Compares some files at once, so that round trips do not add up.
-async fn compare_all(shared: &Arc<ReplicaState>, files: &[ObjectId]) {
+async fn compare_all(shared: &Arc<LocalReplica>, files: &[ObjectId]) {
     let mut looks = JoinSet::new();
     for file in files.iter().copied() {
         let shared = shared.clone();
@@ -147,26 +147,26 @@ async fn compare_all(shared: &Arc<ReplicaState>, files: &[ObjectId]) {
     }
     while let Some(looked) = looks.join_next().await {
         if !looked.unwrap_or(false) {
-            shared.scrub.note_skipped();
+            shared.state.scrub.note_skipped();
         }
     }
 }
 
-async fn finish(shared: &ReplicaState, progress: &mut Progress) -> Result<()> {
-    shared.scrub.end_run(true);
+async fn finish(shared: &LocalReplica, progress: &mut Progress) -> Result<()> {
+    shared.state.scrub.end_run(true);
     progress.next = None;
     progress.finished_unix_s = Some(unix_seconds());
     note(shared, *progress).await
 }
 
-fn load(shared: &ReplicaState) -> Result<Option<Progress>> {
+fn load(shared: &LocalReplica) -> Result<Option<Progress>> {
     let facts = shared.store.facts(FACT)?;
     // What another version of the program noted is of no use.
     let noted = facts.first().map(|(_, value)| wire::decode(value));
     Ok(noted.and_then(std::result::Result::ok))
 }
 
-async fn note(shared: &ReplicaState, progress: Progress) -> Result<()> {
+async fn note(shared: &LocalReplica, progress: Progress) -> Result<()> {
     let rows = vec![(FACT.to_vec(), Some(wire::encode(&progress)))];
     shared.store.put_facts(rows).await.map(|_| ())
 }

@@ -7,9 +7,10 @@
 //! What must never enter: what is done about it.
 
 use tokio::time::Instant;
-use vfs::{Counted, Error, ReplicaSlot, Result};
+use vfs::{Error, ReplicaSlot, Result};
 
-use super::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
+use crate::state::lag::Lag;
 use crate::state::shipping::Backlog;
 
 /// What a file costs in memory, in bytes, as long as somebody lacks contents of it: its ranges, its places in lists, and the control
@@ -26,38 +27,11 @@ const FILES_IN_VIEW: usize = 4;
 /// What is told of once, with sums later.
 const WAITED: &str = "changes wait for a member that lacks too much";
 
-/// What a member of the view lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lag {
-    pub(crate) slot: ReplicaSlot,
-    updates: u64,
-    files: usize,
-    /// Files that it has and has not noted that it has.
-    untold: usize,
-}
-
-impl Lag {
-    /// Why it leaves the view, for people.
-    pub(crate) fn reason(&self) -> String {
-        let Lag {
-            updates,
-            files,
-            untold,
-            ..
-        } = self;
-        format!(
-            "it is too slow: it lacks {} and contents of {}, and has not noted {untold} that it has",
-            Counted(*updates, "update"),
-            Counted(*files as u64, "file")
-        )
-    }
-}
-
-impl ReplicaState {
+impl LocalReplica {
     /// Contents of more files are noted for no member of the view.
     fn files_in_view(&self) -> usize {
-        let others = self.others().len().max(1) as u64;
-        let files = self.settings.kept_memory / FILE_BYTES / others;
+        let others = self.state.members.others().len().max(1) as u64;
+        let files = self.state.settings.kept_memory / FILE_BYTES / others;
         usize::try_from(files)
             .unwrap_or(usize::MAX)
             .max(FILES_IN_VIEW)
@@ -80,7 +54,11 @@ impl ReplicaState {
 
     /// A member of the view that lacks more than is kept for anybody.
     pub(crate) fn too_slow(&self) -> Option<Lag> {
-        let most_updates = self.settings.kept_updates.saturating_mul(UPDATES_IN_VIEW);
+        let most_updates = self
+            .state
+            .settings
+            .kept_updates
+            .saturating_mul(UPDATES_IN_VIEW);
         let (most_files, own) = (self.files_in_view(), self.slot());
         if !self.takes_part() {
             return None;
@@ -107,7 +85,7 @@ impl ReplicaState {
     /// Looks now and then for a member of the view that lacks more than is kept.
     pub(crate) fn look_for_slow(&self) {
         let found = self.too_slow();
-        self.slow.send_if_modified(|known| {
+        self.state.slow.send_if_modified(|known| {
             let changed = *known != found;
             *known = found;
             changed
@@ -116,7 +94,7 @@ impl ReplicaState {
 
     /// For whom changes wait.
     pub(crate) fn awaited(&self) -> Option<ReplicaSlot> {
-        self.slow.borrow().map(|lag| lag.slot)
+        self.state.slow.borrow().map(|lag| lag.slot)
     }
 
     /// Returns when no member of the view lacked more than is kept when that was looked at last.
@@ -124,14 +102,14 @@ impl ReplicaState {
     /// # Errors
     /// [`Error::Delay`] when one does until the deadline.
     pub(crate) async fn wait_for_slow(&self, deadline: Instant) -> Result<()> {
-        let Some(lag) = *self.slow.borrow() else {
+        let Some(lag) = *self.state.slow.borrow() else {
             return Ok(());
         };
-        if let Some(sum) = self.is_to_tell(WAITED, lag.slot) {
+        if let Some(sum) = self.state.repeats.is_to_tell(WAITED, lag.slot) {
             let (replica, why) = (lag.slot.0, lag.reason());
             tracing::warn!(replica, why, %sum, "changes wait until a member lacks less");
         }
-        let mut slow = self.slow.subscribe();
+        let mut slow = self.state.slow.subscribe();
         let waited = tokio::time::timeout_at(deadline, slow.wait_for(Option::is_none));
         // The sender lives in here.
         waited.await.map(drop).map_err(|_elapsed| Error::Delay)

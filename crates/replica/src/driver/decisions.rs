@@ -3,10 +3,10 @@
 use vfs::ReplicaSlot;
 use view::{Decision, DecisionKind, Outcome};
 
-use super::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::time::unix_seconds;
 
-impl ReplicaState {
+impl LocalReplica {
     /// Something to be decided, in the name of this replica, as it knows the view.
     pub(crate) fn decision(&self, kind: DecisionKind) -> Decision {
         Decision {

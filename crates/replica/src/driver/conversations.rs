@@ -3,12 +3,13 @@
 use peer::Sender;
 use vfs::ReplicaSlot;
 
-use super::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 
-impl ReplicaState {
+impl LocalReplica {
     /// One start of a peer sent what makes no sense: it is listened to no longer, and the others are told that it is missed.
     pub(crate) fn refuse_nonsense(&self, from: Sender, what: &str) {
         let is_news = self
+            .state
             .peers
             .with(from.slot, |peer| peer.nonsense.note(from.incarnation, what));
         if !is_news {
@@ -28,10 +29,10 @@ impl ReplicaState {
 
     /// Nothing is said to a peer any more, and nothing counts that it said and that was not dealt with.
     pub(crate) fn end_conversation(&self, slot: ReplicaSlot) {
-        self.outbound.end(slot);
+        self.state.outbound.end(slot);
         self.end_relays(slot);
-        self.conversations.end(slot);
-        if let Some(inbox) = self.inbox(slot) {
+        self.state.conversations.end(slot);
+        if let Some(inbox) = self.state.inboxes.get(slot) {
             inbox.drop_pieces();
         }
         self.engine.with_core(|guard| {
@@ -45,7 +46,7 @@ impl ReplicaState {
 
     /// A peer has another session: what was under way to it of others' updates is lost.
     fn end_relays(&self, to: ReplicaSlot) {
-        let inboxes: Vec<_> = self.inboxes().values().cloned().collect();
+        let inboxes = self.state.inboxes.all();
         inboxes.iter().for_each(|inbox| inbox.end_relay(to));
     }
 }

@@ -3,13 +3,13 @@
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
-use super::ReplicaState;
+use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{self, Completed};
 
 /// At most this many files are listed in one message.
 const FILES_AT_ONCE: usize = 1000;
 
-impl ReplicaState {
+impl LocalReplica {
     /// A peer has all content of a file, by its acknowledgement of the last piece; it is told so, because it
     /// cannot know.
     pub(crate) fn reached_everybody(&self, peer: ReplicaSlot, file: ObjectId) {
@@ -19,7 +19,7 @@ impl ReplicaState {
             (!pinned).then_some(guard.ledger.last_position)
         });
         if let Some(position) = position {
-            self.note_completed(peer, file, position);
+            self.state.peers.note_completed(peer, file, position);
         }
     }
 
@@ -29,13 +29,13 @@ impl ReplicaState {
             .engine
             .with_core(|guard| std::mem::take(&mut guard.ledger.complete));
         for (slot, file, position) in complete {
-            self.note_completed(slot, file, position);
+            self.state.peers.note_completed(slot, file, position);
         }
-        for (slot, mut files) in self.take_completed() {
+        for (slot, mut files) in self.state.peers.take_completed() {
             while !files.is_empty() {
                 let rest = files.split_off(files.len().min(FILES_AT_ONCE));
                 let message = wire::payload(wire::Kind::Completed, &Completed { files });
-                self.outbound.send(slot, Lane::Metadata, message);
+                self.state.outbound.send(slot, Lane::Metadata, message);
                 files = rest;
             }
         }

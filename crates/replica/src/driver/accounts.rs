@@ -1,0 +1,256 @@
+//! The accounts of other replicas: what each lacks of files' contents, from the moment this replica hears of it until it is removed.
+//!
+//! What must never enter: what the accounts consist of (`ledger` and `shipping` of `state`), and pieces on their way (`shipping`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use control::Position;
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::driver::engine::{Engine, Guard};
+use crate::state::shipping::Backlog;
+
+/// How much one peer lacks.
+pub(crate) struct Lacking {
+    /// How far it has applied the own stream.
+    pub(crate) applied: u64,
+    /// How many updates it lacks.
+    pub(crate) updates: u64,
+    /// How many bytes of contents; [`u64::MAX`] when all of some file counts.
+    pub(crate) bytes: u64,
+    pub(crate) files: usize,
+    /// The files, where they are to be looked at one by one.
+    pub(crate) listed: Option<Vec<ObjectId>>,
+}
+
+impl Engine {
+    /// Opens the accounts of these members, those without contents marked, unless there are some.
+    pub(crate) fn open_accounts(&self, members: &[(ReplicaSlot, bool)]) {
+        self.with_core(|guard| {
+            for (slot, witness) in members {
+                guard.open_account(*slot, *witness);
+            }
+            guard.notifies = true;
+        });
+    }
+
+    /// Forgets what was kept for a replica that is gone.
+    pub(crate) fn close_account(&self, slot: ReplicaSlot) {
+        self.with_core(|guard| {
+            let ledger = &mut guard.ledger;
+            ledger.applied.remove(&slot);
+            ledger.unconfirmed.retain(|(of, _)| *of != slot);
+            ledger.complete.retain(|(of, ..)| *of != slot);
+            for file in ledger.unshipped.remove_peer(slot) {
+                guard.settle_content(file);
+            }
+            guard.settle_previous();
+            guard.notifies = true;
+        });
+        self.ring_contents();
+    }
+
+    /// Those out of the view, of these, who lack contents of more files than are kept for anybody, beyond so many for each.
+    pub(crate) fn overdrawn(
+        &self,
+        beyond: Vec<(ReplicaSlot, usize)>,
+        kept: usize,
+    ) -> BTreeSet<ReplicaSlot> {
+        self.with_core(|guard| {
+            let overdrawn = beyond.into_iter().filter(|(slot, beyond)| {
+                let backlog = guard.ledger.unshipped.backlog(*slot);
+                let away = !guard.ledger.active.contains(slot);
+                away && backlog.is_some_and(|backlog| backlog.files() > kept + beyond)
+            });
+            overdrawn.map(|(slot, _)| slot).collect()
+        })
+    }
+
+    /// Notes nothing more for those of `slots` out of the view who lack updates that are not kept: updates up to `trimmed`. Who is `overdrawn` and
+    /// has not said how far it is counts as lacking all. Returns whose accounts are given up now.
+    pub(crate) fn give_up_accounts(
+        &self,
+        slots: Vec<ReplicaSlot>,
+        overdrawn: &BTreeSet<ReplicaSlot>,
+        trimmed: u64,
+    ) -> Vec<ReplicaSlot> {
+        self.with_core(|guard| {
+            let ledger = &guard.ledger;
+            let is_overdue = |slot: &ReplicaSlot| {
+                let applied = ledger.applied.get(slot).copied();
+                let applied = applied.or_else(|| overdrawn.contains(slot).then_some(0));
+                let backlog = ledger.unshipped.backlog(*slot);
+                let noted = backlog.is_some_and(|one| one.keeps_contents() && !one.is_given_up());
+                noted && !ledger.active.contains(slot) && applied.is_some_and(|at| at < trimmed)
+            };
+            let overdue: Vec<ReplicaSlot> = slots.into_iter().filter(is_overdue).collect();
+            for slot in &overdue {
+                for file in guard.ledger.unshipped.give_up(*slot) {
+                    guard.settle_content(file);
+                }
+                // It learns with its copy what it has.
+                guard.ledger.unconfirmed.retain(|(of, _)| of != slot);
+            }
+            overdue
+        })
+    }
+
+    /// Opens an account again that was given up. Says whether it was.
+    pub(crate) fn reopen_account(&self, slot: ReplicaSlot) -> bool {
+        self.with_core(|guard| {
+            let backlog = guard.ledger.unshipped.peer(slot);
+            let given_up = backlog.filter(|backlog| backlog.is_given_up());
+            given_up.map(Backlog::reopen).is_some()
+        })
+    }
+
+    /// From now on a peer's account is right; `whole`: it has all of the tree.
+    pub(crate) fn balance_account(&self, slot: ReplicaSlot, whole: bool) {
+        self.with_core(|guard| {
+            if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
+                backlog.balance(whole);
+            }
+            guard.notifies = true;
+        });
+        self.ring_contents();
+    }
+
+    /// A peer begins without any contents.
+    pub(crate) fn begins_empty_handed(&self, slot: ReplicaSlot) {
+        self.with_core(|guard| {
+            if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
+                backlog.is_empty_handed();
+            }
+        });
+    }
+
+    /// A peer may lack all of these files, as they were after these places of the own stream.
+    pub(crate) fn suspect(&self, slot: ReplicaSlot, files: Vec<(ObjectId, Position)>) {
+        self.with_core(|guard| {
+            let now = guard.now;
+            if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
+                for (file, follows) in files {
+                    backlog.suspected(now, file, follows);
+                }
+            }
+        });
+    }
+
+    /// A peer may lack all of these files, which are marked as not being everywhere, and stay marked.
+    pub(crate) fn suspect_marked(&self, slot: ReplicaSlot, marked: Vec<ObjectId>) {
+        self.with_core(|guard| {
+            let (now, follows) = (guard.now, Position(guard.ledger.last_position));
+            if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
+                for file in &marked {
+                    backlog.suspected(now, *file, follows);
+                }
+            }
+            for file in marked {
+                guard.ledger.shipped.remove(&file);
+            }
+        });
+        self.ring_contents();
+    }
+
+    /// A peer that begins with a copy wants the contents of these files. Says whether its account was given up: then it needs another copy.
+    pub(crate) fn owe_files(&self, slot: ReplicaSlot, files: &[ObjectId]) -> bool {
+        self.with_core(|guard| {
+            let (now, follows) = (guard.now, Position(guard.ledger.last_position));
+            let Some(backlog) = guard.ledger.unshipped.peer(slot) else {
+                return false;
+            };
+            for file in files {
+                backlog.suspected(now, *file, follows);
+                backlog.owe_file(*file);
+            }
+            backlog.is_given_up()
+        })
+    }
+
+    /// Those of these files of which nothing is owed to a peer any more.
+    pub(crate) fn owed_no_more(&self, slot: ReplicaSlot, files: Vec<ObjectId>) -> Vec<ObjectId> {
+        self.with_core(|guard| {
+            let Some(backlog) = guard.ledger.unshipped.peer(slot) else {
+                return Vec::new();
+            };
+            let files = files.into_iter();
+            files.filter(|file| !backlog.owes(*file)).collect()
+        })
+    }
+
+    /// Has the contents of these files sent soon to those who lack them.
+    pub(crate) fn supply(&self, files: &BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>) {
+        self.with_core(|guard| {
+            let (now, follows) = (guard.now, Position(guard.ledger.last_position));
+            for (file, lacking) in files {
+                for slot in lacking {
+                    if let Some(backlog) = guard.ledger.unshipped.peer(*slot) {
+                        backlog.suspected(now, *file, follows);
+                        backlog.expedite(now, *file);
+                    }
+                }
+            }
+        });
+        self.ring_contents();
+    }
+
+    /// How much a peer lacks; `None` when no account is kept for it. The files are listed when it lacks more than `many` bytes of at most `most`
+    /// files.
+    pub(crate) fn lacking(&self, slot: ReplicaSlot, many: u64, most: usize) -> Option<Lacking> {
+        self.with_core(|guard| {
+            let ledger = &guard.ledger;
+            let applied = ledger.applied_by(slot);
+            let backlog = ledger.unshipped.backlog(slot)?;
+            let (bytes, files) = (backlog.bytes(), backlog.files());
+            let is_listed = bytes > many && files <= most;
+            Some(Lacking {
+                applied,
+                updates: ledger.last_position.saturating_sub(applied),
+                bytes,
+                files,
+                listed: is_listed.then(|| backlog.lacking().collect()),
+            })
+        })
+    }
+
+    /// Takes the files of which everybody has all content: their durable marks can go, after another look.
+    pub(crate) fn take_shipped(&self) -> Vec<ObjectId> {
+        self.with_core(|guard| {
+            let known = guard.ledger.known_to_active();
+            guard.ledger.births.known(known);
+            guard.ledger.forget_gone(&guard.tree);
+            let shipped = std::mem::take(&mut guard.ledger.shipped);
+            shipped.into_iter().collect()
+        })
+    }
+
+    /// Whether everybody still has all content of a file, and nobody is changing it.
+    pub(crate) fn is_shipped(&self, file: ObjectId) -> bool {
+        self.with_core(|guard| {
+            guard.ledger.unshipped.complete_everywhere(file)
+                && !guard.ledger.pins.contains_key(&file)
+        })
+    }
+}
+
+impl Guard<'_> {
+    /// The copy that a member begins with comes from somebody who may lack what is on its way from here, so it gets that from here as well.
+    fn open_account(&mut self, slot: ReplicaSlot, witness: bool) {
+        if self.ledger.unshipped.backlog(slot).is_some() {
+            return;
+        }
+        if witness {
+            return self.ledger.unshipped.add_witness(slot);
+        }
+        let lacking = self.ledger.unshipped.peers();
+        let mut files: BTreeSet<ObjectId> = lacking.flat_map(|(_, peer)| peer.lacking()).collect();
+        let own = self.own_controls();
+        files.extend(own.flat_map(|(_, control)| control.claims.iter().map(|claim| claim.object)));
+        let (now, follows) = (self.now, Position(self.ledger.last_position));
+        let backlog = self.ledger.unshipped.add_peer(slot);
+        backlog.reopen();
+        for file in files {
+            backlog.suspected(now, file, follows);
+        }
+    }
+}

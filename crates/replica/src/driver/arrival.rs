@@ -1,0 +1,135 @@
+//! Taking part anew: what this replica lacks before it may answer, and what it owes to another one that takes part anew.
+//!
+//! What must never enter: what replicas tell each other of it (`membership::views`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::driver::engine::{Engine, Guard};
+use crate::driver::local_replica::LocalReplica;
+use crate::state::views::Debt;
+
+/// What this replica, whose copy is whole, waits for before it may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Reports of members of the view.
+    Reports,
+    /// What lost replicas left that nothing protects any more.
+    OfTheLost,
+    /// What this member owes it.
+    OwedBy(ReplicaSlot),
+}
+
+impl Engine {
+    /// A replica takes part anew, in the view of number `epoch`: what it lacks now of what was made here before is owed to it.
+    pub(crate) fn begin_debt(&self, slot: ReplicaSlot, epoch: u64) -> Debt {
+        self.with_core(|guard| {
+            let mut given_up = false;
+            let files: BTreeSet<ObjectId> = match guard.ledger.unshipped.peer(slot) {
+                Some(backlog) => {
+                    given_up = backlog.is_given_up();
+                    backlog.owe();
+                    backlog.lacking().collect()
+                }
+                None => BTreeSet::new(),
+            };
+            for file in &files {
+                guard.data_unshipped(*file, &[]);
+            }
+            Debt {
+                epoch,
+                // Nobody knows what one lacks that is to take a whole copy.
+                through: match given_up {
+                    true => u64::MAX,
+                    false => guard.ledger.last_position,
+                },
+                files,
+            }
+        })
+    }
+
+    /// Takes off debts what has arrived. Returns to whom nothing is owed any more, since which view.
+    pub(crate) fn settle_debts(
+        &self,
+        debts: &mut BTreeMap<ReplicaSlot, Debt>,
+    ) -> Vec<(ReplicaSlot, u64)> {
+        let owed = debts.values().flat_map(|debt| &debt.files);
+        let owed: BTreeSet<ObjectId> = owed.copied().collect();
+        self.with_core(|guard| {
+            let owed = owed.into_iter();
+            let withheld: BTreeSet<ObjectId> =
+                owed.filter(|file| guard.lacks_frozen(*file)).collect();
+            let ledger = &mut guard.ledger;
+            for (slot, debt) in debts.iter_mut() {
+                if let Some(backlog) = ledger.unshipped.peer(*slot) {
+                    debt.files.retain(|file| backlog.owes(*file));
+                }
+                // They are frozen; the replica that ends that sends all of them to everybody.
+                debt.files.retain(|file| !withheld.contains(file));
+            }
+            let paid = debts.iter().filter(|(slot, debt)| {
+                debt.files.is_empty() && ledger.applied_by(**slot) >= debt.through
+            });
+            paid.map(|(slot, debt)| (*slot, debt.epoch)).collect()
+        })
+    }
+}
+
+impl LocalReplica {
+    /// Returns when everything is here that was made before this replica took part.
+    pub(crate) async fn until_arrived(&self) {
+        let has_everything =
+            |guard: &mut Guard<'_>| self.is_whole() && self.lack_by(guard).is_none();
+        self.engine
+            .until_core(|guard| has_everything(guard).then_some(()))
+            .await;
+    }
+
+    /// What this replica lacks, whose copy is whole.
+    pub(crate) fn lack(&self) -> Option<Lack> {
+        self.engine.with_core(|guard| self.lack_by(guard))
+    }
+
+    fn lack_by(&self, guard: &Guard<'_>) -> Option<Lack> {
+        if !guard.is_settled() {
+            return Some(Lack::Reports);
+        }
+        if !self.has_what_the_lost_left(guard) {
+            return Some(Lack::OfTheLost);
+        }
+        self.owing(guard).map(Lack::OwedBy)
+    }
+
+    /// A member that has not said yet that everything it owed this replica is here.
+    fn owing(&self, guard: &Guard<'_>) -> Option<ReplicaSlot> {
+        let (own, ledger) = (self.slot(), &guard.ledger);
+        let arrival = self.state.arrival.lock();
+        let mut others = ledger.active.difference(&ledger.witnesses);
+        let owing = others.find(|slot| **slot != own && !arrival.caught_up.contains(slot));
+        owing.copied()
+    }
+
+    /// Whether this replica, which takes part anew, has of the lost ones what nothing protects any more: their updates as far
+    /// as anybody has them, and the contents of files that no frozen control covers. Everybody in the view had those when
+    /// the control ended.
+    fn has_what_the_lost_left(&self, guard: &Guard<'_>) -> bool {
+        let epoch = self.lease.view().epoch.0;
+        let news = self.state.peers.news();
+        let others = guard.ledger.active.difference(&guard.ledger.witnesses);
+        let others: Vec<&ReplicaSlot> = others.filter(|slot| **slot != self.slot()).collect();
+        self.lost().into_iter().all(|lost| {
+            let here = self.state.inboxes.acknowledged(lost);
+            let level = others.iter().all(|slot| {
+                let said = news.get(slot).and_then(|news| news.said.as_ref());
+                said.is_some_and(|(ask, _)| {
+                    let beyond = |(of, applied): &(u16, u64)| *of == lost.0 && *applied > here;
+                    ask.epoch == epoch && !ask.applied.iter().any(beyond)
+                })
+            });
+            let incomplete = self.store.incomplete_files(lost);
+            let frozen = |file| guard.is_frozen_by(lost, file);
+            level && incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| frozen(file)))
+        })
+    }
+}

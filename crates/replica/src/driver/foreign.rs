@@ -1,0 +1,186 @@
+//! What comes from other replicas: messages of their core, and their updates, which are applied when the controls they were made under are known
+//! here.
+//!
+//! What must never enter: how streams are received, and rows.
+
+use std::sync::atomic::Ordering;
+
+use control::{ControlName, Envelope, Subject};
+use store::LinkChange;
+use vfs::{ObjectId, ReplicaSlot, Result};
+
+use crate::driver::engine::{Engine, Guard};
+use crate::driver::local_replica::LocalReplica;
+use crate::state::wire::Record;
+
+/// What says whether an update may be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// The controls it was made under have been granted here.
+    Controls,
+    /// Everything has been applied here that its primary had applied when it made it: this replica goes by no controls.
+    Order,
+    /// It may not be applied for now.
+    Wait,
+}
+
+/// An update of another primary that is to be applied here.
+pub(crate) struct Foreign<'a, R> {
+    pub(crate) from: ReplicaSlot,
+    /// The view of the primary when it sent the update, or a later one.
+    pub(crate) epoch: u64,
+    /// The update; its rows and the files whose data it changes are not looked for in it.
+    pub(crate) record: &'a Record,
+    /// Files whose data it changes, where contents are kept.
+    pub(crate) changed: &'a [ObjectId],
+    /// Objects whose rows it changes.
+    pub(crate) objects: &'a [ObjectId],
+    /// Whether it sets extended attributes.
+    pub(crate) sets_attributes: bool,
+    /// By what it is admitted; looked at while the core is locked.
+    pub(crate) rule: R,
+}
+
+impl Engine {
+    /// A message of another replica's core.
+    pub(crate) fn message(&self, from: ReplicaSlot, envelope: Envelope) {
+        self.with_core(|guard| {
+            guard.message(from, envelope);
+            guard.notifies = true;
+        });
+    }
+
+    /// A peer may not have got what the core said to it.
+    pub(crate) fn connected(&self, peer: ReplicaSlot) {
+        self.with_core(|guard| guard.connected(peer));
+    }
+
+    /// Whether another replica than the sender of a file's contents is primary by now. `initial`: they belong to a copy that this replica
+    /// begins with.
+    pub(crate) fn is_superseded(&self, from: ReplicaSlot, file: ObjectId, initial: bool) -> bool {
+        self.with_core(|guard| {
+            if guard.controls(Subject::File(file)) {
+                return true;
+            }
+            let foreign = guard.foreign_control(file);
+            // What a lost replica controls is supplied by the replica that has the most of it.
+            let active = &guard.ledger.active;
+            let foreign =
+                foreign.filter(|name| name.holder != from && active.contains(&name.holder));
+            let Some(foreign) = foreign else {
+                return false;
+            };
+            // Deep control elsewhere does not mean that the file was changed there lately, and the first
+            // copy of it comes from the replica that supplies the tree.
+            let mut grants = guard.acknowledged();
+            !initial
+                || grants.any(|grant| {
+                    let mut claims = grant.claims.iter();
+                    grant.name == foreign && claims.any(|claim| claim.object == file)
+                })
+        })
+    }
+}
+
+impl LocalReplica {
+    /// Returns when an update may be applied, or `is_over`.
+    pub(crate) async fn until_applicable<R: Fn() -> Rule>(
+        &self,
+        update: &Foreign<'_, R>,
+        is_over: impl Fn() -> bool,
+    ) {
+        let may_go_on = |guard: &mut Guard<'_>| is_over() || self.may_apply(guard, update);
+        self.engine
+            .until_core(|guard| may_go_on(guard).then_some(()))
+            .await;
+    }
+
+    /// Commits an update, and tells the core what it has changed. Nothing comes between: the core knows each update that is committed. Says
+    /// whether it was committed, which it is not when it may not be applied any more.
+    ///
+    /// # Errors
+    /// Those of `commit`.
+    pub(crate) fn commit_foreign<R: Fn() -> Rule>(
+        &self,
+        update: &Foreign<'_, R>,
+        links: &[LinkChange],
+        commit: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<bool> {
+        let (from, record) = (update.from, update.record);
+        self.engine.with_core(|guard| {
+            let given_up = self.is_given_up(from);
+            if !self.may_apply(guard, update) || given_up {
+                return Ok(false);
+            }
+            commit()?;
+            guard.ledger.heard.insert(from, record.position);
+            let own = (self.slot(), self.state.incarnation);
+            (self.state.outcomes).note_applied(own, &record.origins, record.position);
+            if !self.lease.is_up_to_date() {
+                self.state.writers.note(from, update.changed);
+            }
+            for change in links {
+                guard.tree.parents.forget(change.object);
+            }
+            for change in links {
+                guard.link(change.object, change.parent, change.added);
+            }
+            let inherited = record.inherited.iter().filter(|_| self.takes_part());
+            for control in inherited {
+                guard.inherited(from, control.clone());
+            }
+            if update.sets_attributes {
+                guard.ledger.durability.forget(None);
+            }
+            let objects = update.objects.iter();
+            objects.for_each(|file| guard.give_up_previous_of(*file));
+            guard.notifies = true;
+            Ok(true)
+        })
+    }
+
+    fn may_apply<R: Fn() -> Rule>(&self, guard: &mut Guard<'_>, update: &Foreign<'_, R>) -> bool {
+        let record = update.record;
+        match (update.rule)() {
+            Rule::Controls => may_apply_under(guard, &record.under),
+            Rule::Order => self.has_all_before(guard, update.epoch, &record.after),
+            Rule::Wait => false,
+        }
+    }
+
+    /// Whether everything has been applied here that the primary of an update had applied when it made it. Without
+    /// regard to controls this alone keeps updates of one object by several primaries in order.
+    /// `epoch` is the view of the primary when it sent the update, or a later one.
+    fn has_all_before(&self, guard: &Guard<'_>, epoch: u64, after: &[(u16, u64)]) -> bool {
+        let heard = &guard.ledger.heard;
+        // The stream may be here up to a place at which there is no update, where a copy of it was taken.
+        let has = |slot: ReplicaSlot, position: u64| {
+            heard.get(&slot).is_some_and(|heard| *heard >= position)
+                || (self.state.inboxes.get(slot)).is_some_and(|inbox| inbox.applied() >= position)
+        };
+        let mut missing = after.iter().filter(|(slot, position)| {
+            let slot = ReplicaSlot(*slot);
+            slot != self.slot() && *position > 0 && !has(slot, *position)
+        });
+        let Some(missing) = missing.next() else {
+            return true;
+        };
+        let is_lost = !guard.ledger.active.contains(&ReplicaSlot(missing.0));
+        let is_current = guard.epoch().0 >= epoch;
+        if is_lost && is_current && !self.takes_part() {
+            // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
+            // come back since.
+            self.state.needs_copy.store(true, Ordering::Release);
+        }
+        false
+    }
+}
+
+/// Whether the controls of the update have been granted here; if not, they at least get ahead.
+fn may_apply_under(guard: &mut Guard<'_>, under: &[ControlName]) -> bool {
+    if guard.may_apply(under) {
+        return true;
+    }
+    guard.update_waiting(under);
+    guard.may_apply(under)
+}

@@ -1,0 +1,118 @@
+//! Controls of lost replicas, which stand until the set decides how they end; and files of which a lost replica's data is missing here.
+//!
+//! What must never enter: who is lost, and when it is decided.
+
+use control::{Depth, Incarnation, Proposal};
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::driver::engine::{Engine, Guard};
+use crate::driver::lease_state::LeaseState;
+
+impl Engine {
+    /// The controls of replicas that take no part.
+    pub(crate) fn frozen(&self) -> Vec<Proposal> {
+        self.with_core(|guard| guard.frozen().cloned().collect())
+    }
+
+    /// How many controls of a lost replica stand.
+    pub(crate) fn frozen_count(&self, lost: ReplicaSlot) -> usize {
+        self.with_core(|guard| guard.frozen_of(lost).count())
+    }
+
+    /// What the controls of a lost replica cover: objects, and of each whether it is with all below it.
+    pub(crate) fn frozen_objects(&self, lost: ReplicaSlot) -> Vec<(ObjectId, bool)> {
+        self.with_core(|guard| {
+            let claims = guard.frozen_of(lost).flat_map(|grant| &grant.claims);
+            claims
+                .map(|claim| (claim.object, claim.depth == Depth::Deep))
+                .collect()
+        })
+    }
+
+    /// The first start of a lost replica of which no control stands here, by those of earlier ones that do.
+    pub(crate) fn frozen_below(&self, lost: ReplicaSlot) -> Option<u64> {
+        self.with_core(|guard| {
+            let theirs = guard.frozen_of(lost);
+            theirs.map(|grant| grant.name.incarnation.0 + 1).max()
+        })
+    }
+
+    /// Whether controls of a lost replica may stand, here or at a member of the view that has not reported.
+    pub(crate) fn may_have_frozen(&self, lost: ReplicaSlot) -> bool {
+        self.with_core(|guard| !guard.is_settled() || guard.frozen_of(lost).next().is_some())
+    }
+
+    /// Those of these files that a control covers.
+    pub(crate) fn covered<T: Copy>(
+        &self,
+        control: &Proposal,
+        files: &[T],
+        file: impl Fn(T) -> ObjectId,
+    ) -> Vec<T> {
+        self.with_core(|guard| {
+            let files = files.iter().copied();
+            files
+                .filter(|one| guard.covers(control, file(*one)))
+                .collect()
+        })
+    }
+
+    /// All controls end that a lost replica had before this start of it.
+    pub(crate) fn end_controls(&self, lost: ReplicaSlot, below: Incarnation) {
+        self.with_core(|guard| {
+            guard.loss_settled(lost, below);
+            guard.notifies = true;
+        });
+    }
+
+    /// Whether data of a file is missing here that a lost replica has, which nobody else can change meanwhile.
+    pub(crate) fn lacks_frozen(&self, file: ObjectId) -> bool {
+        self.with_core(|guard| guard.lacks_frozen(file))
+    }
+
+    /// Whether what is here of a file must not be taken for its present version: a lost replica's data is missing, and a control of
+    /// that one stands, or this replica does not know yet what the others have of it. An earlier version that this replica
+    /// itself wrote would else replace the lost one's when that is back.
+    pub(crate) fn withholds(&self, file: ObjectId) -> bool {
+        self.with_core(|guard| guard.withholds(&self.lease, file))
+    }
+}
+
+impl Guard<'_> {
+    fn frozen_of(&self, lost: ReplicaSlot) -> impl Iterator<Item = &Proposal> {
+        self.frozen().filter(move |grant| grant.name.holder == lost)
+    }
+
+    /// Whether a control covers a file by itself or through a directory above it.
+    pub(super) fn covers(&self, grant: &Proposal, file: ObjectId) -> bool {
+        let above = control::ancestors(&self.tree, file);
+        let mut claims = grant.claims.iter();
+        claims.any(|claim| {
+            claim.object == file || (claim.depth == Depth::Deep && above.contains(&claim.object))
+        })
+    }
+
+    /// Whether a control of a lost replica covers a file.
+    pub(super) fn is_frozen_by(&self, lost: ReplicaSlot, file: ObjectId) -> bool {
+        self.frozen_of(lost).any(|grant| self.covers(grant, file))
+    }
+
+    /// Whether data of a file is missing here that a lost replica has.
+    pub(super) fn lacks_frozen(&self, file: ObjectId) -> bool {
+        let mut missing = self.tree.store.lacks_data_of(file).into_iter();
+        missing.any(|lost| self.is_frozen_by(lost, file))
+    }
+
+    fn withholds(&self, lease: &LeaseState, file: ObjectId) -> bool {
+        let missing = self.tree.store.lacks_data_of(file);
+        if missing.is_empty() {
+            return false;
+        }
+        let previous = self.ledger.previous.as_ref();
+        let own = previous.is_some_and(|previous| previous.files.contains(&file));
+        let gone =
+            |slot: &ReplicaSlot| !self.ledger.active.contains(slot) && *slot != self.ledger.slot;
+        let unknown = || !lease.is_up_to_date() && missing.iter().any(gone);
+        !own && (unknown() || self.lacks_frozen(file))
+    }
+}

@@ -1,0 +1,145 @@
+//! How far the streams of updates have come: the own one at the others, and theirs here.
+//!
+//! What must never enter: how streams are sent and received.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use control::{Moment, Position};
+use vfs::{ObjectId, ReplicaSlot, Result};
+
+use crate::driver::engine::{Engine, Guard};
+use crate::driver::local_replica::LocalReplica;
+use crate::state::copies::{TRIMMED, trimmed_before};
+use crate::state::settings::Durability;
+
+/// What a replica says of itself with each request for a lease, as it is at one moment.
+pub(crate) struct OwnReport {
+    pub(crate) epoch: u64,
+    /// Whether it takes part, and every member of that view has reported.
+    pub(crate) settled: bool,
+    /// Whether the configuration of the set may change again, see [`Engine::is_steady`].
+    pub(crate) steady: bool,
+    pub(crate) up_to_date: bool,
+    /// The place of the last update made here.
+    pub(crate) position: u64,
+    /// Since which place of its own stream each replica answers as today's durability asks: what has come under `majority` up to `position` is noted.
+    pub(crate) aware: Vec<(u16, u64)>,
+    /// How many files there are of which the peer lacks more than what was changed just now; `None` when nobody knows any more.
+    pub(crate) owed: Option<u64>,
+}
+
+impl LocalReplica {
+    /// What this replica reports to a peer. What was changed `lately` need not have arrived there.
+    pub(crate) fn report_to(&self, peer: ReplicaSlot, lately: Duration) -> OwnReport {
+        let contents = self.state.settings.durability == Durability::Majority;
+        self.engine.with_core(|guard| {
+            let position = guard.ledger.last_position;
+            OwnReport {
+                epoch: guard.epoch().0,
+                settled: self.takes_part() && guard.is_settled(),
+                steady: guard.is_steady_with(contents),
+                up_to_date: self.lease.is_up_to_date(),
+                position,
+                // After the place.
+                aware: self.state.losses.awareness().known(),
+                owed: guard.owed_to(peer, lately),
+            }
+        })
+    }
+}
+
+impl LocalReplica {
+    /// The last record that is not kept any more.
+    pub(crate) fn trimmed(&self) -> u64 {
+        self.state.trimmed.load(Ordering::Acquire)
+    }
+
+    /// What an earlier incarnation has noted.
+    pub(crate) fn remember_trimmed(&self) -> Result<()> {
+        let noted = trimmed_before(&self.store)?;
+        self.state.trimmed.store(noted, Ordering::Release);
+        Ok(())
+    }
+
+    /// Our stream up to here is kept no longer, or was never kept in this copy, which took the
+    /// place of another: a replica that lacks some of it cannot get that from us.
+    pub(crate) async fn note_trimmed(&self, position: u64) -> Result<()> {
+        if position > self.trimmed() {
+            let rows = vec![(TRIMMED.to_vec(), Some(position.to_be_bytes().to_vec()))];
+            let ticket = self.store.put_facts(rows).await?;
+            self.store.wait_stable(ticket).await?;
+            self.state.trimmed.fetch_max(position, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Takes up from the store how far streams have been applied. Updates name those of removed members too that they follow.
+    pub(crate) fn note_applied_streams(&self) -> vfs::Result<()> {
+        let applied = self.store.applied_all()?;
+        self.engine.note_applied_here(applied);
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// The place of the last update made here.
+    pub(crate) fn last_position(&self) -> u64 {
+        self.with_core(|guard| guard.ledger.last_position)
+    }
+
+    /// A peer has applied the own stream up to here, stably.
+    pub(crate) fn applied_by(&self, peer: ReplicaSlot, position: u64) {
+        self.with_core(|guard| {
+            let applied = guard.ledger.applied.entry(peer).or_default();
+            *applied = position.max(*applied);
+            guard.applied_by(peer, Position(position));
+            guard.settle_previous();
+            guard.notifies = true;
+        });
+    }
+
+    /// The streams of others are applied here up to these places.
+    pub(crate) fn note_applied_here(&self, streams: impl IntoIterator<Item = (ReplicaSlot, u64)>) {
+        self.with_core(|guard| guard.ledger.heard.extend(streams));
+    }
+
+    /// Returns when a majority has applied the own stream up to a place.
+    pub(crate) async fn until_majority_applied(&self, position: u64) {
+        self.until_core(|guard| guard.ledger.majority_applied(position).then_some(()))
+            .await;
+    }
+
+    /// Returns when a majority has all of a file, and knows it.
+    pub(crate) async fn until_majority_holds(&self, file: ObjectId) {
+        self.until_core(|guard| guard.ledger.majority_holds(file).then_some(()))
+            .await;
+    }
+
+    /// Whether those who have something, and this replica, are enough for a majority.
+    pub(crate) fn is_majority(&self, having: &BTreeSet<ReplicaSlot>) -> bool {
+        self.with_core(|guard| guard.ledger.majority_has(|slot| having.contains(&slot)))
+    }
+
+    /// The place up to which updates need not be kept: everybody has them, or they are not among the last `kept` of which a
+    /// replica out of the view lacks some.
+    pub(crate) fn needed_by_nobody(&self, kept: impl Fn(ReplicaSlot) -> u64) -> u64 {
+        self.with_core(|guard| guard.ledger.needed_by_nobody(kept))
+    }
+}
+
+impl Guard<'_> {
+    pub(super) fn is_steady_with(&self, contents: bool) -> bool {
+        self.is_steady() && self.ledger.is_settled_in_configuration(contents)
+    }
+
+    /// A replica that writes all the time always owes something; that does not count.
+    fn owed_to(&self, peer: ReplicaSlot, lately: Duration) -> Option<u64> {
+        let lately = Moment(self.now.0.saturating_sub(lately.as_micros() as u64));
+        let Some(backlog) = self.ledger.unshipped.backlog(peer) else {
+            return Some(0);
+        };
+        (!backlog.is_given_up()).then(|| backlog.files_since_before(lately) as u64)
+    }
+}

@@ -1,0 +1,190 @@
+//! Pieces of files' contents on their way to one peer: which one goes next, and what became of it.
+//!
+//! What must never enter: which ranges a peer lacks and when they are due (`shipping` of `state`), and how pieces are read and sent.
+
+use std::ops::Range;
+
+use control::{Moment, Position};
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::driver::engine::{Engine, Guard};
+use crate::state::shipping::{Piece, PieceId};
+
+impl Engine {
+    /// The piece that goes to a peer now, and when the next one is due.
+    pub(crate) fn next_piece(&self, to: ReplicaSlot) -> (Option<Piece>, Option<Moment>) {
+        self.with_core(|guard| {
+            let now = guard.now;
+            let Some(backlog) = guard.ledger.unshipped.peer(to) else {
+                return (None, None);
+            };
+            (backlog.next(now), backlog.next_due())
+        })
+    }
+
+    /// Has a piece reach to `end`, as far as that can be. Returns its range and the place of the own stream that it follows; `None` when its
+    /// session is over.
+    pub(crate) fn extend_piece(
+        &self,
+        to: ReplicaSlot,
+        id: PieceId,
+        end: u64,
+    ) -> Option<(Range<u64>, Position)> {
+        self.with_core(|guard| guard.ledger.unshipped.peer(to)?.reaches(id, end))
+    }
+
+    /// The file of a piece was found to end at `end`.
+    pub(crate) fn piece_found_end(&self, to: ReplicaSlot, id: PieceId, end: u64) {
+        self.with_core(|guard| {
+            if let Some(backlog) = guard.ledger.unshipped.peer(to) {
+                backlog.found_end(id, end);
+            }
+        });
+    }
+
+    /// The place of our stream up to which the peer has the whole file with this piece, which has been read;
+    /// `None` when there is more to come, or on its way.
+    pub(crate) fn piece_completes(&self, to: ReplicaSlot, piece: &Piece) -> Option<u64> {
+        self.with_core(|guard| {
+            let file = piece.file;
+            let pinned = guard.ledger.pins.contains_key(&file);
+            let backlog = guard.ledger.unshipped.peer(to)?;
+            let completes = !pinned && backlog.is_last(piece.id);
+            match completes {
+                true => guard.ledger.unconfirmed.remove(&(to, file)),
+                false => guard.ledger.unconfirmed.insert((to, file)),
+            };
+            completes.then_some(guard.ledger.last_position)
+        })
+    }
+
+    /// A peer has this many blocks of a piece not, of which it was sent sums. Says whether they are due now; `None` when the session of the piece
+    /// is over.
+    pub(crate) fn piece_lacks_blocks(
+        &self,
+        by: ReplicaSlot,
+        id: PieceId,
+        blocks: u64,
+    ) -> Option<bool> {
+        self.with_core(|guard| guard.ledger.unshipped.peer(by)?.lacks_blocks(id, blocks))
+    }
+
+    /// What a piece on its way covers of its file.
+    pub(crate) fn piece_range(&self, to: ReplicaSlot, id: PieceId) -> Option<Range<u64>> {
+        self.with_core(|guard| guard.ledger.unshipped.peer(to)?.range_of(id))
+    }
+
+    /// A piece could not be sent, or not be stored: its range is due again.
+    pub(crate) fn piece_failed(
+        &self,
+        to: ReplicaSlot,
+        id: PieceId,
+        file: ObjectId,
+        range: Range<u64>,
+    ) {
+        self.with_core(|guard| {
+            let (now, follows) = (guard.now, Position(guard.ledger.last_position));
+            if let Some(backlog) = guard.ledger.unshipped.peer(to) {
+                backlog.failed(now, id, file, range, follows);
+            }
+        });
+        self.ring_contents();
+    }
+
+    /// A peer has stored a piece. Returns the file if it has all content of that now.
+    pub(crate) fn piece_acknowledged(&self, by: ReplicaSlot, id: PieceId) -> Option<ObjectId> {
+        self.with_core(|guard| {
+            let file = guard.ledger.unshipped.peer(by)?.acknowledged(id)?;
+            guard.settle_content(file);
+            guard.notifies = true;
+            Some(file)
+        })
+    }
+
+    /// There was nothing to send of a file that a peer lacks; it does not know that it has all.
+    pub(crate) fn note_unconfirmed(&self, to: ReplicaSlot, file: ObjectId) {
+        self.with_core(|guard| guard.ledger.unconfirmed.insert((to, file)));
+    }
+
+    /// A peer has noted durably that it has all of these files.
+    pub(crate) fn noted_complete(
+        &self,
+        by: ReplicaSlot,
+        files: impl IntoIterator<Item = ObjectId>,
+    ) {
+        self.with_core(|guard| {
+            for file in files {
+                let lacks = guard.ledger.unshipped.backlog(by);
+                if lacks.is_some_and(|backlog| !backlog.lacks(file)) {
+                    guard.ledger.unconfirmed.remove(&(by, file));
+                }
+            }
+            guard.notifies = true;
+        });
+    }
+
+    /// Nothing of a file is to be sent any more.
+    pub(crate) fn nobody_needs(&self, file: ObjectId) {
+        self.with_core(|guard| {
+            guard.ledger.unshipped.removed(file);
+            guard.settle_content(file);
+            guard.notifies = true;
+        });
+    }
+
+    /// Whether a peer outside the view can take what is on its way to it, if it has this many bytes available. One in the view has said that
+    /// before anything was answered.
+    pub(crate) fn has_room_for_pieces(&self, to: ReplicaSlot, available: u64) -> bool {
+        self.with_core(|guard| {
+            let backlog = guard.ledger.unshipped.backlog(to);
+            let in_flight = backlog.map_or(0, |backlog| backlog.in_flight_bytes());
+            guard.ledger.active.contains(&to) || in_flight <= available
+        })
+    }
+
+    /// How many bytes of a file a peer lacks.
+    pub(crate) fn bytes_lacking(&self, peer: ReplicaSlot, file: ObjectId) -> u128 {
+        self.with_core(|guard| {
+            let backlog = guard.ledger.unshipped.backlog(peer);
+            backlog.map_or(0, |backlog| backlog.bytes_of(file))
+        })
+    }
+
+    /// Whether a peer has a range of a file as it is here, and all updates up to a position.
+    pub(crate) fn has_range(
+        &self,
+        peer: ReplicaSlot,
+        file: ObjectId,
+        range: &Range<u64>,
+        position: u64,
+    ) -> bool {
+        self.with_core(|guard| guard.has_range(peer, file, range, position))
+    }
+
+    /// Returns when it has.
+    pub(crate) async fn until_has_range(
+        &self,
+        peer: ReplicaSlot,
+        file: ObjectId,
+        range: &Range<u64>,
+        position: u64,
+    ) {
+        self.until_core(|guard| guard.has_range(peer, file, range, position).then_some(()))
+            .await;
+    }
+}
+
+impl Guard<'_> {
+    fn has_range(
+        &self,
+        peer: ReplicaSlot,
+        file: ObjectId,
+        range: &Range<u64>,
+        position: u64,
+    ) -> bool {
+        let backlog = self.ledger.unshipped.backlog(peer);
+        self.ledger.applied_by(peer) >= position
+            && backlog
+                .is_some_and(|peer| peer.keeps_contents() && !peer.lacks_of(file, range.clone()))
+    }
+}

@@ -1,0 +1,93 @@
+//! Operations that another replica is to carry out, on their way to it and back.
+//!
+//! What must never enter: who is primary, and what becomes of an operation that is never answered (`outcomes`).
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use peer::{Lane, RequestError};
+use tokio::time::Instant;
+use vfs::{Error, ReplicaSlot, Result};
+
+use crate::driver::local_replica::LocalReplica;
+use crate::state::forward::{Answer, Forwarded, Handed, Operation};
+use crate::state::outcomes::Unanswered;
+use crate::state::wire::{self, Origin};
+
+/// A forwarded operation that has not been answered by then is given up; its outcome is unknown.
+const FORWARD_LIMIT: Duration = Duration::from_secs(600);
+
+/// Has another replica carry an operation out.
+///
+/// # Errors
+/// The operation's own, and [`Error::Delay`] when the replica cannot be asked, or did not answer and may be
+/// asked once more.
+pub(crate) async fn forward(
+    shared: &LocalReplica,
+    to: ReplicaSlot,
+    (operation, removed): (Operation, bool),
+    deadline: Instant,
+) -> Result<Handed> {
+    let peer = shared.endpoint.get().and_then(|endpoint| endpoint.peer(to));
+    let peer = peer.ok_or(Error::Delay)?;
+    let session = tokio::select! {
+        session = tokio::time::timeout_at(deadline, peer.ready()) => session,
+        () = shared.lease.lost(to) => return Ok(Handed::NotPrimary),
+    };
+    let session = session.map_err(|_| Error::Delay)?;
+    let lane = match operation.is_bulky() {
+        true => Lane::Data,
+        false => Lane::Control,
+    };
+    let number = shared.state.requests.fetch_add(1, Ordering::Relaxed);
+    let watch = operation
+        .repeated_on()
+        .map(|_| shared.state.outcomes.watch(number));
+    let forwarded = Forwarded {
+        origin: Origin {
+            slot: shared.slot().0,
+            incarnation: shared.state.incarnation,
+            number,
+        },
+        operation,
+        removed,
+    };
+    shared
+        .state
+        .metrics
+        .forwarded
+        .fetch_add(1, Ordering::Relaxed);
+    let message = wire::payload(wire::Kind::Forward, &forwarded);
+    let limit = Instant::now() + FORWARD_LIMIT;
+    let reply = tokio::select! {
+        reply = session.request(lane, message, limit) => Some(reply),
+        () = shared.lease.lost(to) => None,
+    };
+    match reply {
+        Some(Ok(reply)) => match wire::decode::<Answer>(&reply.payload) {
+            Ok(Answer::Done(outcome)) => outcome.map(Handed::Done),
+            Ok(Answer::NotPrimary) => Ok(Handed::NotPrimary),
+            Err(error) => {
+                shared.refuse_nonsense(session.peer(), &error.to_string());
+                Err(Error::Delay)
+            }
+        },
+        Some(Err(RequestError::Busy | RequestError::NotSent(_) | RequestError::Refused(_))) => {
+            Ok(Handed::NotPrimary)
+        }
+        // Nobody knows whether it was carried out.
+        None | Some(Err(RequestError::OutcomeUnknown(_))) => {
+            tracing::debug!(peer = to.0, "a forward will not be answered");
+            let unanswered = watch.map(|watch| Unanswered {
+                watch,
+                by: session.peer(),
+                epoch: shared.lease.view().epoch,
+            });
+            unanswered.map(Handed::Unanswered).ok_or(Error::Delay)
+        }
+        Some(Err(error)) => {
+            tracing::debug!(peer = to.0, %error, "a forward was not answered");
+            Err(Error::Delay)
+        }
+    }
+}
