@@ -331,6 +331,13 @@ impl Holders {
         }
     }
 
+    /// Waits until nothing counts that was granted by the run before, to data servers as well: their leases are as long.
+    pub(crate) async fn outlast_forgotten(&self) {
+        while (self.now)() < self.forgotten_until {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     /// The home's time.
     pub(crate) fn now(&self) -> Moment {
         (self.now)()

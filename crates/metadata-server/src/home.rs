@@ -3,6 +3,7 @@
 //! What must never enter: what only the asker's clients are told, such as stateids.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use vfs::{Error, FileSystem, FsId, ObjectId, ReplicaSlot, Result};
 
 use crate::held::Held;
 use crate::holders::Holders;
+use crate::layouts::{Given, Layouts};
 use crate::question::{Answer, Change, Question};
 
 /// The most bytes of a file, or of names of extended attributes, in one answer.
@@ -36,6 +38,7 @@ pub struct Asker {
 pub(crate) struct Account {
     pub(crate) run: u64,
     pub(crate) held: Held,
+    pub(crate) layouts: Given,
     /// Held by each task that makes a change that this run has asked for, or opens or locks something for its clients.
     changes: Arc<RwLock<()>>,
     /// The same of runs before, some of whose changes may still be under way.
@@ -80,6 +83,10 @@ pub struct Home {
     pub(crate) holders: Arc<Holders>,
     pub(crate) changes_elsewhere: ChangesElsewhere,
     accounts: Mutex<BTreeMap<ReplicaSlot, Account>>,
+    /// Who gives layouts, if anybody does.
+    pub(crate) layouts: Option<Arc<dyn Layouts>>,
+    /// Holders of layouts at other servers so far.
+    pub(crate) given: AtomicU64,
     /// When it was looked for lost servers.
     looked: Mutex<Moment>,
 }
@@ -103,6 +110,8 @@ impl Home {
             holders,
             changes_elsewhere,
             accounts: Mutex::default(),
+            layouts: None,
+            given: AtomicU64::new(0),
             looked: Mutex::default(),
         }
     }
@@ -179,7 +188,8 @@ impl Home {
                 account.heard = now;
             }
             let is_lost = self.holders.state_stands_until(account.heard) <= now;
-            if is_lost && !account.is_given_up && !account.held.is_empty() {
+            let has_something = !account.held.is_empty() || !account.layouts.is_empty();
+            if is_lost && !account.is_given_up && has_something {
                 lost.push((*server, account.give_up()));
             }
         }
@@ -234,6 +244,11 @@ impl Home {
             | Question::Seek(..)
             | Question::Xattr(..)
             | Question::Xattrs(..) => self.answer_about_contents(question).await?,
+            Question::Layout(..)
+            | Question::EndLayout(..)
+            | Question::CommitLayout(..)
+            | Question::Device(_)
+            | Question::Devices => self.answer_about_layouts(asker, question).await?,
             question => self.answer_about_holdings(asker, question).await?,
         })
     }

@@ -18,6 +18,7 @@ use crate::clients::Clients;
 use crate::home::{BYTES_MAX, ENTRIES_MAX};
 use crate::kept::{Kept, Metrics};
 use crate::question::{Answer, Change, News, Question, Reply, Warrant, other_answer};
+use crate::remote_layouts::Listeners;
 
 /// The way to the home.
 #[async_trait]
@@ -36,6 +37,7 @@ pub struct RemoteTree {
     home: Arc<dyn Connection>,
     kept: Kept,
     pub(crate) clients: Clients,
+    pub(crate) layouts: Listeners,
     this: Weak<RemoteTree>,
 }
 
@@ -63,6 +65,7 @@ impl RemoteTree {
             home,
             kept: Kept::new(now, lease),
             clients: Clients::default(),
+            layouts: Listeners::default(),
             this: this.clone(),
         })
     }

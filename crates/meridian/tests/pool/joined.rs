@@ -4,6 +4,8 @@
 mod copies;
 #[path = "held.rs"]
 mod held;
+#[path = "layouts.rs"]
+mod layouts;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use metadata_server::{Holders, Home};
+use nfs4_server::Layouts;
 use peer::set::Member;
 use peer::{Endpoint, Incarnation, Lane};
 use pool::home::{ServerView, Stranger};
@@ -28,6 +29,7 @@ use vfs::{FileSystem, ReplicaSlot};
 use self::hearing::{Known, Link};
 use self::moving::Moves;
 use super::connection;
+use super::layouts::GivenBehindCopies;
 use crate::data_directory::SealedFileError;
 use crate::pools::{self, Book, PoolPlace, PoolRole};
 use crate::serve::ServeError;
@@ -161,6 +163,10 @@ impl MetadataServer {
             holders.clone(),
             Arc::new(move |file| of.is_written_past_home(file)),
         );
+        let home = home.with_layouts(Arc::new(GivenBehindCopies {
+            striped: striped.clone(),
+            holders: holders.clone(),
+        }));
         let known = Arc::new(Known {
             place: place.clone(),
             striped: Arc::downgrade(&striped),
@@ -184,6 +190,7 @@ impl MetadataServer {
             known: known.clone(),
         });
         holders.tell_by(link.clone());
+        striped.on_event(link.tells_of_layouts());
         let started = striped.start(store.placed_rows(), link).await;
         started.map_err(ServeError::Home)?;
         known.has_started.send_replace(true);
