@@ -383,3 +383,46 @@ fn what_a_lost_servers_clients_may_write_has_ended_when_others_get_what_they_had
         assert_eq!(size, UNITS * again.unit());
     });
 }
+
+#[test]
+fn a_data_server_takes_nothing_by_a_lease_of_before_its_time_of_day_jumped() {
+    let Scene {
+        sites,
+        names,
+        shown: _shown,
+        _data: [third, _fourth],
+    } = Scene::new();
+    third.kill();
+    let (_third, jumps) = start_with_jumps(&sites[2]);
+    until("it serves again", || data_server(&sites[0], 3).serves);
+    runtime().block_on(async {
+        let holder = Holder::at(&names, "file").await;
+        let written = async |stripe| holder.write(stripe, holder.stripe(stripe)).await;
+        // One of two stripes in a row lies there.
+        for seconds in [3600, -3600] {
+            let begun = Instant::now();
+            let mut ahead = 0;
+            loop {
+                ahead = if ahead == 0 { seconds } else { 0 };
+                jumps.set(ahead).unwrap();
+                let answers = [written(0).await, written(1).await];
+                if answers.contains(&NfsStat4::Stale) {
+                    break;
+                }
+                assert!(begun.elapsed() < PATIENCE, "it goes on by its old lease");
+            }
+            // It is given another one within a second, and nothing was fenced.
+            let begun = Instant::now();
+            while [written(0).await, written(1).await] != [NfsStat4::Ok; 2] {
+                assert!(begun.elapsed() < PATIENCE, "it is never given another one");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    });
+    assert!(
+        sites[2]
+            .place
+            .read_log()
+            .contains("the time of day has jumped")
+    );
+}

@@ -13,14 +13,13 @@ use peer::{
     Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, RequestError,
     SendError, Sender, Session, TurnedAway,
 };
-use pool::LeaseSettings;
 use store::{Store, TreeIdentity};
 use throttle::Throttle;
 use tokio::time::Instant;
 use vfs::{Error, FsId, ReplicaSlot};
 
-use super::layouts::GivenByHome;
 use super::Shown;
+use super::layouts::GivenByHome;
 use super::{clock, connection};
 use crate::data_directory::{DataDirectory, MemberOf};
 use crate::pools::{self, PoolPlace};
@@ -141,8 +140,8 @@ impl JoinedServer {
             });
         }
         data.note_member(place)?;
-        let (home, lease) = (self.home.clone(), LeaseSettings::default());
-        let shown = RemoteTree::new(store.clone(), home, clock::of_leases(), lease);
+        let (lease, now) = clock::of_given_leases();
+        let shown = RemoteTree::new(store.clone(), self.home.clone(), now, lease);
         // There is one.
         let _ = self.home.tree.set(store.tree().fs_id);
         let _ = self.home.shown.set(Arc::downgrade(&shown));
