@@ -73,12 +73,14 @@ impl Home {
             Question::EndReclaim => {
                 let earlier = asker.run.saturating_sub(1);
                 self.alone(asker, earlier, Held::end_again).await?;
+                self.is_known_again(asker).await?;
                 self.holders.claims.has_told(asker.server);
                 Answer::Done
             }
             Question::HasForgotten => {
                 self.give_back_all(asker.server, |account| account.run == asker.run)
                     .await;
+                self.is_known_again(asker).await?;
                 if let Some(account) = self.accounts().get_mut(&asker.server)
                     && account.run == asker.run
                 {
@@ -196,6 +198,18 @@ impl Home {
             account.map(|account| account.held.take())
         };
         self.give_back(left.unwrap_or_default()).await;
+    }
+
+    /// Clients of a server have nothing any more of what was given up, and nobody may think so of what they get from now on.
+    async fn is_known_again(&self, asker: Asker) -> Result<()> {
+        let server = asker.server;
+        let noted = self.note_given_up(|noted| {
+            noted.remove(&server);
+        });
+        noted.await.map_err(|error| {
+            tracing::warn!(%error, "a metadata server is not served before it is noted that it has forgotten its clients");
+            Error::Delay
+        })
     }
 
     async fn give_back(&self, left: Left) {

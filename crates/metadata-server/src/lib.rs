@@ -23,10 +23,11 @@ mod question;
 mod ranges;
 mod remote_layouts;
 mod remote_tree;
+mod sessions;
 mod shown;
 
 pub use holders::{Holders, ToHolders};
-pub use home::{Asker, ChangesElsewhere, Home};
+pub use home::{Asker, ChangesElsewhere, Home, Memory};
 pub use kept::Metrics;
 pub use layouts::{Layout, LayoutEvent, Layouts, NoLayout};
 pub use question::{Answer, Asked, Change, Granted, News, Question, Reply, Warrant};

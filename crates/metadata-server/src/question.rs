@@ -136,6 +136,8 @@ pub enum Question {
     Device([u8; 16]),
     /// Which devices there are.
     Devices,
+    /// Clients of the asker use these sessions, among others; whether that is all.
+    Sessions(Vec<RequestGroup>, bool),
 }
 
 /// What a home answers.

@@ -258,6 +258,8 @@ async fn who_comes_too_late_to_a_home_that_was_started_anew_has_nothing() {
     pool.restart_home().await;
     let first = pool.first();
     pool.wire.pass(3.4 + CLIENT_LEASE);
+    assert!(first.others_reclaim(), "nobody else may know it yet");
+    pool.home().give_up_lost().await;
     assert!(!first.others_reclaim());
     first.end_reclaim().await.unwrap();
     lock(&*first, file, "here", 1).await.unwrap();
@@ -278,4 +280,58 @@ async fn who_comes_too_late_to_a_home_that_was_started_anew_has_nothing() {
     };
     let answer = pool.home().answer(pool.wire.asker(), asked).await.answer;
     assert_eq!(answer, Ok(Answer::Holds(false)));
+}
+
+/// Has the home give up what clients of the second hold.
+async fn lose(pool: &Pool) {
+    pool.home().give_up_lost().await;
+    for _ in 0..11 {
+        pool.wire.pass(9.0);
+        pool.home().give_up_lost().await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_given_up_stays_so_when_the_home_is_started_anew_and_the_other_as_well() {
+    for run in [1, 2] {
+        let (mut pool, file) = serving().await;
+        let (is_forgotten, may_end) = forgetting(&pool);
+        lock(&*pool.second, file, "there", 1).await.unwrap();
+        lose(&pool).await;
+        // Somebody else has it meanwhile, and nobody could tell that afterwards.
+        lock(&*pool.first(), file, "here", 1).await.unwrap();
+        let (owner, all) = (locker("here"), ByteRange::EVERYTHING);
+        pool.first().unlock(file, &owner, all).await.unwrap();
+        pool.restart_home().await;
+        pool.wire.run.store(run, Ordering::SeqCst);
+        may_end.notify_one();
+        let there = locker("there");
+        let holds = when_served(async || pool.second.holds_lock(file, &there).await).await;
+        assert_eq!(holds, Ok(false));
+        assert!(is_forgotten.load(Ordering::SeqCst));
+        let told = when_served(async || pool.second.hand_over().await).await;
+        assert_eq!(told, Ok((0, 0)));
+        pool.first().end_reclaim().await.unwrap();
+        // What they get afterwards, they keep.
+        lock(&*pool.second, file, "there", 1).await.unwrap();
+        pool.restart_home().await;
+        assert_eq!(pool.second.hand_over().await, Ok((0, 1)));
+        holder(lock(&*pool.first(), file, "here", 1).await);
+    }
+}
+
+#[tokio::test]
+async fn who_was_late_once_has_nothing_at_the_next_start_of_the_home_either() {
+    let (mut pool, file) = serving().await;
+    let (is_forgotten, may_end) = forgetting(&pool);
+    lock(&*pool.second, file, "there", 1).await.unwrap();
+    pool.restart_home().await;
+    pool.wire.pass(3.4 + CLIENT_LEASE);
+    pool.home().give_up_lost().await;
+    pool.restart_home().await;
+    assert_eq!(pool.second.hand_over().await, Err(Error::Delay));
+    until(|| is_forgotten.load(Ordering::SeqCst)).await;
+    may_end.notify_one();
+    let told = when_served(async || pool.second.hand_over().await).await;
+    assert_eq!(told, Ok((0, 0)));
 }

@@ -185,7 +185,9 @@ impl Prepared {
         if let Some(metadata) = &mut self.metadata {
             let leases = (LeaseSettings::default(), client_lease);
             let others = metadata.others.iter().copied();
-            let holders = Holders::new(incarnation.into(), leases, clock::of_leases(), others);
+            let given_up = &metadata.book.given_up;
+            let (run, now) = (incarnation.into(), clock::of_leases());
+            let holders = Holders::new(run, leases, now, others, given_up);
             metadata.holders = Some(holders);
         }
         Ok(())
