@@ -37,6 +37,19 @@ const SETTING_UP: Duration = Duration::from_secs(1);
 /// A server whose removal is refused for so long is started anew.
 const HANDS_OVER_AFTER: Duration = Duration::from_secs(30);
 
+/// What a server does among the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It keeps everything.
+    Replica,
+    /// It keeps no contents of the set's tree.
+    Witness,
+    /// It shows the pool's tree.
+    MetadataServer,
+    /// It keeps contents of the pool's files.
+    DataServer,
+}
+
 /// A server, running or not.
 #[derive(Debug)]
 pub struct Server {
@@ -46,8 +59,8 @@ pub struct Server {
     configuration: String,
     disk: Disk,
     service: Service,
-    /// It keeps no contents.
-    witness: bool,
+    /// What it does among the others.
+    role: Role,
     /// Its time of day may jump while it runs.
     jumps: Option<Jumps>,
     /// It was killed on purpose and has not been started since.
@@ -66,17 +79,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a server a member of the set that `inviter` began, or begins one, and starts it.
+    /// Makes a server a member of the set or pool that `inviter` began, or begins one, and starts it.
     pub fn set_up(
         place: &Place,
         plan: &Plan,
         disk: Disk,
-        witness: bool,
+        role: Role,
         inviter: Option<&Server>,
     ) -> Result<Self> {
         let meridian = Meridian::new(place.site(), plan.program, disk.data());
         let inviter = inviter.map(|inviter| (inviter, "join"));
-        become_member(place, &meridian, inviter, witness)?;
+        become_member(place, &meridian, inviter, role)?;
         let folder = place.site().folder();
         let configuration = format!("{CONFIGURATION}{}", plan.settings);
         let jumps = plan.jumps.then(|| Jumps::in_folder(folder)).transpose()?;
@@ -90,7 +103,7 @@ impl Server {
             configuration,
             disk,
             service,
-            witness,
+            role,
             jumps,
             is_down: false,
             is_lost: false,
@@ -100,9 +113,9 @@ impl Server {
             refused: None,
             began: Instant::now(),
         };
-        match witness {
-            true => server.service.wait_for_port(place.nfs_address())?,
-            false => server.service.wait_for_nfs(place.nfs_address())?,
+        match role {
+            Role::Witness => server.service.wait_for_port(place.nfs_address())?,
+            _ => server.service.wait_for_nfs(place.nfs_address())?,
         }
         Ok(server)
     }
@@ -201,12 +214,7 @@ impl Server {
     /// A new one joins the set in its place.
     pub fn replace(&mut self, inviter: &Server) -> Result<()> {
         let how = if self.was_put_back { "rejoin" } else { "join" };
-        become_member(
-            &self.place,
-            &self.meridian,
-            Some((inviter, how)),
-            self.witness,
-        )?;
+        become_member(&self.place, &self.meridian, Some((inviter, how)), self.role)?;
         (self.is_lost, self.was_put_back) = (false, false);
         self.wait_for("the tree, and all others in the view".to_owned());
         self.start(Clock::True)
@@ -326,22 +334,33 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     succeed(command.arg(from).arg(to)).map(drop)
 }
 
-/// Begins a set, or joins that of the inviter, by this command.
+/// Begins a set or a pool, or joins that of the inviter, by this command.
 fn become_member(
     place: &Place,
     meridian: &Meridian,
     inviter: Option<(&Server, &str)>,
-    witness: bool,
+    role: Role,
 ) -> Result<()> {
-    let address = place.at(Meridian::PEER_PORT);
-    let Some((inviter, how)) = inviter else {
-        return meridian.create(&["set", "create"], address);
+    let for_peers = place.at(Meridian::PEER_PORT);
+    let (kind, invite, address) = match role {
+        Role::Replica => ("set", &["set", "invite"][..], for_peers),
+        Role::Witness => ("set", &["set", "invite", "--witness"][..], for_peers),
+        // Nobody calls them but for NFS.
+        Role::MetadataServer => (
+            "pool",
+            &["pool", "invite", "--metadata-server"][..],
+            place.nfs_address(),
+        ),
+        Role::DataServer => (
+            "pool",
+            &["pool", "invite", "--data-server"][..],
+            place.nfs_address(),
+        ),
     };
-    let invite: &[&str] = match witness {
-        true => &["set", "invite", "--witness"],
-        false => &["set", "invite"],
-    };
-    meridian.join(&inviter.handle(), invite, &["set", how], address)
+    match inviter {
+        None => meridian.create(&[kind, "create"], for_peers),
+        Some((inviter, how)) => meridian.join(&inviter.handle(), invite, &[kind, how], address),
+    }
 }
 
 fn succeed(command: &mut Command) -> Result<String> {

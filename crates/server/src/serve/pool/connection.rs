@@ -273,6 +273,7 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
             reads_as_sent(&message, decode_question, encode_question);
             reads_as_sent(&message, decode_reply, encode_reply);
             reads_as_sent(&message, decode_news, encode_news);
+            reads_as_sent(&message, decode_layout_event, encode_layout_event);
         }
     }
 }
