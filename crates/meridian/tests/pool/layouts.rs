@@ -4,8 +4,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nfs4::callback::CbLayoutrecallArgs;
-use nfs4::{FileLayout4, LayoutIomode4, NfsFh4, ResOp4, StableHow4};
+use nfs4::callback::{CbLayoutrecallArgs, CbNotifyDeviceidArgs};
+use nfs4::{
+    ArgOp4, FileLayout4, GetdeviceinfoArgs, GetdevicelistArgs, LayoutIomode4, NfsFh4, ResOp4,
+    StableHow4, Verifier4, layout_type,
+};
 use nfs4_client::{Callbacks, OpenFile, ops};
 use rustix::process::Signal;
 
@@ -240,14 +243,19 @@ fn a_client_of_a_joined_server_writes_and_reads_at_the_data_servers() {
     });
 }
 
-/// Counts what is wanted back, and gives nothing.
+/// Counts what is wanted back, and devices to be forgotten, and gives nothing.
 #[derive(Debug, Default)]
-struct Keeps(AtomicU64);
+struct Keeps(AtomicU64, AtomicU64);
 
 impl Callbacks for Keeps {
     fn recall_layout(&self, _: &CbLayoutrecallArgs) -> NfsStat4 {
         self.0.fetch_add(1, Ordering::SeqCst);
         NfsStat4::Delay
+    }
+
+    fn notify_device(&self, _: &CbNotifyDeviceidArgs) -> NfsStat4 {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        NfsStat4::Ok
     }
 }
 
@@ -425,4 +433,58 @@ fn a_data_server_takes_nothing_by_a_lease_of_before_its_time_of_day_jumped() {
             .read_log()
             .contains("the time of day has jumped")
     );
+}
+
+#[test]
+fn a_client_of_a_joined_server_hears_that_a_data_server_was_away_and_is_back() {
+    let Scene {
+        sites,
+        names: _names,
+        shown,
+        _data: [third, _fourth],
+    } = Scene::new();
+    let runtime = runtime();
+    let keeps = Arc::new(Keeps::default());
+    let options = Options {
+        callbacks: keeps.clone(),
+        ..Options::at(shown.address)
+    };
+    let holder = runtime.block_on(async {
+        let holder = Holder::with(options, "file").await;
+        let device = holder.layout.deviceid;
+        let list = ArgOp4::Getdevicelist(GetdevicelistArgs {
+            layout_type: layout_type::NFSV4_1_FILES,
+            maxdevices: 100,
+            cookie: 0,
+            cookieverf: Verifier4::default(),
+        });
+        let here = ops::putfh(&holder.file.handle);
+        let mut listed = holder.client.compound(vec![here, list]).await.unwrap();
+        match listed.results.pop() {
+            Some(ResOp4::Getdevicelist(Ok(list))) => assert!(list.deviceid_list.contains(&device)),
+            other => panic!("{other:?}"),
+        }
+        let watch = ArgOp4::Getdeviceinfo(GetdeviceinfoArgs {
+            device_id: device,
+            layout_type: layout_type::NFSV4_1_FILES,
+            maxcount: 4096,
+            notify_types: [2].into_iter().collect(),
+        });
+        let watching = holder.client.compound(vec![watch]).await.unwrap();
+        assert_eq!(watching.status, NfsStat4::Ok);
+        holder
+    });
+    third.kill();
+    until("it is missed", || !data_server(&sites[0], 3).serves);
+    let _third = start(&sites[2]);
+    until("it serves again", || data_server(&sites[0], 3).serves);
+    runtime.block_on(async {
+        let begun = Instant::now();
+        while keeps.1.load(Ordering::SeqCst) == 0 {
+            assert!(begun.elapsed() < PATIENCE, "nobody has said it");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        drop(holder);
+        Holder::at(&shown, "other").await.write_all().await;
+    });
 }
