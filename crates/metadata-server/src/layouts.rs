@@ -25,7 +25,7 @@ const OF_OTHERS: u64 = 1 << 63;
 const COUNTER_BITS: u32 = 47;
 /// Layouts of one metadata server's clients.
 const GIVEN_MAX: usize = 1 << 18;
-/// So many layouts are ended at once.
+/// At most this many layouts are ended at once.
 const AT_ONCE: usize = 32;
 /// Before a layout is ended that could not be ended now.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -39,7 +39,7 @@ struct Arguments {
     /// Kinds of faults; `none` for a run without [default: all]
     #[arg(long, value_delimiter = ',')]
     faults: Vec<String>,
-    /// Let a majority fail at once
+    /// Let a majority fail at once; of a pool, any number
     #[arg(long)]
     majority: bool,
     /// Let servers be removed from the set, too, be lost for good with their disks, or be put back to an older copy of their data,
@@ -53,7 +53,7 @@ struct Arguments {
     #[arg(long)]
     witness: bool,
     /// Let the servers be a pool instead of a set: clients work at two metadata servers (three of five), the others are data servers
-    #[arg(long, conflicts_with_all = ["majority", "lose", "witness"])]
+    #[arg(long, conflicts_with_all = ["lose", "witness"])]
     pool: bool,
     /// The time from one site to another and back, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 60)]

@@ -383,7 +383,7 @@ fn what_a_lost_servers_clients_may_write_has_ended_when_others_get_what_they_had
         let (_, layout) = layout_of(client, file, LayoutIomode4::ReadWrite).await;
         let again = Holder { layout, ..held };
         again.write_all().await;
-        // Lost for good: whoever is let in writes alone.
+        // Lost for good: a client that is let in writes alone.
         shown.kill();
         until_free(&names, "held").await;
         assert!(again.is_fenced().await);

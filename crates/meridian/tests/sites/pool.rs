@@ -53,7 +53,7 @@ fn data_servers(names: &Place) -> Result<Vec<PoolServerStatus>> {
     Ok(servers)
 }
 
-/// Waits until new files are striped over all data servers, so many.
+/// Waits until new files are striped over all of this many data servers.
 fn serving(names: &Place, count: usize) -> Result<()> {
     eventually("all data servers serve", || {
         let servers = data_servers(names)?;

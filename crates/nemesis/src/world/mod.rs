@@ -60,7 +60,7 @@ pub enum Together {
 }
 
 impl Together {
-    /// How many of so many servers have clients; they are the first ones.
+    /// How many servers have clients, of all; they are the first ones.
     fn serving(self, sites: usize) -> usize {
         match self {
             Together::Set => sites,

@@ -116,7 +116,7 @@ impl Watched {
         Moment(reading.after.0.saturating_add(skipped_us))
     }
 
-    /// Whatever counts, and was asked for before, is over.
+    /// What counts, and what was asked for before, is over.
     fn jump(&self, read: impl Fn() -> ClockReading) -> Moment {
         let _alone = self.jumping.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(now) = self.steady(&read) {
