@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use nemesis::run::{Order, folder, run};
 use nemesis::schedule::Profile;
+use nemesis::world::Together;
 use testbed::Requirements;
 
 const SITES: usize = 3;
@@ -26,7 +27,7 @@ fn every_server_is_restarted_in_turn_while_clients_work() -> Result<()> {
     }
     let base = tempfile::tempdir()?;
     let order = Order {
-        witness: false,
+        kind: Together::Set,
         profile: Profile {
             seed: SEED,
             sites: SITES,

@@ -27,35 +27,48 @@ struct State {
 }
 
 impl Claims {
-    /// What begins with a run of the home, of which these servers know nothing yet.
+    /// What begins with a run of the home, of which these servers know nothing yet. What clients of some of them held was given up before.
     pub(crate) fn new(
         now: LeaseClock,
         until: Moment,
         expected: impl IntoIterator<Item = ReplicaSlot>,
+        given_up: &BTreeSet<ReplicaSlot>,
     ) -> Claims {
+        let (late, expected) = expected
+            .into_iter()
+            .partition(|server| given_up.contains(server));
         Claims {
             now,
             until,
-            state: Mutex::new(State {
-                expected: expected.into_iter().collect(),
-                late: BTreeSet::new(),
-            }),
+            state: Mutex::new(State { expected, late }),
             is_over_here: AtomicBool::new(false),
         }
     }
 
-    /// Looks at the time first.
     fn state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !state.expected.is_empty() && (self.now)() >= self.until {
-            let late = std::mem::take(&mut state.expected);
-            tracing::warn!(
-                servers = late.len(),
-                "metadata servers have not told in time what their clients had open and locked: that is given up"
-            );
-            state.late = late;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Servers whose time is over. They are waited for until [`Claims::give_up`].
+    pub(crate) fn overdue(&self) -> BTreeSet<ReplicaSlot> {
+        match (self.now)() >= self.until {
+            true => self.state().expected.clone(),
+            false => BTreeSet::new(),
         }
-        state
+    }
+
+    /// A server is not waited for any more. Whether it was until now.
+    pub(crate) fn give_up(&self, server: ReplicaSlot) -> bool {
+        let mut state = self.state();
+        let was_expected = state.expected.remove(&server);
+        if was_expected {
+            state.late.insert(server);
+            tracing::warn!(
+                number = server.0,
+                "a metadata server has not told in time what its clients had open and locked: that is given up"
+            );
+        }
+        was_expected
     }
 
     /// A server has told all that it has, or has left the pool.

@@ -34,7 +34,7 @@ type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 pub(crate) struct Clients {
     tables: Mutex<Tables>,
     /// Held while something is asked for and noted, and alone while all is told again: so nothing is granted of which no home knows.
-    telling: RwLock<()>,
+    pub(crate) telling: RwLock<()>,
     /// They have nothing to reclaim any more.
     have_reclaimed: AtomicBool,
     /// The home has given up what they held, and they are being forgotten.

@@ -7,7 +7,7 @@
 //!
 //! What must never enter: how holders are reached, and what the copies contain.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -18,11 +18,12 @@ use homes::{Holder, Terms};
 use pool::{LeaseClock, LeaseSettings};
 use store::ChangeListener;
 use tokio::sync::watch;
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::{ObjectId, ReplicaSlot, RequestGroup};
 
 use crate::claims::Claims;
 use crate::home::Asker;
 use crate::question::{Granted, News};
+use crate::sessions::{Periods, Sessions};
 
 /// One metadata server may have copies of at most this many objects.
 const COPIES_MAX: usize = 1 << 17;
@@ -52,6 +53,8 @@ struct Server {
     /// It is about to leave the pool, or has left it, and gets nothing, in no run.
     has_left: bool,
     holder: Holder,
+    /// What its clients use.
+    sessions: Sessions,
 }
 
 #[derive(Default)]
@@ -63,6 +66,7 @@ struct State {
     changes: u64,
     /// A server that was refused a lock of these files has a copy, and hears that it was given back as if the file had changed.
     wanted: BTreeSet<ObjectId>,
+    periods: Periods,
 }
 
 /// Hears of files of which locks were given back.
@@ -94,18 +98,21 @@ pub(crate) struct Since(Option<BTreeMap<ReplicaSlot, u64>>);
 impl Holders {
     /// What a run of a home begins with, which has to be larger than those before. These metadata servers may have copies that an earlier
     /// run has granted: nobody is answered until each has said that it has none, or its lease has run out. And their clients, whose lease has
-    /// this length, may hold something: nobody is given anything new until each has told that, or could no more.
+    /// this length, may hold something: nobody is given anything new until each has told that, or could no more. What clients of `given_up` ones
+    /// held was given up in an earlier run, and they may not have heard it.
     #[must_use]
     pub fn new(
         run: u64,
         (lease, client_lease): (LeaseSettings, Duration),
         now: LeaseClock,
         members: impl IntoIterator<Item = ReplicaSlot>,
+        given_up: &BTreeSet<ReplicaSlot>,
     ) -> Arc<Holders> {
         let members: Vec<ReplicaSlot> = members.into_iter().collect();
         let forgotten_until = lease.promised_until(now());
         let claimed_until = forgotten_until.after(client_lease);
-        let claims = Claims::new(now.clone(), claimed_until, members.iter().copied());
+        let expected = members.iter().copied();
+        let claims = Claims::new(now.clone(), claimed_until, expected, given_up);
         let server = || Server {
             may_have_forgotten: true,
             ..Server::default()
@@ -328,6 +335,37 @@ impl Holders {
         }
         if is_told {
             self.heard.send_replace(());
+        }
+    }
+
+    /// Waits until nothing counts that was granted by the run before, to data servers as well: their leases are as long.
+    pub(crate) async fn outlast_forgotten(&self) {
+        while (self.now)() < self.forgotten_until {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// A run of a metadata server says which sessions its clients use; with `is_last`, it has told all.
+    pub(crate) fn tell_sessions(&self, asker: Asker, some: Vec<RequestGroup>, is_last: bool) {
+        if let Some(server) = self.state().servers.get_mut(&asker.server)
+            && server.run == asker.run
+        {
+            server.sessions.tell(some, is_last);
+        }
+    }
+
+    /// What is on record of requests is about to grow older: the sessions that clients of other servers use. `None` when not all of them are
+    /// known, because a server is away for example.
+    pub(crate) fn sessions_elsewhere(&self) -> Option<HashSet<RequestGroup>> {
+        let mut state = self.state();
+        let State {
+            servers, periods, ..
+        } = &mut *state;
+        let servers = servers.values_mut().filter(|server| !server.has_left);
+        let mut sessions = servers.map(|server| &mut server.sessions).peekable();
+        match sessions.peek() {
+            None => Some(HashSet::new()),
+            Some(_) => periods.end(sessions),
         }
     }
 

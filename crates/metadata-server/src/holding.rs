@@ -18,7 +18,7 @@ use crate::home::{Account, Asker, Home};
 use crate::question::{Answer, Question};
 
 /// As long as one is kept, nothing that is left is given back.
-struct Holding {
+pub(crate) struct Holding {
     _change: OwnedRwLockReadGuard<()>,
     _holding: OwnedRwLockReadGuard<()>,
 }
@@ -62,7 +62,8 @@ impl Home {
                 Answer::Done
             }
             Question::BeginAgain => {
-                self.alone(asker, |held| {
+                // Layouts are not told again: they are asked for anew.
+                self.alone(asker, asker.run, |held| {
                     held.begin_again();
                     Left::default()
                 })
@@ -70,13 +71,16 @@ impl Home {
                 Answer::Done
             }
             Question::EndReclaim => {
-                self.alone(asker, Held::end_again).await?;
+                let earlier = asker.run.saturating_sub(1);
+                self.alone(asker, earlier, Held::end_again).await?;
+                self.is_known_again(asker).await?;
                 self.holders.claims.has_told(asker.server);
                 Answer::Done
             }
             Question::HasForgotten => {
                 self.give_back_all(asker.server, |account| account.run == asker.run)
                     .await;
+                self.is_known_again(asker).await?;
                 if let Some(account) = self.accounts().get_mut(&asker.server)
                     && account.run == asker.run
                 {
@@ -122,7 +126,7 @@ impl Home {
     }
 
     /// Begins to open or lock something for a client of the present run of a metadata server.
-    async fn hold(&self, asker: Asker) -> Result<Holding> {
+    pub(crate) async fn hold(&self, asker: Asker) -> Result<Holding> {
         let change = self.begin_change(asker).await?;
         let holding = self.account(asker, |account| account.holding.clone())?;
         let holding = holding.read_owned().await;
@@ -134,7 +138,11 @@ impl Home {
         })
     }
 
-    fn account<T>(&self, asker: Asker, look: impl FnOnce(&mut Account) -> T) -> Result<T> {
+    pub(crate) fn account<T>(
+        &self,
+        asker: Asker,
+        look: impl FnOnce(&mut Account) -> T,
+    ) -> Result<T> {
         let mut accounts = self.accounts();
         match accounts.get_mut(&asker.server) {
             Some(account) if account.run == asker.run && !account.is_given_up => Ok(look(account)),
@@ -150,27 +158,39 @@ impl Home {
             .map(|account| look(&mut account.held))
     }
 
-    /// Looks at what is held while nobody opens or locks anything, and gives back what is left.
-    async fn alone(&self, asker: Asker, look: impl FnOnce(&mut Held) -> Left) -> Result<()> {
+    /// Looks at what is held while nobody opens or locks anything, and gives back what is left. Layouts of runs up to `run` are fenced first.
+    async fn alone(
+        &self,
+        asker: Asker,
+        run: u64,
+        look: impl FnOnce(&mut Held) -> Left,
+    ) -> Result<()> {
         let holding = self.account(asker, |account| account.holding.clone())?;
         let _alone = holding.write().await;
+        self.fence_layouts(asker.server, run).await;
         let left = self.account(asker, |account| look(&mut account.held))?;
         self.give_back(left).await;
         Ok(())
     }
 
-    /// Gives back everything that clients of a server hold, if it is to go when nobody opens or locks anything any more.
-    pub(crate) async fn give_back_all(
-        &self,
-        server: ReplicaSlot,
-        goes: impl FnOnce(&Account) -> bool,
-    ) {
+    /// Gives back everything that clients of a server hold, if it is to go when nobody opens or locks anything any more. Nobody writes by
+    /// a layout any more when others can have what it rested on.
+    pub(crate) async fn give_back_all(&self, server: ReplicaSlot, goes: impl Fn(&Account) -> bool) {
         let holding = {
             let accounts = self.accounts();
             accounts.get(&server).map(|account| account.holding.clone())
         };
         let Some(holding) = holding else { return };
         let _alone = holding.write().await;
+        let run = {
+            let accounts = self.accounts();
+            let account = accounts.get(&server);
+            account
+                .filter(|account| goes(account))
+                .map(|account| account.run)
+        };
+        let Some(run) = run else { return };
+        self.fence_layouts(server, run).await;
         let left = {
             let mut accounts = self.accounts();
             let account = accounts.get_mut(&server);
@@ -178,6 +198,18 @@ impl Home {
             account.map(|account| account.held.take())
         };
         self.give_back(left.unwrap_or_default()).await;
+    }
+
+    /// Clients of a server have nothing any more of what was given up, and nobody may think so of what they get from now on.
+    async fn is_known_again(&self, asker: Asker) -> Result<()> {
+        let server = asker.server;
+        let noted = self.note_given_up(|noted| {
+            noted.remove(&server);
+        });
+        noted.await.map_err(|error| {
+            tracing::warn!(%error, "a metadata server is not served before it is noted that it has forgotten its clients");
+            Error::Delay
+        })
     }
 
     async fn give_back(&self, left: Left) {

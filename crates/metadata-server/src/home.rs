@@ -2,10 +2,12 @@
 //!
 //! What must never enter: what only the asker's clients are told, such as stateids.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use control::Moment;
 use store::TreeIdentity;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
@@ -13,6 +15,7 @@ use vfs::{Error, FileSystem, FsId, ObjectId, ReplicaSlot, Result};
 
 use crate::held::Held;
 use crate::holders::Holders;
+use crate::layouts::{Given, Layouts};
 use crate::question::{Answer, Change, Question};
 
 /// The most bytes of a file, or of names of extended attributes, in one answer.
@@ -36,6 +39,7 @@ pub struct Asker {
 pub(crate) struct Account {
     pub(crate) run: u64,
     pub(crate) held: Held,
+    pub(crate) layouts: Given,
     /// Held by each task that makes a change that this run has asked for, or opens or locks something for its clients.
     changes: Arc<RwLock<()>>,
     /// The same of runs before, some of whose changes may still be under way.
@@ -80,8 +84,25 @@ pub struct Home {
     pub(crate) holders: Arc<Holders>,
     pub(crate) changes_elsewhere: ChangesElsewhere,
     accounts: Mutex<BTreeMap<ReplicaSlot, Account>>,
+    /// Who gives layouts, if anybody does.
+    pub(crate) layouts: Option<Arc<dyn Layouts>>,
+    /// Holders of layouts at other servers so far.
+    pub(crate) given: AtomicU64,
     /// When it was looked for lost servers.
     looked: Mutex<Moment>,
+    /// Whose clients' state was given up and who does not know it yet, by what is stable.
+    given_up: tokio::sync::Mutex<BTreeSet<ReplicaSlot>>,
+    memory: Arc<dyn Memory>,
+}
+
+/// Where a home keeps over its restarts whose clients' state it has given up.
+#[async_trait]
+pub trait Memory: Send + Sync {
+    /// Makes stable that these servers' clients have lost what they held, and no others.
+    ///
+    /// # Errors
+    /// When that is not stable.
+    async fn keep(&self, given_up: BTreeSet<ReplicaSlot>) -> Result<()>;
 }
 
 /// Says whether attributes of an object may change without the store knowing it, because clients
@@ -89,13 +110,14 @@ pub struct Home {
 pub type ChangesElsewhere = Arc<dyn Fn(ObjectId) -> bool + Send + Sync>;
 
 impl Home {
-    /// The home of what this file system keeps, which shows what it does by [`Holders::file_system`].
+    /// The home of what this file system keeps, which shows what it does by [`Holders::file_system`]. In `memory` stands `given_up`.
     #[must_use]
     pub fn new(
         tree: TreeIdentity,
         file_system: Arc<dyn FileSystem>,
         holders: Arc<Holders>,
         changes_elsewhere: ChangesElsewhere,
+        (memory, given_up): (Arc<dyn Memory>, BTreeSet<ReplicaSlot>),
     ) -> Home {
         Home {
             tree,
@@ -103,7 +125,11 @@ impl Home {
             holders,
             changes_elsewhere,
             accounts: Mutex::default(),
+            layouts: None,
+            given: AtomicU64::new(0),
             looked: Mutex::default(),
+            given_up: tokio::sync::Mutex::new(given_up),
+            memory,
         }
     }
 
@@ -149,23 +175,77 @@ impl Home {
     }
 
     /// Gives up what clients of servers hold of which nothing was heard for so long that the lease of a client has passed as
-    /// well. To be called about once a second.
+    /// well, or that have not told it to a home that was started anew. To be called about once a second.
     pub async fn give_up_lost(&self) {
-        for (server, under_way) in self.lost() {
-            for changes in under_way {
-                drop(changes.write().await);
+        let overdue = self.holders.claims.overdue();
+        let lost = self.lost();
+        if overdue.is_empty() && lost.is_empty() {
+            return;
+        }
+        // Before anybody else can get it: a home that is started anew goes by that.
+        let noted = self.note_given_up(|noted| noted.extend(overdue.iter().chain(&lost)));
+        if let Err(error) = noted.await {
+            return tracing::warn!(%error, "what clients of a lost metadata server held is given up when that can be noted");
+        }
+        for server in overdue.union(&lost) {
+            let is_late = self.holders.claims.give_up(*server);
+            let is_lost = match lost.contains(server) {
+                true => self.give_up(*server).await,
+                false => false,
+            };
+            if !is_late && !is_lost {
+                // It was heard of meanwhile. Were this not noted, it would lose what it has with the next run.
+                let _ = self
+                    .note_given_up(|noted| {
+                        noted.remove(server);
+                    })
+                    .await;
             }
-            tracing::warn!(
-                number = server.0,
-                "a metadata server is away: what its clients had open and locked is given up"
-            );
-            // A run that has begun meanwhile says itself what is left.
-            self.give_back_all(server, |account| account.is_given_up)
-                .await;
         }
     }
 
-    fn lost(&self) -> Vec<(ReplicaSlot, Vec<Arc<RwLock<()>>>)> {
+    /// Gives up what clients of a server hold, unless it was heard of a moment ago. Whether it has.
+    async fn give_up(&self, server: ReplicaSlot) -> bool {
+        let now = self.holders.now();
+        let under_way = {
+            let mut accounts = self.accounts();
+            let account = accounts.get_mut(&server);
+            let account =
+                account.filter(|account| self.holders.state_stands_until(account.heard) <= now);
+            account.map(Account::give_up)
+        };
+        let Some(under_way) = under_way else {
+            return false;
+        };
+        for changes in under_way {
+            drop(changes.write().await);
+        }
+        tracing::warn!(
+            number = server.0,
+            "a metadata server is away: what its clients had open and locked is given up"
+        );
+        // A run that has begun meanwhile says itself what is left.
+        self.give_back_all(server, |account| account.is_given_up)
+            .await;
+        true
+    }
+
+    /// Changes stably whose clients' state was given up.
+    pub(crate) async fn note_given_up(
+        &self,
+        change: impl FnOnce(&mut BTreeSet<ReplicaSlot>),
+    ) -> Result<()> {
+        let mut noted = self.given_up.lock().await;
+        let mut next = noted.clone();
+        change(&mut next);
+        if next != *noted {
+            self.memory.keep(next.clone()).await?;
+            *noted = next;
+        }
+        Ok(())
+    }
+
+    fn lost(&self) -> BTreeSet<ReplicaSlot> {
         let now = self.holders.now();
         let looked = {
             let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,14 +253,15 @@ impl Home {
         };
         // This server has stood still, and heard nobody.
         let has_paused = looked.after(PAUSE_MAX) < now;
-        let mut lost = Vec::new();
+        let mut lost = BTreeSet::new();
         for (server, account) in self.accounts().iter_mut() {
             if has_paused {
                 account.heard = now;
             }
             let is_lost = self.holders.state_stands_until(account.heard) <= now;
-            if is_lost && !account.is_given_up && !account.held.is_empty() {
-                lost.push((*server, account.give_up()));
+            let has_something = !account.held.is_empty() || !account.layouts.is_empty();
+            if is_lost && !account.is_given_up && has_something {
+                lost.insert(*server);
             }
         }
         lost
@@ -202,6 +283,12 @@ impl Home {
         self.holders.claims.has_told(server);
         self.give_back_all(server, |_| true).await;
         self.accounts().remove(&server);
+        // Its number is never used again, so that nothing follows from it.
+        let _ = self
+            .note_given_up(|noted| {
+                noted.remove(&server);
+            })
+            .await;
     }
 
     /// Answers a question, as of now.
@@ -224,6 +311,10 @@ impl Home {
             }
             Question::Change(change) => self.change(asker, change).await?,
             Question::Lease => Answer::Done,
+            Question::Sessions(some, is_last) => {
+                self.holders.tell_sessions(asker, some, is_last);
+                Answer::Done
+            }
             Question::EndRequests(ended) => {
                 below.end_requests(ended).await?;
                 Answer::Done
@@ -234,6 +325,11 @@ impl Home {
             | Question::Seek(..)
             | Question::Xattr(..)
             | Question::Xattrs(..) => self.answer_about_contents(question).await?,
+            Question::Layout(..)
+            | Question::EndLayout(..)
+            | Question::CommitLayout(..)
+            | Question::Device(_)
+            | Question::Devices => self.answer_about_layouts(asker, question).await?,
             question => self.answer_about_holdings(asker, question).await?,
         })
     }
@@ -338,6 +434,16 @@ mod tests {
 
     use super::*;
 
+    /// Of a home that is started once.
+    struct Forgets;
+
+    #[async_trait]
+    impl Memory for Forgets {
+        async fn keep(&self, _: BTreeSet<ReplicaSlot>) -> Result<()> {
+            Ok(())
+        }
+    }
+
     fn run(run: u64) -> Asker {
         Asker {
             server: ReplicaSlot(2),
@@ -351,9 +457,11 @@ mod tests {
         let options = StoreOptions::new(directory.path().join("store"));
         let store = Store::create(&options, &NewStore::default()).unwrap();
         let now: LeaseClock = Arc::new(|| Moment(0));
-        let holders = Holders::new(1, (LeaseSettings::default(), Duration::ZERO), now, []);
+        let leases = (LeaseSettings::default(), Duration::ZERO);
+        let holders = Holders::new(1, leases, now, [], &BTreeSet::new());
         let sure = Arc::new(|_| false);
-        let home = Home::new(store.tree(), Arc::new(store), holders, sure);
+        let memory = (Arc::new(Forgets) as Arc<dyn Memory>, BTreeSet::new());
+        let home = Home::new(store.tree(), Arc::new(store), holders, sure, memory);
         let first = home.begin_change(run(1)).await.unwrap();
         let beside = home.begin_change(run(1)).await.unwrap();
         home.meet(run(2));

@@ -4,7 +4,7 @@
 //! server that has joined asks it ([`RemoteTree`], a [`vfs::FileSystem`] around the server's own store) and has it make changes (decisions 34
 //! and 35). The home answers ([`Home`]) out of whatever file system it shows its own clients, and keeps account of what clients of others have open.
 //! Attributes and names that were asked for are kept as copies under a lease, and taken back before anybody sees what has changed
-//! ([`Holders`], decision 38).
+//! ([`Holders`], decision 38). Layouts are given by the home, too, which so knows whom to fence ([`Layouts`], decision 40).
 //!
 //! What must never enter: NFS, sockets, and how questions travel.
 
@@ -18,13 +18,17 @@ mod holders;
 mod holding;
 mod home;
 mod kept;
+mod layouts;
 mod question;
 mod ranges;
+mod remote_layouts;
 mod remote_tree;
+mod sessions;
 mod shown;
 
 pub use holders::{Holders, ToHolders};
-pub use home::{Asker, ChangesElsewhere, Home};
+pub use home::{Asker, ChangesElsewhere, Home, Memory};
 pub use kept::Metrics;
+pub use layouts::{Layout, LayoutEvent, Layouts, NoLayout};
 pub use question::{Answer, Asked, Change, Granted, News, Question, Reply, Warrant};
 pub use remote_tree::{Connection, RemoteTree};

@@ -2,6 +2,8 @@
 //!
 //! Encodings are postcard's. Every decoder is bounded by the length of what it is given.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use store::TreeIdentity;
@@ -11,6 +13,8 @@ use vfs::{
     ObjectId, OpenOwner, ReadData, RequestGroup, Result, SeekTarget, SetAttributes, Share, Space,
     Stability, Written, XattrMode, XattrName, XattrPage,
 };
+
+use crate::layouts::{Layout, NoLayout};
 
 /// [`AccessCheck`] in a form that travels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +126,18 @@ pub enum Question {
     HoldsLock(ObjectId, LockOwner),
     /// The asker has forgotten its clients since it heard that what they held is given up.
     HasForgotten,
+    /// A client of the asker, by the asker's number of it, wants a layout of the file; whether for writing.
+    Layout(ObjectId, u64, bool),
+    /// It has given its layout back; or else, it has lost what that rests on.
+    EndLayout(ObjectId, u64, bool),
+    /// It has written, and the file ends there at least.
+    CommitLayout(ObjectId, u64, Option<u64>),
+    /// Where the data servers of a device are.
+    Device([u8; 16]),
+    /// Which devices there are.
+    Devices,
+    /// Clients of the asker use these sessions, among others; whether that is all.
+    Sessions(Vec<RequestGroup>, bool),
 }
 
 /// What a home answers.
@@ -161,6 +177,14 @@ pub enum Answer {
     Holds(bool),
     /// To any question: the asker was away for so long that what its clients had open and locked is given up.
     GivenUp,
+    /// A layout, or what to do without.
+    Layout(std::result::Result<Layout, NoLayout>),
+    /// The size of a file that was written past the home.
+    Size(std::result::Result<u64, NoLayout>),
+    /// The addresses of each data server of a device.
+    Device(Option<Vec<Vec<SocketAddr>>>),
+    /// All devices.
+    Devices(Vec<[u8; 16]>),
 }
 
 /// A question about one tree, and no other that may be there under the same identifiers of objects.
@@ -263,6 +287,8 @@ impl Question {
                 | Question::Lock(..)
                 | Question::LockAgain(..)
                 | Question::Unlock(..)
+                | Question::Layout(..)
+                | Question::EndLayout(..)
         )
     }
 
@@ -289,11 +315,11 @@ impl Answer {
 }
 
 /// What is in memory can be written; were that ever wrong, the other side reads nothing and says so.
-fn encode<T: Serialize>(value: &T) -> Bytes {
+pub(crate) fn encode<T: Serialize>(value: &T) -> Bytes {
     postcard::to_allocvec(value).unwrap_or_default().into()
 }
 
-fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Option<T> {
+pub(crate) fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Option<T> {
     let (value, rest) = postcard::take_from_bytes(bytes).ok()?;
     rest.is_empty().then_some(value)
 }

@@ -2,6 +2,7 @@
 //!
 //! What must never enter: how the home is reached.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -18,6 +19,10 @@ use crate::clients::Clients;
 use crate::home::{BYTES_MAX, ENTRIES_MAX};
 use crate::kept::{Kept, Metrics};
 use crate::question::{Answer, Change, News, Question, Reply, Warrant, other_answer};
+use crate::remote_layouts::Listeners;
+
+/// The home is told of at most this many sessions at once: 128 KiB.
+const SESSIONS_AT_ONCE: usize = 1 << 13;
 
 /// The way to the home.
 #[async_trait]
@@ -36,6 +41,7 @@ pub struct RemoteTree {
     home: Arc<dyn Connection>,
     kept: Kept,
     pub(crate) clients: Clients,
+    pub(crate) layouts: Listeners,
     this: Weak<RemoteTree>,
 }
 
@@ -63,6 +69,7 @@ impl RemoteTree {
             home,
             kept: Kept::new(now, lease),
             clients: Clients::default(),
+            layouts: Listeners::default(),
             this: this.clone(),
         })
     }
@@ -465,6 +472,16 @@ impl FileSystem for RemoteTree {
 
     async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
         self.do_at_home(Question::EndRequests(ended)).await
+    }
+
+    async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
+        // The home has them, and lets those of others grow old.
+        let alive: Vec<RequestGroup> = alive.into_iter().collect();
+        for some in alive.chunks(SESSIONS_AT_ONCE) {
+            self.do_at_home(Question::Sessions(some.to_vec(), false))
+                .await?;
+        }
+        self.do_at_home(Question::Sessions(Vec::new(), true)).await
     }
 
     async fn end_reclaim(&self) -> Result<()> {

@@ -393,6 +393,10 @@ impl FileSystem for Shown {
     }
 
     async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
+        let Some(elsewhere) = self.holders.sessions_elsewhere() else {
+            return Ok(());
+        };
+        let alive = alive.union(&elsewhere).copied().collect();
         self.below.age_requests(alive).await
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fixture::{CLIENT_LEASE, Pool, READS, owned};
-use metadata_server::{Answer, Asked, Question};
+use metadata_server::{Answer, Asked, NoLayout, Question};
 use tokio::sync::Notify;
 use vfs::{
     AccessCheck, ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, ReplicaSlot, Share,
@@ -258,6 +258,8 @@ async fn who_comes_too_late_to_a_home_that_was_started_anew_has_nothing() {
     pool.restart_home().await;
     let first = pool.first();
     pool.wire.pass(3.4 + CLIENT_LEASE);
+    assert!(first.others_reclaim(), "nobody else may know it yet");
+    pool.home().give_up_lost().await;
     assert!(!first.others_reclaim());
     first.end_reclaim().await.unwrap();
     lock(&*first, file, "here", 1).await.unwrap();
@@ -278,4 +280,128 @@ async fn who_comes_too_late_to_a_home_that_was_started_anew_has_nothing() {
     };
     let answer = pool.home().answer(pool.wire.asker(), asked).await.answer;
     assert_eq!(answer, Ok(Answer::Holds(false)));
+}
+
+/// Has the home give up what clients of the second hold.
+async fn lose(pool: &Pool) {
+    pool.home().give_up_lost().await;
+    for _ in 0..11 {
+        pool.wire.pass(9.0);
+        pool.home().give_up_lost().await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_given_up_stays_so_when_the_home_is_started_anew_and_the_other_as_well() {
+    for run in [1, 2] {
+        let (mut pool, file) = serving().await;
+        let (is_forgotten, may_end) = forgetting(&pool);
+        lock(&*pool.second, file, "there", 1).await.unwrap();
+        lose(&pool).await;
+        // Somebody else has it meanwhile, and nobody could tell that afterwards.
+        lock(&*pool.first(), file, "here", 1).await.unwrap();
+        let (owner, all) = (locker("here"), ByteRange::EVERYTHING);
+        pool.first().unlock(file, &owner, all).await.unwrap();
+        pool.restart_home().await;
+        pool.wire.run.store(run, Ordering::SeqCst);
+        may_end.notify_one();
+        let there = locker("there");
+        let holds = when_served(async || pool.second.holds_lock(file, &there).await).await;
+        assert_eq!(holds, Ok(false));
+        assert!(is_forgotten.load(Ordering::SeqCst));
+        let told = when_served(async || pool.second.hand_over().await).await;
+        assert_eq!(told, Ok((0, 0)));
+        pool.first().end_reclaim().await.unwrap();
+        // What they get afterwards, they keep.
+        lock(&*pool.second, file, "there", 1).await.unwrap();
+        pool.restart_home().await;
+        assert_eq!(pool.second.hand_over().await, Ok((0, 1)));
+        holder(lock(&*pool.first(), file, "here", 1).await);
+    }
+}
+
+#[tokio::test]
+async fn who_was_late_once_has_nothing_at_the_next_start_of_the_home_either() {
+    let (mut pool, file) = serving().await;
+    let (is_forgotten, may_end) = forgetting(&pool);
+    lock(&*pool.second, file, "there", 1).await.unwrap();
+    pool.restart_home().await;
+    pool.wire.pass(3.4 + CLIENT_LEASE);
+    pool.home().give_up_lost().await;
+    pool.restart_home().await;
+    assert_eq!(pool.second.hand_over().await, Err(Error::Delay));
+    until(|| is_forgotten.load(Ordering::SeqCst)).await;
+    may_end.notify_one();
+    let told = when_served(async || pool.second.hand_over().await).await;
+    assert_eq!(told, Ok((0, 0)));
+}
+
+#[tokio::test]
+async fn nobody_gets_what_a_lost_servers_client_had_before_it_can_write_no_more() {
+    let (pool, file) = serving().await;
+    let given = pool.wire.given.clone();
+    lock(&*pool.second, file, "there", 1).await.unwrap();
+    pool.second.layout(file, 5, true).await.unwrap();
+    let ends = given.ending.lock().await;
+    let looks = async {
+        until(|| given.asked[1].load(Ordering::SeqCst) > 0).await;
+        holder(lock(&*pool.first(), file, "here", 1).await);
+        drop(ends);
+    };
+    tokio::join!(lose(&pool), looks);
+    lock(&*pool.first(), file, "here", 1).await.unwrap();
+    let ended = given.ended.lock().unwrap().clone();
+    assert!(matches!(ended[..], [(of, _)] if of == file), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_layout_that_is_given_back_while_it_is_asked_for_is_not_had() {
+    let (pool, file) = serving().await;
+    let given = pool.wire.given.clone();
+    let gives = given.giving.lock().await;
+    let ends = async {
+        until(|| given.asked[0].load(Ordering::SeqCst) > 0).await;
+        pool.second.end_layout(file, 5, false).await.unwrap();
+        drop(gives);
+    };
+    let (got, ()) = tokio::join!(pool.second.layout(file, 5, true), ends);
+    assert_eq!(got, Err(NoLayout::ThroughServer));
+    let ended = given.ended.lock().unwrap().clone();
+    assert_eq!(ended, [ended[0]; 2], "once more behind the giving");
+    assert_eq!(pool.home().holder_elsewhere(ended[0].1), None);
+}
+
+#[tokio::test]
+async fn layouts_are_asked_for_anew_behind_each_meeting_of_the_two() {
+    let (mut pool, file) = serving().await;
+    let given = pool.wire.given.clone();
+    let ended = || std::mem::take(&mut *given.ended.lock().unwrap());
+    let holder_of = |pool: &Pool, number| pool.home().holder_elsewhere(number);
+    pool.second.layout(file, 5, true).await.unwrap();
+    let size = pool.second.commit_layout(file, 5, Some(9)).await;
+    assert_eq!(size, Ok(9));
+    pool.second.hand_over().await.unwrap();
+    let [(_, number)] = ended()[..] else {
+        panic!("it was one");
+    };
+    let size = pool.second.commit_layout(file, 5, Some(9)).await;
+    assert_eq!(size, Err(NoLayout::ThroughServer));
+    // The same holder is another one.
+    pool.second.layout(file, 5, true).await.unwrap();
+    assert_eq!(holder_of(&pool, number), None);
+    assert_eq!(holder_of(&pool, number + 1), Some((pool.wire.asker(), 5)));
+    // Those of an earlier run of the other server end at the latest when its clients have come back.
+    pool.wire.run.store(2, Ordering::SeqCst);
+    pool.second.end_reclaim().await.unwrap();
+    assert_eq!(ended(), [(file, number + 1)]);
+    // Of what an earlier run of the home has given nobody knows whether it counts, until it does not for certain.
+    pool.second.layout(file, 6, true).await.unwrap();
+    pool.restart_home().await;
+    pool.second.hand_over().await.unwrap();
+    let mut lost = std::pin::pin!(pool.second.end_layout(file, 6, true));
+    let soon = Duration::from_millis(100);
+    assert!(tokio::time::timeout(soon, &mut lost).await.is_err());
+    pool.wire.pass(3.4);
+    lost.await.unwrap();
+    assert_eq!(ended(), []);
 }

@@ -5,6 +5,7 @@
 
 mod fixture;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -157,6 +158,50 @@ async fn what_a_request_has_done_is_not_done_twice() {
     assert_eq!(make().await.unwrap(), made);
     let ended = vec![[3; RequestId::GROUP_BYTES]];
     pool.second.end_requests(ended).await.unwrap();
+    assert_eq!(make().await.err(), Some(Error::Exists));
+}
+
+#[tokio::test]
+async fn what_requests_have_done_grows_old_when_their_session_is_used_at_no_server() {
+    let pool = Pool::new().keeping().await;
+    let group = [3; RequestId::GROUP_BYTES];
+    let request = RequestId {
+        series: [3; RequestId::SERIES_BYTES],
+        number: 1,
+        part: 2,
+        digest: 9,
+        repeat_only: false,
+    };
+    let who = pool.who.with_request(Some(request));
+    let make = || async {
+        let new = NewObject::File(Creation::Guarded);
+        let (name, set) = (called("once"), SetAttributes::default());
+        let made = pool.second.create(&who, ObjectId::ROOT, &name, new, &set);
+        made.await
+    };
+    let ages = async || {
+        let first = pool.first();
+        first.age_requests(HashSet::new()).await.unwrap();
+    };
+    let made = make().await.unwrap();
+    for _ in 0..5 {
+        ages().await;
+    }
+    assert_eq!(
+        make().await.unwrap(),
+        made,
+        "the other server has said nothing"
+    );
+    for _ in 0..6 {
+        let alive = HashSet::from([group]);
+        pool.second.age_requests(alive).await.unwrap();
+        ages().await;
+    }
+    assert_eq!(make().await.unwrap(), made, "the session is used");
+    for _ in 0..6 {
+        pool.second.age_requests(HashSet::new()).await.unwrap();
+        ages().await;
+    }
     assert_eq!(make().await.err(), Some(Error::Exists));
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use nemesis::schedule::{Kind, Profile};
+use nemesis::world::Together;
 use nemesis::{report, run};
 use testbed::Requirements;
 
@@ -38,7 +39,7 @@ struct Arguments {
     /// Kinds of faults; `none` for a run without [default: all]
     #[arg(long, value_delimiter = ',')]
     faults: Vec<String>,
-    /// Let a majority fail at once
+    /// Let a majority fail at once; of a pool, any number
     #[arg(long)]
     majority: bool,
     /// Let servers be removed from the set, too, be lost for good with their disks, or be put back to an older copy of their data,
@@ -51,6 +52,9 @@ struct Arguments {
     /// Let the last site have a witness, which keeps no contents, and no clients
     #[arg(long)]
     witness: bool,
+    /// Let the servers be a pool instead of a set: clients work at two metadata servers (three of five), the others are data servers
+    #[arg(long, conflicts_with_all = ["lose", "witness"])]
+    pool: bool,
     /// The time from one site to another and back, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 60)]
     round_trip: u64,
@@ -111,7 +115,11 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
             majority: arguments.majority,
             rolling: arguments.rolling,
         },
-        witness: arguments.witness,
+        kind: match (arguments.pool, arguments.witness) {
+            (true, _) => Together::Pool,
+            (false, true) => Together::SetWithWitness,
+            (false, false) => Together::Set,
+        },
         round_trip: Duration::from_millis(arguments.round_trip),
         kernels: arguments.kernels,
         stall_limit: arguments.stall_limit.map(Duration::from_secs),

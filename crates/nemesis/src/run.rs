@@ -21,7 +21,7 @@ use crate::sampling::{Sample, Samples};
 use crate::schedule::{Kind, Profile, name};
 use crate::stage::{Stage, Suffered};
 use crate::survey::Survey;
-use crate::world::{Plan, Sites, is_quiet};
+use crate::world::{Plan, Sites, Together, is_quiet};
 
 /// How long clients may take to finish what they are about.
 const FAREWELL: Duration = Duration::from_secs(120);
@@ -31,8 +31,8 @@ const FAREWELL: Duration = Duration::from_secs(120);
 pub struct Order {
     /// What faults are drawn from.
     pub profile: Profile,
-    /// Whether the last site has a witness, and no clients.
-    pub witness: bool,
+    /// What the servers are together.
+    pub kind: Together,
     /// The time from one site to another and back.
     pub round_trip: Duration,
     /// Longer waits of clients whose site suffers nothing are violations.
@@ -71,7 +71,7 @@ pub fn run(order: &Order) -> Result<Outcome> {
     let sites = Sites::set_up(&Plan {
         program: &order.program,
         sites: order.profile.sites,
-        witness: order.witness,
+        kind: order.kind,
         jumps: order.profile.kinds.contains(&Kind::Jump),
         round_trip: order.round_trip,
         settings: &order.settings,
@@ -118,8 +118,10 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
         client.leave().await?;
         anyhow::Ok(tree)
     })?;
-    let path = format!("/{LEDGER}");
-    sites.handles()[0].ask(&["durability", &path, "majority"])?;
+    if order.kind != Together::Pool {
+        let path = format!("/{LEDGER}");
+        sites.handles()[0].ask(&["durability", &path, "majority"])?;
+    }
     sites.wait_until("quiet", is_quiet)?;
 
     let kernels = match order.kernels {

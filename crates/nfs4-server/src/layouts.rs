@@ -25,7 +25,7 @@ pub trait Layouts: Send + Sync {
     async fn device(&self, device: DeviceId) -> Option<Vec<Vec<SocketAddr>>>;
 
     /// All devices that layouts may name.
-    fn devices(&self) -> Vec<DeviceId>;
+    async fn devices(&self) -> Vec<DeviceId>;
 
     /// A layout of a whole file. A holder that asks again has the larger right of both.
     ///
@@ -63,7 +63,7 @@ pub trait Layouts: Send + Sync {
         end: Option<u64>,
     ) -> Result<u64, NoLayout>;
 
-    /// Sets who is told what happens. The listener does not wait for anything.
+    /// Adds somebody who is told what happens to layouts of anybody. The listener does not wait for anything.
     fn on_event(&self, listener: Arc<dyn Fn(LayoutEvent) + Send + Sync>);
 }
 

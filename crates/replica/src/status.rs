@@ -246,7 +246,9 @@ impl Replica {
             witness: shared.state.is_witness,
             removed: shared.state.members.is_removed(),
             members_version: list.version,
-            ready: shared.is_whole() && !shared.lease.is_barred() && !shared.state.members.is_removed(),
+            ready: shared.is_whole()
+                && !shared.lease.is_barred()
+                && !shared.state.members.is_removed(),
             durability: shared.state.settings.durability,
             peers: peers(shared),
             controls,

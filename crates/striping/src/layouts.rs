@@ -25,9 +25,9 @@ use crate::striped::{Inner, Striped};
 
 type Listener = Arc<dyn Fn(LayoutEvent) + Send + Sync>;
 
-/// Who hears that layouts are to be given back.
+/// Those who hear that layouts are to be given back.
 #[derive(Default)]
-pub(crate) struct Recalls(RwLock<Option<Listener>>);
+pub(crate) struct Recalls(RwLock<Vec<Listener>>);
 
 impl fmt::Debug for Recalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,11 +41,9 @@ impl Recalls {
     }
 
     fn say(&self, event: LayoutEvent) {
-        let listener = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let listener = listener.clone();
-        if let Some(listener) = listener {
-            listener(event);
-        }
+        let listeners = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let listeners = listeners.clone();
+        listeners.iter().for_each(|listener| listener(event));
     }
 }
 
@@ -172,7 +170,7 @@ impl Layouts for Striped {
         Some(addresses.into_iter().map(|address| vec![address]).collect())
     }
 
-    fn devices(&self) -> Vec<DeviceId> {
+    async fn devices(&self) -> Vec<DeviceId> {
         let all = self.inner.all_devices().into_iter();
         all.map(|(id, _)| id).collect()
     }
@@ -223,6 +221,6 @@ impl Layouts for Striped {
 
     fn on_event(&self, listener: Listener) {
         let mut known = (self.inner.recalls.0.write()).unwrap_or_else(PoisonError::into_inner);
-        *known = Some(listener);
+        known.push(listener);
     }
 }

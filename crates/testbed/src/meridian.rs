@@ -174,6 +174,20 @@ impl Meridian {
         found.with_context(|| format!("{} is no replicated tree", self.data.display()))
     }
 
+    /// What its status says of the set that keeps its first tree, or else of the pool that it belongs to.
+    ///
+    /// # Errors
+    /// As [`Meridian::ask`]; and when it belongs to neither.
+    pub fn membership(&self) -> Result<Value> {
+        let status: Value = serde_json::from_str(&self.ask(&["status", "--json"])?)?;
+        let mut found = ["/exports/0/replication", "/pool"]
+            .into_iter()
+            .filter_map(|at| status.pointer(at))
+            .filter(|found| !found.is_null());
+        let found = found.next().cloned();
+        found.with_context(|| format!("{} belongs to no set and no pool", self.data.display()))
+    }
+
     /// Begins a set; others will reach it at this address.
     ///
     /// # Errors

@@ -204,7 +204,7 @@ impl Layouts for Pool {
         (device == DEVICE).then(|| addresses.collect())
     }
 
-    fn devices(&self) -> Vec<DeviceId> {
+    async fn devices(&self) -> Vec<DeviceId> {
         vec![DEVICE]
     }
 

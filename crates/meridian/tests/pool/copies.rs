@@ -92,6 +92,37 @@ fn what_was_seen_costs_no_message_and_what_changes_shows_at_once_whoever_stands_
 }
 
 #[test]
+fn a_copy_of_before_a_jump_of_the_time_of_day_is_not_shown_before_the_first_server_says_so() {
+    let (_first, names, second, shown) = two_metadata_servers();
+    block_on(write(&names, "file", b"bytes"));
+    shown.stop();
+    let (shown, jumps) = start_with_jumps(&second);
+    runtime().block_on(async {
+        let (reader, root) = client_of(&shown).await;
+        let file = reader.lookup(&root, "file").await.unwrap();
+        for seconds in [3600, 3599, -3600, 0] {
+            let is_known = async || assert_eq!(size(&reader, &file).await, 5);
+            costs_no_message(&second, is_known).await;
+            names.signal(Signal::STOP);
+            jumps.set(seconds).unwrap();
+            let before = copies(&second).answered;
+            let asks = size(&reader, &file);
+            let looks = async {
+                // Long enough for an answer from a copy, and a lease has not run out by itself yet.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                let answered = copies(&second).answered - before;
+                names.signal(Signal::CONT);
+                answered
+            };
+            let (size, answered) = tokio::join!(asks, looks);
+            assert_eq!((size, answered), (5, 0), "{seconds} s");
+        }
+    });
+    let log = second.place.read_log();
+    assert!(log.contains("the time of day has jumped"), "{log}");
+}
+
+#[test]
 fn what_a_client_writes_at_a_data_server_shows_at_once_too() {
     let (first, names, second, shown) = two_metadata_servers();
     let machine = joined(&first);

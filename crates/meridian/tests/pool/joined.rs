@@ -4,9 +4,12 @@
 mod copies;
 #[path = "held.rs"]
 mod held;
+#[path = "layouts.rs"]
+mod layouts;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use nemesis::world::clock::{Clock, Jumps};
 use nfs4::{Attr, Attributes4, Bitmap4, NfsStat4, Stateid4};
 use nfs4_client::Error;
 
@@ -30,6 +33,16 @@ fn two_configured(text: &str) -> (Site, Running, Site, Running) {
     assert!(told.contains("This server is metadata server 2"), "{told}");
     let second_server = start(&second);
     (first, first_server, second, second_server)
+}
+
+/// Starts a server whose time of day jumps.
+fn start_with_jumps(site: &Site) -> (Running, Jumps) {
+    let folder = site.place.directory.path();
+    let jumps = Jumps::in_folder(folder).unwrap();
+    let environment = Clock::True.environment(folder, Some(&jumps)).unwrap();
+    let mut serve = site.place.serve();
+    let command = serve.args(["--listen", &address(site)]).envs(environment);
+    (site.place.start_command(command), jumps)
 }
 
 async fn client_of(server: &Running) -> (Client, nfs4::NfsFh4) {

@@ -24,11 +24,15 @@ fn set_up(world: &World) -> Result<Vec<Service>> {
     on_data(names).begin_pool(&["--stripe-unit", "64 KiB"], peer_address(names))?;
     let mut servers = vec![serve(names)?];
     for place in &world.places()[1..] {
-        on_data(place).join(&on_data(names), Role::DataServer, place.nfs_address())?;
-        servers.push(serve(place)?);
+        servers.push(joining(place, names, Role::DataServer)?);
     }
-    serving(names)?;
+    serving(names, MACHINES.len() - 1)?;
     Ok(servers)
+}
+
+fn joining(place: &Place, names: &Place, role: Role) -> Result<Service> {
+    on_data(place).join(&on_data(names), role, place.nfs_address())?;
+    serve(place)
 }
 
 fn status(names: &Place) -> Result<Status> {
@@ -41,17 +45,19 @@ fn status(names: &Place) -> Result<Status> {
 /// What the metadata server says of its data servers.
 fn data_servers(names: &Place) -> Result<Vec<PoolServerStatus>> {
     let pool = status(names)?.pool;
-    Ok(pool.context("the server belongs to a pool")?.servers)
+    let mut servers = pool.context("the server belongs to a pool")?.servers;
+    servers.retain(|server| server.role == "data server");
+    Ok(servers)
 }
 
-/// Waits until new files are striped over all data servers.
-fn serving(names: &Place) -> Result<()> {
+/// Waits until new files are striped over all of this many data servers.
+fn serving(names: &Place, count: usize) -> Result<()> {
     eventually("all data servers serve", || {
         let servers = data_servers(names)?;
         let all = servers
             .iter()
             .all(|server| server.serves && server.new_files);
-        Ok(all && servers.len() + 1 == MACHINES.len())
+        Ok(all && servers.len() == count)
     })
 }
 
@@ -88,17 +94,26 @@ fn each_was_used(names: &Place, doing: Doing, before: &[u64]) -> Result<()> {
     })
 }
 
-/// Writes a new file, and fails unless its bytes went to all data servers, past the metadata server.
-fn writes_at_the_data_servers(names: &Place, guest: &Guest) -> Result<()> {
+fn received(places: &[&Place]) -> Result<u64> {
+    let mut received = 0;
+    for place in places {
+        received += status(place)?.traffic.received_bytes;
+    }
+    Ok(received)
+}
+
+/// Writes a new file, and fails unless its bytes went to all data servers, past the metadata servers, the first of which knows them.
+fn writes_at_the_data_servers(metadata_servers: &[&Place], guest: &Guest) -> Result<()> {
+    let names = metadata_servers[0];
     let before = moved(names, Doing::Writing)?;
-    let through = status(names)?.traffic.received_bytes;
+    let through = received(metadata_servers)?;
     let write = format!("head -c {BYTES} /dev/urandom >/run/bytes; cp /run/bytes /run/m/file");
     run(guest, write)?;
     each_was_used(names, Doing::Writing, &before)?;
-    let through = status(names)?.traffic.received_bytes - through;
+    let through = received(metadata_servers)? - through;
     ensure!(
         through < BYTES / 4,
-        "the metadata server was sent {through} bytes"
+        "metadata servers were sent {through} bytes"
     );
     Ok(())
 }
@@ -148,7 +163,7 @@ pub fn linux_reads_and_writes_at_the_data_servers_of_a_pool_and_loses_nothing_wh
     let names = &world.places()[0];
     let guest = names.guest("client")?;
     guest.mount(&Mount::of(names.nfs_address(), "/export"), MOUNT)?;
-    writes_at_the_data_servers(names, &guest)?;
+    writes_at_the_data_servers(&[names], &guest)?;
     reads_at_the_data_servers(names, &guest)?;
     appends_of_two_clients_are_all_there(world.places(), &guest)?;
 
@@ -169,7 +184,7 @@ pub fn linux_reads_and_writes_at_the_data_servers_of_a_pool_and_loses_nothing_wh
         let waiting = guest.start(COMPARE)?;
         server.restart()?;
         server.wait_for_nfs(place.nfs_address())?;
-        serving(names)?;
+        serving(names, 3)?;
         crate::hands::finish(&waiting)?;
     }
     // What was not stable where a server was killed is written again.
@@ -178,7 +193,7 @@ pub fn linux_reads_and_writes_at_the_data_servers_of_a_pool_and_loses_nothing_wh
         server.kill()?;
         server.restart()?;
         server.wait_for_nfs(place.nfs_address())?;
-        serving(names)?;
+        serving(names, 3)?;
         crate::hands::finish(&writing)?;
         run(&guest, COMPARE)?;
     }
@@ -196,4 +211,68 @@ pub fn linux_reads_and_writes_at_the_data_servers_of_a_pool_and_loses_nothing_wh
         ensure!(status.success(), "a server stopped with {status}");
     }
     Ok(())
+}
+
+/// A client of a metadata server that has joined does the same, also when either metadata server was killed, and one at the first sees it.
+pub fn linux_reads_and_writes_at_the_data_servers_through_a_second_metadata_server() -> Result<()> {
+    let near = LinkSettings::round_trip(Duration::from_micros(200)).bandwidth(1_000_000_000);
+    let world = World::new(&["names", "other", "one", "two"], &near)?;
+    let [names, other, one, two] = world.places() else {
+        anyhow::bail!("there are four machines");
+    };
+    on_data(names).begin_pool(&["--stripe-unit", "64 KiB"], peer_address(names))?;
+    let mut servers = vec![serve(names)?];
+    servers.push(joining(other, names, Role::MetadataServer)?);
+    for place in [one, two] {
+        servers.push(joining(place, names, Role::DataServer)?);
+    }
+    serving(names, 2)?;
+    let guest = other.guest("client")?;
+    guest.mount(&Mount::of(other.nfs_address(), "/export"), MOUNT)?;
+    writes_at_the_data_servers(&[names, other], &guest)?;
+    reads_at_the_data_servers(names, &guest)?;
+    let at_first = one.guest("second")?;
+    at_first.mount(&Mount::of(names.nfs_address(), "/export"), MOUNT)?;
+    let sum = |guest: &Guest, file: &str| -> Result<String> {
+        Ok(run(guest, format!("sha256sum <{file}"))?.text())
+    };
+    for (server, place) in [(0, names), (1, other)] {
+        // Cut at the one while the other has a layout.
+        run(&at_first, "truncate -s 300000 /run/m/file")?;
+        run(&guest, "truncate -s 300000 /run/bytes")?;
+        run(&guest, COMPARE)?;
+        let again = "head -c 2000000 /dev/urandom >/run/bytes; cp /run/bytes /run/m/file";
+        run(&guest, again)?;
+        let writing = guest.start("cat /run/bytes >>/run/m/file; cat /run/bytes >>/run/bytes2")?;
+        servers[server].kill()?;
+        servers[server].restart()?;
+        servers[server].wait_for_nfs(place.nfs_address())?;
+        serving(names, 2)?;
+        crate::hands::finish(&writing)?;
+        run(&guest, "cat /run/bytes2 >>/run/bytes; rm /run/bytes2")?;
+        run(&guest, COMPARE)?;
+        let (there, here) = (sum(&at_first, "/run/m/file")?, sum(&guest, "/run/bytes")?);
+        ensure!(there == here, "the other client reads something else");
+    }
+    reads_again(names, &guest)?;
+    guest.power_off()?;
+    at_first.power_off()?;
+    for mut server in servers {
+        let status = server.stop()?;
+        ensure!(status.success(), "a server stopped with {status}");
+    }
+    Ok(())
+}
+
+/// Reads the file at both data servers, however long it is.
+fn reads_again(names: &Place, guest: &Guest) -> Result<()> {
+    let before = moved(names, Doing::Reading)?;
+    run(guest, COMPARE)?;
+    eventually("each data server has counted what was read there", || {
+        let after = moved(names, Doing::Reading)?;
+        Ok(after
+            .iter()
+            .zip(&before)
+            .all(|(after, before)| after > before))
+    })
 }

@@ -12,8 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 use serde_json::Value;
-use testbed::{LinkSettings, Meridian, Place, Signal, World};
+use testbed::{LinkSettings, Meridian, Place, Role, Signal, World};
 
 use crate::schedule::{Blow, FIRST, Fault, name};
 use clock::Clock;
@@ -38,7 +39,7 @@ pub struct Sites {
     servers: Vec<Mutex<Server>>,
     /// The slots of the servers, in the order of the sites.
     slots: Mutex<Vec<u16>>,
-    /// How many sites have clients; a witness is last and has none.
+    /// How many sites have clients; witnesses and data servers are last and have none.
     serving: usize,
     /// How many faults cut each direction between two sites.
     cuts: Mutex<BTreeMap<(usize, usize), u32>>,
@@ -47,15 +48,47 @@ pub struct Sites {
     world: World,
 }
 
-/// What a set of servers is made of.
+/// What the servers of a run are together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Together {
+    /// A set, each of which keeps everything.
+    Set,
+    /// A set whose last one is a witness, which keeps no contents.
+    SetWithWitness,
+    /// A pool: metadata servers, as many as half of all or one more, and data servers.
+    Pool,
+}
+
+impl Together {
+    /// How many servers have clients, of all; they are the first ones.
+    fn serving(self, sites: usize) -> usize {
+        match self {
+            Together::Set => sites,
+            Together::SetWithWitness => sites - 1,
+            Together::Pool => sites.div_ceil(2),
+        }
+    }
+
+    fn role(self, site: usize, sites: usize) -> Role {
+        let serves = site < self.serving(sites);
+        match self {
+            Together::Set | Together::SetWithWitness if serves => Role::Replica,
+            Together::Set | Together::SetWithWitness => Role::Witness,
+            Together::Pool if serves => Role::MetadataServer,
+            Together::Pool => Role::DataServer,
+        }
+    }
+}
+
+/// What servers are made of.
 #[derive(Debug)]
 pub struct Plan<'a> {
     /// The server program.
     pub program: &'a Path,
     /// How many.
     pub sites: usize,
-    /// Whether the last of them is a witness.
-    pub witness: bool,
+    /// What they are together.
+    pub kind: Together,
     /// Whether the time of day may jump at running servers.
     pub jumps: bool,
     /// The time from one site to another and back.
@@ -67,7 +100,7 @@ pub struct Plan<'a> {
 }
 
 impl Sites {
-    /// Sets a set of servers up and waits until all of them are ready.
+    /// Sets the servers up and waits until all of them are ready.
     pub fn set_up(plan: &Plan) -> Result<Self> {
         disk::sweep();
         let names: Vec<&str> = (0..plan.sites).map(name).collect();
@@ -76,14 +109,14 @@ impl Sites {
         let mut servers: Vec<Server> = Vec::new();
         for (site, place) in world.places().iter().enumerate() {
             let disk = Disk::mount(&plan.folder.join(place.name()))?;
-            let (first, witness) = (servers.first(), plan.witness && site + 1 == plan.sites);
-            let server = Server::set_up(place, plan, disk, witness, first);
+            let (first, role) = (servers.first(), plan.kind.role(site, plan.sites));
+            let server = Server::set_up(place, plan, disk, role, first);
             servers.push(server.with_context(|| format!("at {}", place.name()))?);
         }
         let sites = Self {
             servers: servers.into_iter().map(Mutex::new).collect(),
             slots: Mutex::new((1..).take(plan.sites).collect()),
-            serving: plan.sites - usize::from(plan.witness),
+            serving: plan.kind.serving(plan.sites),
             cuts: Mutex::default(),
             slow: Mutex::default(),
             world,
@@ -157,7 +190,7 @@ impl Sites {
         let mut server = self.server(site);
         if server.is_leaving() && !server.is_down() {
             // It hands over what it alone had.
-            let said = server.handle().replication();
+            let said = server.handle().membership();
             if said.is_ok_and(|status| takes_part(&status)) {
                 server.stop()?;
             }
@@ -190,7 +223,7 @@ impl Sites {
                 return Ok(false);
             }
             if !server.is_lost() {
-                let said = server.handle().replication();
+                let said = server.handle().membership();
                 if said.is_ok_and(|status| status["rolled_back"].is_string()) {
                     server.give_up()?;
                 } else if server.was_put_back() {
@@ -219,7 +252,7 @@ impl Sites {
                 return Ok(false);
             }
         }
-        let Ok(status) = server.handle().replication() else {
+        let Ok(status) = server.handle().membership() else {
             return Ok(false);
         };
         // Whatever becomes of it, this is the one to be removed next time.
@@ -306,7 +339,7 @@ impl Sites {
     pub fn missing_but(&self, victim: usize) -> usize {
         let others = (0..self.servers.len()).filter(|&site| site != victim);
         let missing = others.filter(|&site| {
-            let said = self.server(site).handle().replication();
+            let said = self.server(site).handle().membership();
             !said.is_ok_and(|status| takes_part(&status))
         });
         missing.count()
@@ -314,17 +347,17 @@ impl Sites {
 
     /// What a server says of itself, for people.
     pub fn says(&self, site: usize) -> String {
-        let said = self.server(site).handle().replication();
+        let said = self.server(site).handle().membership();
         let said = said.map_or_else(|error| format!("nothing: {error:#}"), shown);
         format!("{} says\n{said}", name(site))
     }
 
-    /// Waits until every server says so of the replicated tree.
+    /// Waits until every server says so of its set or pool.
     pub fn wait_until(&self, what: &str, fact: impl Fn(&Value) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         for (site, handle) in self.handles().iter().enumerate() {
             loop {
-                let status = handle.replication();
+                let status = handle.membership();
                 if status.as_ref().is_ok_and(&fact) {
                     break;
                 }
@@ -370,8 +403,18 @@ fn takes_part(status: &Value) -> bool {
         && status["view"]["up_to_date"] != false
 }
 
-/// The whole tree is here, all others are met, and where views are agreed everybody is in this one.
+/// The whole tree is here, all others are met, and where views are agreed everybody is in this one. Of a pool: all are there and do their part.
 pub fn is_whole(status: &Value) -> bool {
+    if let Some(servers) = status["servers"].as_array() {
+        let does_its_part =
+            |server: &Value| server["connected"] == true && server["serves"] == true;
+        // Data servers take new files; who does not know says nothing of it.
+        let mut striped = servers
+            .iter()
+            .filter(|server| server["role"] == "data server");
+        return servers.iter().all(does_its_part)
+            && striped.all(|server| server["new_files"] == true);
+    }
     let Some(peers) = status["peers"].as_array() else {
         return false;
     };
@@ -381,8 +424,11 @@ pub fn is_whole(status: &Value) -> bool {
     takes_part(status) && all_in_view && peers.iter().all(|peer| peer["connected"] == true)
 }
 
-/// Besides, nobody lacks anything and nothing is controlled.
+/// Besides, nobody lacks anything and nothing is controlled, or waits for a data server.
 pub fn is_quiet(status: &Value) -> bool {
+    if let Some(mut servers) = status["servers"].as_array().map(|servers| servers.iter()) {
+        return is_whole(status) && servers.all(|server| server["waits"] == 0);
+    }
     let mut peers = status["peers"].as_array().into_iter().flatten();
     let lacks = |peer: &Value| peer["lag_updates"] != 0 || peer["lag_files"] != 0;
     is_whole(status) && status["controls_total"] == 0 && !peers.any(lacks)
@@ -435,6 +481,18 @@ mod tests {
             is_whole(&status)
         };
         assert!(in_view(true, true) && !in_view(false, true) && !in_view(true, false));
+        let in_pool = |serves: bool, new_files: bool, waits: u64| {
+            let data = json!({"role": "data server", "connected": true, "serves": serves,
+                "new_files": new_files, "waits": waits});
+            let names = json!({"role": "metadata server", "connected": true, "serves": true,
+                "new_files": false, "waits": 0});
+            let status = json!({"servers": [names, data]});
+            (is_whole(&status), is_quiet(&status))
+        };
+        assert_eq!(in_pool(true, true, 0), (true, true));
+        assert_eq!(in_pool(true, true, 1), (true, false));
+        assert_eq!(in_pool(true, false, 0), (false, false));
+        assert_eq!(in_pool(false, true, 0), (false, false));
         let mut early = status(0, 0, true);
         early["view"] = json!({"takes_part": true, "members": [{"active": true}]});
         assert!(!is_whole(&early), "a peer is not a member of the view yet");

@@ -3,6 +3,7 @@
 //! What must never enter: the other sites.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,8 +47,8 @@ pub struct Server {
     configuration: String,
     disk: Disk,
     service: Service,
-    /// It keeps no contents.
-    witness: bool,
+    /// What it does among the others.
+    role: Role,
     /// Its time of day may jump while it runs.
     jumps: Option<Jumps>,
     /// It was killed on purpose and has not been started since.
@@ -66,19 +67,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a server a member of the set that `inviter` began, or begins one, and starts it.
+    /// Makes a server a member of the set or pool that `inviter` began, or begins one, and starts it.
     pub fn set_up(
         place: &Place,
         plan: &Plan,
         disk: Disk,
-        witness: bool,
+        role: Role,
         inviter: Option<&Server>,
     ) -> Result<Self> {
         let meridian = Meridian::new(place.site(), plan.program, disk.data());
-        let (address, role) = (place.at(Meridian::PEER_PORT), role(witness));
         match inviter {
-            None => meridian.begin_set(address)?,
-            Some(inviter) => meridian.join(&inviter.handle(), role, address)?,
+            None => begin(place, &meridian, role)?,
+            Some(inviter) => meridian.join(&inviter.handle(), role, address_of(place, role))?,
         }
         let folder = place.site().folder();
         let configuration = format!("{CONFIGURATION}{}", plan.settings);
@@ -93,7 +93,7 @@ impl Server {
             configuration,
             disk,
             service,
-            witness,
+            role,
             jumps,
             is_down: false,
             is_lost: false,
@@ -103,9 +103,9 @@ impl Server {
             refused: None,
             began: Instant::now(),
         };
-        match witness {
-            true => server.service.wait_for_port(place.nfs_address())?,
-            false => server.service.wait_for_nfs(place.nfs_address())?,
+        match role {
+            Role::Witness => server.service.wait_for_port(place.nfs_address())?,
+            _ => server.service.wait_for_nfs(place.nfs_address())?,
         }
         Ok(server)
     }
@@ -203,10 +203,12 @@ impl Server {
 
     /// A new one joins the set in its place.
     pub fn replace(&mut self, inviter: &Server) -> Result<()> {
-        let (address, role) = (self.place.at(Meridian::PEER_PORT), role(self.witness));
+        let address = address_of(&self.place, self.role);
         match self.was_put_back {
-            true => self.meridian.rejoin(&inviter.handle(), role, address)?,
-            false => self.meridian.join(&inviter.handle(), role, address)?,
+            true => self
+                .meridian
+                .rejoin(&inviter.handle(), self.role, address)?,
+            false => self.meridian.join(&inviter.handle(), self.role, address)?,
         }
         (self.is_lost, self.was_put_back) = (false, false);
         self.wait_for("the tree, and all others in the view".to_owned());
@@ -324,10 +326,20 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     succeed(command.arg(from).arg(to)).map(drop)
 }
 
-fn role(witness: bool) -> Role {
-    match witness {
-        true => Role::Witness,
-        false => Role::Replica,
+/// Begins a set, or a pool.
+fn begin(place: &Place, meridian: &Meridian, role: Role) -> Result<()> {
+    let address = place.at(Meridian::PEER_PORT);
+    match role {
+        Role::Replica | Role::Witness => meridian.begin_set(address),
+        Role::MetadataServer | Role::DataServer => meridian.begin_pool(&[], address),
+    }
+}
+
+/// Where the others reach it. Nobody calls those of a pool that have joined but for NFS.
+fn address_of(place: &Place, role: Role) -> SocketAddr {
+    match role {
+        Role::Replica | Role::Witness => place.at(Meridian::PEER_PORT),
+        Role::MetadataServer | Role::DataServer => place.nfs_address(),
     }
 }
 

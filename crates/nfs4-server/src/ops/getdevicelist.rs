@@ -13,7 +13,8 @@ pub(crate) async fn getdevicelist(
     let object = compound.current_object(NfsStat4::UnknownLayoutType)?;
     let layouts = object.export.layouts.as_ref();
     let layouts = layouts.filter(|_| args.layout_type == layout_type::NFSV4_1_FILES);
-    let mut devices = layouts.ok_or(NfsStat4::UnknownLayoutType)?.devices();
+    let layouts = layouts.ok_or(NfsStat4::UnknownLayoutType)?;
+    let mut devices = layouts.devices().await;
     devices.sort();
     let mut hasher = blake3::Hasher::new();
     devices.iter().for_each(|device| {

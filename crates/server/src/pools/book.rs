@@ -1,4 +1,5 @@
-//! The book of a pool at its metadata server: over which groups of data servers files are striped, and over which of them new ones are.
+//! The book of a pool at its metadata server: over which groups of data servers files are striped, and over which of them new ones are; and
+//! what has to be known of joined metadata servers after a restart.
 //!
 //! A group that files may lie on never changes and never goes. What must never enter: which data servers answer.
 
@@ -6,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pool::{DataServerNumber, DeviceGroup, DeviceGroupNumber};
+use vfs::ReplicaSlot;
 
 use crate::data_directory::{SealedFileError, SealedKind, read_sealed, write_sealed};
 
@@ -30,6 +32,8 @@ pub(crate) struct Book {
     pub(crate) move_rate: u64,
     /// Data servers that are gone for ever, though files may be striped over them.
     pub(crate) forgotten: BTreeSet<DataServerNumber>,
+    /// Joined metadata servers whose clients' state was given up, and that may not have heard it.
+    pub(crate) given_up: BTreeSet<ReplicaSlot>,
     /// That of new files; nothing while these lie at the metadata server.
     pub(crate) new_files: Option<DeviceGroupNumber>,
 }
@@ -45,6 +49,7 @@ impl Default for Book {
             spreading: None,
             move_rate: MOVE_RATE,
             forgotten: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             new_files: None,
         }
     }
@@ -163,6 +168,9 @@ impl Book {
         for server in &self.forgotten {
             text += &format!("forgotten {}\n", server.0);
         }
+        for server in &self.given_up {
+            text += &format!("given_up {}\n", server.0);
+        }
         if let Some(number) = self.new_files {
             text += &format!("new_files {}\n", number.0);
         }
@@ -191,6 +199,10 @@ impl Book {
             if let Some(number) = line.strip_prefix("forgotten ") {
                 book.forgotten
                     .insert(DataServerNumber(number.parse().ok()?));
+                continue;
+            }
+            if let Some(number) = line.strip_prefix("given_up ") {
+                book.given_up.insert(ReplicaSlot(number.parse().ok()?));
                 continue;
             }
             let (number, members) = line.strip_prefix("group ")?.split_once(' ')?;
@@ -262,6 +274,7 @@ mod tests {
         assert!(book.to_text().contains("group 2 2-4,7\n"));
         book.draining = servers(&[2]);
         book.forgotten = servers(&[3, 7]);
+        book.given_up = BTreeSet::from([ReplicaSlot(9), ReplicaSlot(10)]);
         book.spreading = Some(DeviceGroupNumber(2));
         book.move_rate = 5;
         assert_eq!(Book::parse(&book.to_text()), Some(book));

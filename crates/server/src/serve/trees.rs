@@ -117,7 +117,11 @@ pub(super) async fn open_all(
                 layouts = Some(given);
                 shown
             }
-            (None, Some(joined)) => joined.show(data, &store, &data.tree(&export.tree))?,
+            (None, Some(joined)) => {
+                let (shown, given) = joined.show(data, &store, &data.tree(&export.tree))?;
+                layouts = Some(given);
+                shown
+            }
             (None, None) => store.clone(),
         };
         if joined.is_none() {

@@ -1,19 +1,201 @@
-//! The clock on which leases within a pool are counted (decision 12).
+//! The clocks on which leases within a pool are counted (decision 12).
 //!
-//! What must never enter: what is counted on it.
+//! They go on while the machine is suspended, and do not see that a virtual machine stood still. That is seen by the time of day, which is set
+//! anew afterwards: it jumps against them. A server that is given leases then relies on none that it has, or has asked for; one that
+//! gives them stood still as well, and keeps what it promised for longer.
+//!
+//! What must never enter: what is counted on them.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use control::Moment;
-use pool::LeaseClock;
-use rustix::time::{ClockId, clock_gettime};
+use control::{ClockReading, ClockSight, Moment, judge};
+use pool::{LeaseClock, LeaseSettings};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// It goes on while the machine is suspended.
+/// Clocks are read at most this many times, when the process lost its processor between two readings.
+const READINGS: usize = 16;
+
+/// For a server that gives leases.
 pub(super) fn of_leases() -> LeaseClock {
-    Arc::new(|| {
-        let now = clock_gettime(ClockId::Boottime);
-        let micros = |number: i64| u64::try_from(number).unwrap_or(0);
-        let seconds = micros(now.tv_sec).saturating_mul(1_000_000);
-        Moment(seconds.saturating_add(micros(now.tv_nsec) / 1000))
-    })
+    Arc::new(now)
+}
+
+/// For a server that is given leases, and what it may rely on of them: two jumps that are too small to be seen may have come while one counts.
+pub(super) fn of_given_leases() -> (LeaseSettings, LeaseClock) {
+    let given = LeaseSettings::default();
+    let watched = Watched::new(given, read_clocks);
+    let relied_upon = LeaseSettings {
+        // Less the two, and what a clock that is slow makes of them.
+        length: given.length.saturating_sub(3 * watched.allowed),
+        ..given
+    };
+    (relied_upon, Arc::new(move || watched.now(read_clocks)))
+}
+
+fn now() -> Moment {
+    Moment(micros(clock_gettime(ClockId::Boottime)))
+}
+
+fn micros(time: Timespec) -> u64 {
+    let micros = |number: i64| u64::try_from(number).unwrap_or(0);
+    let seconds = micros(time.tv_sec).saturating_mul(1_000_000);
+    seconds.saturating_add(micros(time.tv_nsec) / 1000)
+}
+
+fn read_clocks() -> ClockReading {
+    let before = now();
+    let time_of_day_us = micros(clock_gettime(ClockId::Realtime));
+    ClockReading {
+        before,
+        time_of_day_us,
+        after: now(),
+    }
+}
+
+/// A clock that goes on by a whole lease when the time of day has jumped.
+struct Watched {
+    allowed: Duration,
+    lease_us: u64,
+    /// By how much it is ahead of the machine's. Stored before `ahead_us`, and read behind it.
+    skipped_us: AtomicU64,
+    /// By how much the time of day has been ahead of the machine's.
+    ahead_us: AtomicI64,
+    /// Held by the thread that sees to a jump.
+    jumping: Mutex<()>,
+}
+
+impl Watched {
+    fn new(lease: LeaseSettings, read: impl Fn() -> ClockReading) -> Watched {
+        let watched = Watched {
+            // As much as of a site lease.
+            allowed: lease.length / 50,
+            lease_us: lease.promised_until(Moment(0)).0,
+            skipped_us: AtomicU64::new(0),
+            ahead_us: AtomicI64::new(0),
+            jumping: Mutex::new(()),
+        };
+        watched.set_ahead(&read);
+        watched
+    }
+
+    /// Whether the distance of the clocks is known now.
+    fn set_ahead(&self, read: impl Fn() -> ClockReading) -> bool {
+        let mut readings = (0..READINGS).map(|_| read().ahead_us(self.allowed));
+        let ahead_us = readings.find_map(|ahead_us| ahead_us);
+        if let Some(ahead_us) = ahead_us {
+            self.ahead_us.store(ahead_us, Ordering::Release);
+        }
+        ahead_us.is_some()
+    }
+
+    fn now(&self, read: impl Fn() -> ClockReading) -> Moment {
+        match self.steady(&read) {
+            Some(now) => now,
+            None => self.jump(read),
+        }
+    }
+
+    /// The time, if the clocks are as far apart as they have been.
+    fn steady(&self, read: impl Fn() -> ClockReading) -> Option<Moment> {
+        let ahead_us = self.ahead_us.load(Ordering::Acquire);
+        for _ in 0..READINGS {
+            let reading = read();
+            match judge(ahead_us, self.allowed, reading) {
+                ClockSight::Steady => return Some(self.moment(reading)),
+                ClockSight::Jumped => return None,
+                ClockSight::Unclear => {}
+            }
+        }
+        None
+    }
+
+    fn moment(&self, reading: ClockReading) -> Moment {
+        let skipped_us = self.skipped_us.load(Ordering::Acquire);
+        Moment(reading.after.0.saturating_add(skipped_us))
+    }
+
+    /// What counts, and what was asked for before, is over.
+    fn jump(&self, read: impl Fn() -> ClockReading) -> Moment {
+        let _alone = self.jumping.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(now) = self.steady(&read) {
+            // Another thread has seen to it.
+            return now;
+        }
+        self.skipped_us.fetch_add(self.lease_us, Ordering::AcqRel);
+        let is_known = self.set_ahead(&read);
+        tracing::warn!(
+            is_known,
+            "the time of day has jumped: it was set, or this machine stood still; \
+             nothing counts of what was leased to this server before"
+        );
+        self.moment(read())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// At this time, with a time of day that is ahead by so much.
+    fn at(time_us: u64, ahead_us: u64) -> impl Fn() -> ClockReading {
+        move || ClockReading {
+            before: Moment(time_us),
+            time_of_day_us: time_us + ahead_us,
+            after: Moment(time_us),
+        }
+    }
+
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn a_lease_is_over_when_the_time_of_day_has_jumped_in_either_direction() {
+        let lease = LeaseSettings::default();
+        let watched = Watched::new(lease, at(0, 100 * SECOND));
+        let asked = watched.now(at(SECOND, 100 * SECOND));
+        assert_eq!(asked, Moment(SECOND));
+        let until = lease.relied_upon_until(asked);
+        for (number, ahead) in [(1, 160 * SECOND), (2, 99 * SECOND)] {
+            let after = watched.now(at(SECOND, ahead));
+            assert!(after >= until);
+            assert_eq!(watched.now(at(2 * SECOND, ahead)).0, after.0 + SECOND);
+            assert_eq!(after.0 - asked.0, number * watched.lease_us);
+        }
+    }
+
+    #[test]
+    fn small_steps_and_interrupted_readings_are_no_jumps() {
+        let watched = Watched::new(LeaseSettings::default(), at(0, SECOND));
+        assert_eq!(watched.now(at(SECOND, SECOND + 50_000)), Moment(SECOND));
+        let readings = Cell::new(0);
+        let interrupted = || {
+            readings.set(readings.get() + 1);
+            let mut reading = at(2 * SECOND, SECOND)();
+            if readings.get() == 1 {
+                reading.time_of_day_us += 300_000;
+                reading.after = Moment(reading.after.0 + 600_000);
+            }
+            reading
+        };
+        assert_eq!(watched.now(interrupted), Moment(2 * SECOND));
+        assert_eq!(readings.get(), 2);
+    }
+
+    #[test]
+    fn what_is_relied_upon_ends_before_what_is_promised_for_whatever_clocks_do_unseen() {
+        let (relied_upon, _) = of_given_leases();
+        let given = LeaseSettings::default();
+        let (relied_upon, promised) = (
+            relied_upon.relied_upon_until(Moment(0)).0,
+            given.promised_until(Moment(0)).0,
+        );
+        let unseen = 2 * (given.length / 50).as_micros() as u64;
+        let slow = |true_us: u64| true_us * (1_000_000 - u64::from(given.drift_ppm)) / 1_000_000;
+        // The one clock as slow as it may be, the other as fast.
+        assert!(relied_upon + unseen <= slow(given.length.as_micros() as u64));
+        assert!(promised > relied_upon + unseen);
+    }
 }

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
-use metadata_server::{Asked, News, Reply};
+use metadata_server::{Asked, LayoutEvent, News, Reply};
 use peer::{Message, Refusal, Sender, Settings, TurnedAway};
 use pool::{Holding, ToDataServer, ToHome};
 use vfs::ReplicaSlot;
@@ -37,10 +37,12 @@ enum Kind {
     News = 6,
     /// The answer to it, without a body: the copies are dropped.
     Heard = 7,
+    /// [`LayoutEvent`], of the first metadata server to one that has joined. Control lane.
+    LayoutEvent = 8,
 }
 
 impl Kind {
-    const ALL: [Kind; 7] = [
+    const ALL: [Kind; 8] = [
         Kind::ToHome,
         Kind::ToDataServer,
         Kind::Holding,
@@ -48,6 +50,7 @@ impl Kind {
         Kind::Answer,
         Kind::News,
         Kind::Heard,
+        Kind::LayoutEvent,
     ];
 
     fn message(self, body: impl Into<Bytes>) -> Message {
@@ -107,9 +110,12 @@ impl FromDataServer {
         let read = match Kind::try_from(message.kind).ok()? {
             Kind::ToHome => ToHome::decode(body).map(FromDataServer::ToHome),
             Kind::Holding => Holding::decode(body).map(FromDataServer::Holding),
-            Kind::ToDataServer | Kind::Question | Kind::Answer | Kind::News | Kind::Heard => {
-                return None;
-            }
+            Kind::ToDataServer
+            | Kind::Question
+            | Kind::Answer
+            | Kind::News
+            | Kind::Heard
+            | Kind::LayoutEvent => return None,
         };
         read.ok().filter(|_| message.payload.is_empty())
     }
@@ -161,6 +167,17 @@ pub(super) fn encode_news(news: &News) -> Message {
 pub(super) fn decode_news(message: &Message) -> Option<News> {
     let is_some = Kind::News.is_of(message) && message.payload.is_empty();
     is_some.then(|| News::decode(&message.body)).flatten()
+}
+
+/// What has happened to a layout of a client of a metadata server that has joined, or to a device.
+pub(super) fn encode_layout_event(event: &LayoutEvent) -> Message {
+    Kind::LayoutEvent.message(event.encode())
+}
+
+/// Reads an event that [`admit_at_joined`] let through; nothing when it is none.
+pub(super) fn decode_layout_event(message: &Message) -> Option<LayoutEvent> {
+    let is_one = Kind::LayoutEvent.is_of(message) && message.payload.is_empty();
+    is_one.then(|| LayoutEvent::decode(&message.body)).flatten()
 }
 
 /// The answer to news.
@@ -216,7 +233,7 @@ pub(super) fn admit_at_joined(
     number: u32,
 ) -> Result<(), Refusal> {
     match Kind::try_from(number)? {
-        Kind::News if from == place.keeper => Ok(()),
+        Kind::News | Kind::LayoutEvent if from == place.keeper => Ok(()),
         _ => Err(refusal()),
     }
 }
@@ -256,6 +273,7 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
             reads_as_sent(&message, decode_question, encode_question);
             reads_as_sent(&message, decode_reply, encode_reply);
             reads_as_sent(&message, decode_news, encode_news);
+            reads_as_sent(&message, decode_layout_event, encode_layout_event);
         }
     }
 }
@@ -310,5 +328,14 @@ mod tests {
         assert_eq!(decode_news(&sent), Some(news));
         assert!(decode(&sent).is_none() && !is_heard(&sent) && is_heard(&heard()));
         assert_eq!(decode_news(&sent.with_payload(&b"more"[..])), None);
+        for event in [
+            LayoutEvent::Recall(1 << 47),
+            LayoutEvent::DeviceGone([7; 16]),
+        ] {
+            let sent = encode_layout_event(&event);
+            assert_eq!(decode_layout_event(&sent), Some(event));
+            assert!(decode_news(&sent).is_none() && FromDataServer::decode(&sent).is_none());
+            assert_eq!(decode_layout_event(&sent.with_payload(&b"more"[..])), None);
+        }
     }
 }

@@ -14,7 +14,7 @@ use peer::{
     Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, Sender,
     TurnedAway,
 };
-use pool::{DataServerNumber, Holding, HomeNumber, LeaseSettings, ToHome};
+use pool::{DataServerNumber, Holding, HomeNumber, ToHome};
 use store::StoreOptions;
 use throttle::Throttle;
 use tokio::time::MissedTickBehavior;
@@ -105,7 +105,7 @@ impl DataServer {
             slot: place.slot,
         })?;
         let (number, link) = (DataServerNumber(place.slot.0), Arc::new(Link::default()));
-        let lease = (LeaseSettings::default(), clock::of_leases());
+        let lease = clock::of_given_leases();
         let server = data_server::DataServer::new(number, lease, shelf.clone(), link.clone());
         let kept = Arc::new(Kept {
             server: server.clone(),

@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use metadata_server::{Answer, Asked, Connection, Question, RemoteTree, Reply};
+use nfs4_server::LayoutProperties;
 use peer::{
     Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, RequestError,
     SendError, Sender, Session, TurnedAway,
 };
-use pool::LeaseSettings;
 use store::{Store, TreeIdentity};
 use throttle::Throttle;
 use tokio::time::Instant;
-use vfs::{Error, FileSystem, FsId, ReplicaSlot};
+use vfs::{Error, FsId, ReplicaSlot};
 
+use super::Shown;
+use super::layouts::GivenByHome;
 use super::{clock, connection};
 use crate::data_directory::{DataDirectory, MemberOf};
 use crate::pools::{self, PoolPlace};
@@ -117,7 +119,7 @@ impl JoinedServer {
         }
     }
 
-    /// What clients are shown of the tree of which this is the store.
+    /// What clients are shown of the tree of which this is the store, and who gives layouts of it.
     ///
     /// # Errors
     /// [`ServeError`] when the store belongs to somebody else.
@@ -126,7 +128,7 @@ impl JoinedServer {
         data: &DataDirectory,
         store: &Arc<Store>,
         path: &Path,
-    ) -> Result<Arc<dyn FileSystem>, ServeError> {
+    ) -> Result<Shown, ServeError> {
         let place = MemberOf {
             set: self.place.pool,
             slot: self.place.slot,
@@ -138,8 +140,8 @@ impl JoinedServer {
             });
         }
         data.note_member(place)?;
-        let (home, lease) = (self.home.clone(), LeaseSettings::default());
-        let shown = RemoteTree::new(store.clone(), home, clock::of_leases(), lease);
+        let (lease, now) = clock::of_given_leases();
+        let shown = RemoteTree::new(store.clone(), self.home.clone(), now, lease);
         // There is one.
         let _ = self.home.tree.set(store.tree().fs_id);
         let _ = self.home.shown.set(Arc::downgrade(&shown));
@@ -149,7 +151,15 @@ impl JoinedServer {
             // It began before there was anything to show.
             meet(&shown, session.peer());
         }
-        Ok(shown)
+        let layouts = GivenByHome {
+            tree: shown.clone(),
+            properties: LayoutProperties {
+                // At most 16 MiB.
+                stripe_unit: self.place.stripe_unit.bytes() as u32,
+                threshold: None,
+            },
+        };
+        Ok((shown, Arc::new(layouts)))
     }
 
     /// Makes no connections any more.
@@ -342,7 +352,15 @@ impl MessageHandler for Hears {
     }
 
     async fn receive(&self, incoming: Incoming) {
-        drop(incoming);
+        let event = connection::decode_layout_event(&incoming.release());
+        let shown = self.home.shown.get().and_then(Weak::upgrade);
+        match (event, shown) {
+            (Some(event), Some(shown)) => shown.hear_of_layouts(event),
+            (Some(_), None) => {}
+            (None, _) => tracing::warn!(
+                "a message of the first metadata server is not understood, and dropped"
+            ),
+        }
     }
 
     async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {

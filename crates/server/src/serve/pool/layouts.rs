@@ -1,5 +1,5 @@
-//! Layouts of a tree of which other metadata servers have copies: a client that may write past the home is told so when all copies of the
-//! file are gone.
+//! Layouts of a tree of which there are several metadata servers: what the home gives to its own clients and to those of others, and what
+//! one that has joined gives to its clients.
 //!
 //! What must never enter: who gets layouts.
 
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use metadata_server::Holders;
+use metadata_server::{Holders, Layout, RemoteTree};
 use nfs4_server::{
     DeviceId, FileLayout, LayoutAccess, LayoutEvent, LayoutHolder, LayoutProperties, Layouts,
     NoLayout,
@@ -15,7 +15,7 @@ use nfs4_server::{
 use striping::Striped;
 use vfs::ObjectId;
 
-/// The layouts of a home.
+/// The layouts of a home: a client that may write past it is told so when all copies of the file are gone that other servers have.
 pub(super) struct GivenBehindCopies {
     pub(super) striped: Arc<Striped>,
     pub(super) holders: Arc<Holders>,
@@ -31,8 +31,8 @@ impl Layouts for GivenBehindCopies {
         self.striped.device(device).await
     }
 
-    fn devices(&self) -> Vec<DeviceId> {
-        self.striped.devices()
+    async fn devices(&self) -> Vec<DeviceId> {
+        self.striped.devices().await
     }
 
     async fn layout(
@@ -67,5 +67,147 @@ impl Layouts for GivenBehindCopies {
 
     fn on_event(&self, listener: Arc<dyn Fn(LayoutEvent) + Send + Sync>) {
         self.striped.on_event(listener);
+    }
+}
+
+/// The same for clients of other metadata servers.
+#[async_trait]
+impl metadata_server::Layouts for GivenBehindCopies {
+    async fn layout(
+        &self,
+        file: ObjectId,
+        holder: u64,
+        writing: bool,
+    ) -> Result<Layout, metadata_server::NoLayout> {
+        let access = match writing {
+            true => LayoutAccess::ReadWrite,
+            false => LayoutAccess::Read,
+        };
+        let given = Layouts::layout(self, file, LayoutHolder(holder), access).await;
+        let given = given.map_err(none_there)?;
+        Ok(Layout {
+            device: given.device.0,
+            stripe_unit: given.stripe_unit,
+            first_index: given.first_index,
+            handles: given.handles,
+        })
+    }
+
+    async fn returned(&self, file: ObjectId, holder: u64) -> vfs::Result<()> {
+        self.striped.returned(file, LayoutHolder(holder)).await
+    }
+
+    async fn lost(&self, file: ObjectId, holder: u64) -> vfs::Result<()> {
+        self.striped.lost(file, LayoutHolder(holder)).await
+    }
+
+    async fn commit(
+        &self,
+        file: ObjectId,
+        holder: u64,
+        end: Option<u64>,
+    ) -> Result<u64, metadata_server::NoLayout> {
+        let size = self.striped.commit(file, LayoutHolder(holder), end).await;
+        size.map_err(none_there)
+    }
+
+    async fn device(&self, device: [u8; 16]) -> Option<Vec<Vec<SocketAddr>>> {
+        self.striped.device(DeviceId(device)).await
+    }
+
+    async fn devices(&self) -> Vec<[u8; 16]> {
+        let all = self.striped.devices().await.into_iter();
+        all.map(|device| device.0).collect()
+    }
+}
+
+/// The layouts of a metadata server that has joined.
+pub(super) struct GivenByHome {
+    pub(super) tree: Arc<RemoteTree>,
+    pub(super) properties: LayoutProperties,
+}
+
+#[async_trait]
+impl Layouts for GivenByHome {
+    fn properties(&self) -> LayoutProperties {
+        self.properties
+    }
+
+    async fn device(&self, device: DeviceId) -> Option<Vec<Vec<SocketAddr>>> {
+        self.tree.device(device.0).await
+    }
+
+    async fn devices(&self) -> Vec<DeviceId> {
+        // A client asks again, or for the device of the layout that it has.
+        let all = self.tree.devices().await.unwrap_or_default().into_iter();
+        all.map(DeviceId).collect()
+    }
+
+    async fn layout(
+        &self,
+        file: ObjectId,
+        holder: LayoutHolder,
+        access: LayoutAccess,
+    ) -> Result<FileLayout, NoLayout> {
+        let writing = access == LayoutAccess::ReadWrite;
+        let given = self.tree.layout(file, holder.0, writing).await;
+        let given = given.map_err(none_here)?;
+        Ok(FileLayout {
+            device: DeviceId(given.device),
+            stripe_unit: given.stripe_unit,
+            first_index: given.first_index,
+            handles: given.handles,
+        })
+    }
+
+    async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()> {
+        self.tree.end_layout(file, holder.0, false).await
+    }
+
+    async fn lost(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()> {
+        self.tree.end_layout(file, holder.0, true).await
+    }
+
+    async fn commit(
+        &self,
+        file: ObjectId,
+        holder: LayoutHolder,
+        end: Option<u64>,
+    ) -> Result<u64, NoLayout> {
+        let size = self.tree.commit_layout(file, holder.0, end).await;
+        size.map_err(none_here)
+    }
+
+    fn on_event(&self, listener: Arc<dyn Fn(LayoutEvent) + Send + Sync>) {
+        self.tree.on_layout_event(Arc::new(move |event| {
+            listener(match event {
+                metadata_server::LayoutEvent::Recall(holder) => {
+                    LayoutEvent::Recall(LayoutHolder(holder))
+                }
+                metadata_server::LayoutEvent::DeviceGone(device) => {
+                    LayoutEvent::DeviceGone(DeviceId(device))
+                }
+            });
+        }));
+    }
+}
+
+fn none_there(reason: NoLayout) -> metadata_server::NoLayout {
+    use metadata_server::NoLayout as There;
+    match reason {
+        NoLayout::Recalled => There::Recalled,
+        NoLayout::ThroughServer => There::ThroughServer,
+        NoLayout::Unavailable => There::Unavailable,
+        NoLayout::Gone => There::Gone,
+    }
+}
+
+fn none_here(reason: metadata_server::NoLayout) -> NoLayout {
+    use metadata_server::NoLayout as There;
+    match reason {
+        There::Recalled => NoLayout::Recalled,
+        There::ThroughServer => NoLayout::ThroughServer,
+        There::Unavailable => NoLayout::Unavailable,
+        There::Gone => NoLayout::Gone,
     }
 }

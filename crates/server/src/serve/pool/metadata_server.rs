@@ -5,6 +5,7 @@
 
 mod hearing;
 mod leaving;
+mod memory;
 mod moving;
 mod whereabouts;
 
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use metadata_server::{Holders, Home};
+use nfs4_server::Layouts;
 use peer::set::Member;
 use peer::{Endpoint, Incarnation, Lane};
 use pool::home::{ServerView, Stranger};
@@ -26,8 +28,10 @@ use tokio::time::{MissedTickBehavior, timeout};
 use vfs::{FileSystem, ReplicaSlot};
 
 use self::hearing::{Known, Link};
+use self::memory::InBook;
 use self::moving::Moves;
 use super::connection;
+use super::layouts::GivenBehindCopies;
 use crate::data_directory::SealedFileError;
 use crate::pools::{self, Book, PoolPlace, PoolRole};
 use crate::serve::ServeError;
@@ -154,13 +158,19 @@ impl MetadataServer {
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
         // Nobody else signs the list.
         place.directory.note_current();
+        let memory = Arc::new(InBook::default());
         let of = striped.clone();
         let home = Home::new(
             store.tree(),
             file_system,
             holders.clone(),
             Arc::new(move |file| of.is_written_past_home(file)),
+            (memory.clone(), beginning.book.given_up.clone()),
         );
+        let home = home.with_layouts(Arc::new(GivenBehindCopies {
+            striped: striped.clone(),
+            holders: holders.clone(),
+        }));
         let known = Arc::new(Known {
             place: place.clone(),
             striped: Arc::downgrade(&striped),
@@ -184,6 +194,7 @@ impl MetadataServer {
             known: known.clone(),
         });
         holders.tell_by(link.clone());
+        striped.on_event(link.tells_of_layouts());
         let started = striped.start(store.placed_rows(), link).await;
         started.map_err(ServeError::Home)?;
         known.has_started.send_replace(true);
@@ -207,6 +218,7 @@ impl MetadataServer {
             changes: tokio::sync::Mutex::default(),
             book_path: beginning.book_path,
         });
+        memory.is_of(&server);
         tokio::spawn(keep(Arc::downgrade(&server)));
         tokio::spawn(give_up_lost(Arc::downgrade(&server)));
         tokio::spawn(moving::run(Arc::downgrade(&server)));
@@ -321,12 +333,16 @@ impl MetadataServer {
 
     /// Puts the book on stable storage, and has the home go by it. The caller holds `changes`.
     async fn keep_book(&self, members: &[Member], book: Book) -> Result<(), SealedFileError> {
-        let (path, written) = (self.book_path.clone(), book.clone());
-        let written = tokio::task::spawn_blocking(move || written.write(&path)).await;
-        written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        self.write_book(&book).await?;
         self.striped.update_view(view(&self.place, members, &book));
         self.keeping().book = book;
         Ok(())
+    }
+
+    async fn write_book(&self, book: &Book) -> Result<(), SealedFileError> {
+        let (path, written) = (self.book_path.clone(), book.clone());
+        let written = tokio::task::spawn_blocking(move || written.write(&path)).await;
+        written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
     /// How the pool is.

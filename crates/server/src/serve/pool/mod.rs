@@ -63,6 +63,9 @@ struct Metadata {
     book: Book,
 }
 
+/// What clients are shown of a tree, and who gives layouts of its files.
+type Shown = (Arc<dyn FileSystem>, Arc<dyn Layouts>);
+
 /// The tree whose files are striped over the pool.
 pub(super) struct StripedTree {
     pub(super) name: String,
@@ -72,7 +75,7 @@ pub(super) struct StripedTree {
 
 impl StripedTree {
     /// What everybody is shown of it, who has layouts, and who has copies.
-    pub(super) fn show(&self, store: &Arc<Store>) -> (Arc<dyn FileSystem>, Arc<dyn Layouts>) {
+    pub(super) fn show(&self, store: &Arc<Store>) -> Shown {
         store.on_changes(self.holders.clone());
         let below = self.striped.file_system(store.clone());
         let layouts = GivenBehindCopies {
@@ -182,7 +185,9 @@ impl Prepared {
         if let Some(metadata) = &mut self.metadata {
             let leases = (LeaseSettings::default(), client_lease);
             let others = metadata.others.iter().copied();
-            let holders = Holders::new(incarnation.into(), leases, clock::of_leases(), others);
+            let given_up = &metadata.book.given_up;
+            let (run, now) = (incarnation.into(), clock::of_leases());
+            let holders = Holders::new(run, leases, now, others, given_up);
             metadata.holders = Some(holders);
         }
         Ok(())

@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use metadata_server::{Asker, Home, News, ToHolders};
-use peer::{Endpoint, Incoming, Lane, Message, MessageHandler, Refusal, Sender, TurnedAway};
+use metadata_server::{Asker, Home, LayoutEvent, News, ToHolders};
+use peer::{
+    Endpoint, Incoming, Lane, Message, MessageHandler, Refusal, Sender, Session, TurnedAway,
+};
 use pool::{DataServerNumber, Holding, ToDataServer};
 use striping::Striped;
 use tokio::sync::watch;
@@ -66,6 +68,15 @@ impl Known {
         self.roles().get(&slot).copied()
     }
 
+    /// Metadata servers that have called.
+    fn metadata_servers(&self) -> Vec<ReplicaSlot> {
+        let roles = self.roles();
+        let all = roles.iter();
+        all.filter(|(_, role)| **role == PoolRole::MetadataServer)
+            .map(|(slot, _)| *slot)
+            .collect()
+    }
+
     /// Whether a member, present or not, is a metadata server that has joined.
     pub(super) fn is_metadata_server(&self, slot: ReplicaSlot) -> bool {
         let member = self.place.member(slot);
@@ -78,6 +89,46 @@ impl Known {
         self.addresses
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    /// Passes on to other metadata servers what happens to layouts of their clients.
+    pub(super) fn tells_of_layouts(&self) -> Arc<dyn Fn(nfs4_server::LayoutEvent) + Send + Sync> {
+        let (endpoint, known) = (Arc::downgrade(&self.endpoint), Arc::downgrade(&self.known));
+        Arc::new(move |event| {
+            let (Some(endpoint), Some(known)) = (endpoint.upgrade(), known.upgrade()) else {
+                return;
+            };
+            match event {
+                nfs4_server::LayoutEvent::Recall(holder) => {
+                    if let Some((at, there)) = known.home.holder_elsewhere(holder.0) {
+                        let is_it = |session: &Session| asker(session.peer()) == at;
+                        tell_of_layout(&endpoint, at.server, is_it, LayoutEvent::Recall(there));
+                    }
+                }
+                nfs4_server::LayoutEvent::DeviceGone(device) => {
+                    for server in known.metadata_servers() {
+                        let gone = LayoutEvent::DeviceGone(device.0);
+                        tell_of_layout(&endpoint, server, |_| true, gone);
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// Tells a metadata server that is there. It is said again, or need not be heard.
+fn tell_of_layout(
+    endpoint: &Endpoint,
+    server: ReplicaSlot,
+    is_meant: impl Fn(&Session) -> bool,
+    event: LayoutEvent,
+) {
+    let peer = endpoint.peer(server);
+    let session = peer.and_then(|peer| peer.session().ok());
+    if let Some(session) = session.filter(is_meant) {
+        let _ = session.try_send(Lane::Control, connection::encode_layout_event(&event));
     }
 }
 

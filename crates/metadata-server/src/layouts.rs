@@ -1,0 +1,384 @@
+//! Layouts that clients of other metadata servers hold: these clients read and write at the data servers themselves, and the home knows for
+//! which server's sake it has given what, so that it can recall and fence it.
+//!
+//! Holders have a number at the server whose clients they are, and another one at the home.
+//!
+//! What must never enter: stateids, and what a layout says.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
+
+use crate::home::{Asker, Home};
+use crate::question::{Answer, Question, decode, encode};
+
+/// The home numbers holders at other servers from here on: this bit, the server, a counter. Its own clients' holders have smaller numbers.
+const OF_OTHERS: u64 = 1 << 63;
+/// Bits of the counter.
+const COUNTER_BITS: u32 = 47;
+/// Layouts of one metadata server's clients.
+const GIVEN_MAX: usize = 1 << 18;
+/// At most this many layouts are ended at once.
+const AT_ONCE: usize = 32;
+/// Before a layout is ended that could not be ended now.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Where the bytes of a file lie, as a client is told it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// Names the data servers.
+    pub device: [u8; 16],
+    /// How many bytes lie together.
+    pub stripe_unit: u32,
+    /// The place in the device of the data server that has the first bytes.
+    pub first_index: u32,
+    /// What each data server is shown, in the order of the device.
+    pub handles: Vec<Bytes>,
+}
+
+/// Why there is no layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NoLayout {
+    /// Layouts of the file are being recalled: ask again.
+    Recalled,
+    /// Read and write through the metadata server for now.
+    ThroughServer,
+    /// The file has no layouts.
+    Unavailable,
+    /// There is no such file.
+    Gone,
+}
+
+/// What happens to layouts by itself. It is told once and need not arrive: a recall is repeated, and the home goes on without the holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LayoutEvent {
+    /// This holder is to give its layout back.
+    Recall(u64),
+    /// Clients are to forget this device.
+    DeviceGone([u8; 16]),
+}
+
+impl LayoutEvent {
+    /// As it travels.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        encode(self)
+    }
+
+    /// Reads what [`LayoutEvent::encode`] wrote; nothing when it is none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<LayoutEvent> {
+        decode(bytes)
+    }
+}
+
+/// Who gives layouts of the home's files. A holder is known by a number of the caller.
+#[async_trait]
+pub trait Layouts: Send + Sync {
+    /// A layout of a whole file, for reading, or for `writing` as well.
+    ///
+    /// # Errors
+    /// What the client is to do instead.
+    async fn layout(
+        &self,
+        file: ObjectId,
+        holder: u64,
+        writing: bool,
+    ) -> std::result::Result<Layout, NoLayout>;
+
+    /// A holder has given its layout back.
+    ///
+    /// # Errors
+    /// When that cannot be found out now.
+    async fn returned(&self, file: ObjectId, holder: u64) -> Result<()>;
+
+    /// A holder has lost what its layout rests on. Afterwards nothing that it has under way can happen any more.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] to be asked again.
+    async fn lost(&self, file: ObjectId, holder: u64) -> Result<()>;
+
+    /// A holder has written, and the file ends at `end` at least. Returns the size.
+    ///
+    /// # Errors
+    /// When its layout has ended.
+    async fn commit(
+        &self,
+        file: ObjectId,
+        holder: u64,
+        end: Option<u64>,
+    ) -> std::result::Result<u64, NoLayout>;
+
+    /// The addresses of each data server of a device; `None` when there is no such device.
+    async fn device(&self, device: [u8; 16]) -> Option<Vec<Vec<SocketAddr>>>;
+
+    /// All devices that layouts may name.
+    async fn devices(&self) -> Vec<[u8; 16]>;
+}
+
+/// A holder at a run of another metadata server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct There {
+    run: u64,
+    holder: u64,
+}
+
+/// What clients of one metadata server were given, until they have given it back.
+#[derive(Default)]
+pub(crate) struct Given {
+    by_number: BTreeMap<u64, (ObjectId, There)>,
+    numbers: BTreeMap<There, u64>,
+}
+
+impl Given {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_number.is_empty()
+    }
+
+    /// The number of a holder that asks, which is `next` if it has none yet. `None` when there is no room.
+    fn enter(&mut self, file: ObjectId, there: There, next: u64) -> Option<u64> {
+        if let Some(number) = self.numbers.get(&there) {
+            return Some(*number);
+        }
+        if self.by_number.len() >= GIVEN_MAX {
+            return None;
+        }
+        self.by_number.insert(next, (file, there));
+        self.numbers.insert(there, next);
+        Some(next)
+    }
+
+    fn number(&self, file: ObjectId, there: There) -> Option<u64> {
+        let number = self.numbers.get(&there).copied()?;
+        let (of, _) = self.by_number.get(&number)?;
+        (*of == file).then_some(number)
+    }
+
+    fn leave(&mut self, number: u64) {
+        if let Some((_, there)) = self.by_number.remove(&number) {
+            self.numbers.remove(&there);
+        }
+    }
+
+    /// Those of all runs up to this one.
+    fn until_run(&self, run: u64) -> Vec<(ObjectId, u64)> {
+        let all = self.by_number.iter();
+        all.filter(|(_, (_, there))| there.run <= run)
+            .map(|(number, (file, _))| (*file, *number))
+            .collect()
+    }
+}
+
+impl Home {
+    /// The same home, of whose files clients are given layouts.
+    #[must_use]
+    pub fn with_layouts(mut self, layouts: Arc<dyn Layouts>) -> Home {
+        self.layouts = Some(layouts);
+        self
+    }
+
+    /// The server at which a holder with this number is, and its number there. `None` for a holder of the home's own clients, and for one
+    /// whose layout has ended.
+    #[must_use]
+    pub fn holder_elsewhere(&self, number: u64) -> Option<(Asker, u64)> {
+        let server = ReplicaSlot(((number & !OF_OTHERS) >> COUNTER_BITS) as u16);
+        if number & OF_OTHERS == 0 {
+            return None;
+        }
+        let accounts = self.accounts();
+        let account = accounts.get(&server)?;
+        let (_, there) = account.layouts.by_number.get(&number)?;
+        let asker = Asker {
+            server,
+            run: there.run,
+        };
+        Some((asker, there.holder))
+    }
+
+    pub(crate) async fn answer_about_layouts(
+        &self,
+        asker: Asker,
+        question: Question,
+    ) -> Result<Answer> {
+        let Some(layouts) = &self.layouts else {
+            return Ok(without_layouts(&question));
+        };
+        let there = |holder| There {
+            run: asker.run,
+            holder,
+        };
+        Ok(match question {
+            Question::Layout(file, holder, writing) => {
+                let given = self.give_layout(asker, file, there(holder), writing);
+                Answer::Layout(given.await?)
+            }
+            Question::EndLayout(file, holder, is_lost) => {
+                self.end_layout(asker, file, there(holder), is_lost).await?;
+                Answer::Done
+            }
+            Question::CommitLayout(file, holder, end) => {
+                let look = |account: &mut crate::home::Account| {
+                    account.layouts.number(file, there(holder))
+                };
+                Answer::Size(match self.account(asker, look)? {
+                    Some(number) => layouts.commit(file, number, end).await,
+                    None => Err(NoLayout::ThroughServer),
+                })
+            }
+            Question::Device(device) => Answer::Device(layouts.device(device).await),
+            Question::Devices => Answer::Devices(layouts.devices().await),
+            _ => return Err(Error::NotSupported),
+        })
+    }
+
+    async fn give_layout(
+        &self,
+        asker: Asker,
+        file: ObjectId,
+        there: There,
+        writing: bool,
+    ) -> Result<std::result::Result<Layout, NoLayout>> {
+        let (true, Some(layouts)) = (self.holders.claims.are_over(), &self.layouts) else {
+            return Ok(Err(NoLayout::ThroughServer));
+        };
+        let _holding = self.hold(asker).await?;
+        // On the account first, so that nobody has a layout of whom the home does not know.
+        let number = self.account(asker, |account| {
+            account.layouts.enter(file, there, self.next_number(asker))
+        })?;
+        let Some(number) = number else {
+            return Ok(Err(NoLayout::ThroughServer));
+        };
+        let given = layouts.layout(file, number, writing).await;
+        let stands = self
+            .accounts()
+            .get(&asker.server)
+            .is_some_and(|account| account.layouts.number(file, there) == Some(number));
+        if !stands {
+            // Given back while it was asked for.
+            layouts.lost(file, number).await?;
+            return Ok(Err(NoLayout::ThroughServer));
+        }
+        Ok(given)
+    }
+
+    fn next_number(&self, asker: Asker) -> u64 {
+        let server = u64::from(asker.server.0) << COUNTER_BITS;
+        let counter = self
+            .given
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        OF_OTHERS | server | counter
+    }
+
+    async fn end_layout(
+        &self,
+        asker: Asker,
+        file: ObjectId,
+        there: There,
+        is_lost: bool,
+    ) -> Result<()> {
+        let _holding = self.hold(asker).await?;
+        let number = self.account(asker, |account| account.layouts.number(file, there))?;
+        let Some(number) = number else {
+            // It was ended here, or an earlier run of the home has given it, which counts at no data server when its leases are over.
+            if is_lost {
+                self.holders.outlast_forgotten().await;
+            }
+            return Ok(());
+        };
+        match (&self.layouts, is_lost) {
+            (None, _) => {}
+            (Some(layouts), true) => layouts.lost(file, number).await?,
+            (Some(layouts), false) => layouts.returned(file, number).await?,
+        }
+        if let Some(account) = self.accounts().get_mut(&asker.server) {
+            account.layouts.leave(number);
+        }
+        Ok(())
+    }
+
+    /// Fences all layouts that clients of a server were given in runs up to this one. The caller sees to it that none is being given.
+    pub(crate) async fn fence_layouts(&self, server: ReplicaSlot, run: u64) {
+        let Some(layouts) = &self.layouts else { return };
+        let given = {
+            let accounts = self.accounts();
+            let account = accounts.get(&server);
+            account.map_or_else(Vec::new, |account| account.layouts.until_run(run))
+        };
+        let mut ending = JoinSet::new();
+        for (file, number) in given {
+            if ending.len() >= AT_ONCE {
+                self.has_ended(server, ending.join_next().await);
+            }
+            ending.spawn(fence(layouts.clone(), file, number));
+        }
+        while !ending.is_empty() {
+            self.has_ended(server, ending.join_next().await);
+        }
+    }
+
+    fn has_ended(&self, server: ReplicaSlot, ended: Option<Ended>) {
+        if let Some(Ok(number)) = ended
+            && let Some(account) = self.accounts().get_mut(&server)
+        {
+            account.layouts.leave(number);
+        }
+    }
+}
+
+type Ended = std::result::Result<u64, tokio::task::JoinError>;
+
+/// Ends a layout whose holder may have something under way, and returns its number.
+async fn fence(layouts: Arc<dyn Layouts>, file: ObjectId, number: u64) -> u64 {
+    loop {
+        match layouts.lost(file, number).await {
+            Err(Error::Delay) => tokio::time::sleep(PAUSE).await,
+            Ok(()) | Err(Error::Stale) => return number,
+            Err(error) => {
+                tracing::error!(%file, %error, "a layout of a client of another metadata server is not ended");
+                return number;
+            }
+        }
+    }
+}
+
+/// What a home answers that gives none.
+fn without_layouts(question: &Question) -> Answer {
+    match question {
+        Question::Layout(..) => Answer::Layout(Err(NoLayout::Unavailable)),
+        Question::CommitLayout(..) => Answer::Size(Err(NoLayout::Unavailable)),
+        Question::Device(_) => Answer::Device(None),
+        Question::Devices => Answer::Devices(Vec::new()),
+        _ => Answer::Done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_keeps_its_number_until_it_leaves_and_runs_are_told_apart() {
+        let (file, other) = (ObjectId::from_u64(7), ObjectId::from_u64(8));
+        let there = |run| There { run, holder: 5 };
+        let mut given = Given::default();
+        assert_eq!(given.enter(file, there(1), 10), Some(10));
+        assert_eq!(given.enter(file, there(1), 11), Some(10));
+        assert_eq!(given.enter(other, there(2), 12), Some(12));
+        assert_eq!(given.number(file, there(1)), Some(10));
+        assert_eq!(given.number(other, there(1)), None);
+        assert_eq!(given.until_run(1), [(file, 10)]);
+        assert_eq!(given.until_run(2), [(file, 10), (other, 12)]);
+        given.leave(10);
+        assert_eq!(given.number(file, there(1)), None);
+        given.leave(12);
+        assert!(given.is_empty());
+    }
+}

@@ -1,0 +1,111 @@
+//! Layouts at a metadata server that has joined: the home gives them, and knows to whom.
+//!
+//! Nothing is kept here. What clients hold is fenced by the home when this server meets it in a new session, and a home that was started anew
+//! knows of no layout; so a client that goes on with one is refused at the data servers, and asks for another.
+//!
+//! What must never enter: stateids.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use vfs::{Error, ObjectId, Result};
+
+use crate::layouts::{Layout, LayoutEvent, NoLayout};
+use crate::question::{Answer, Question, other_answer};
+use crate::remote_tree::RemoteTree;
+
+type Listener = Arc<dyn Fn(LayoutEvent) + Send + Sync>;
+
+/// Who hears what happens to layouts.
+#[derive(Default)]
+pub(crate) struct Listeners(Mutex<Vec<Listener>>);
+
+impl RemoteTree {
+    /// A layout of a whole file, for reading, or for `writing` as well. Holders are numbered by the caller, each number used once.
+    ///
+    /// # Errors
+    /// What the client is to do instead.
+    pub async fn layout(
+        &self,
+        file: ObjectId,
+        holder: u64,
+        writing: bool,
+    ) -> std::result::Result<Layout, NoLayout> {
+        let _noted = self.clients.telling.read().await;
+        match self.ask(Question::Layout(file, holder, writing)).await {
+            Ok(Answer::Layout(given)) => given,
+            _ => Err(NoLayout::ThroughServer),
+        }
+    }
+
+    /// A holder has given its layout back, or has lost what it rests on and may have something under way.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] to be asked again.
+    pub async fn end_layout(&self, file: ObjectId, holder: u64, is_lost: bool) -> Result<()> {
+        let _noted = self.clients.telling.read().await;
+        if self.clients.are_lost() {
+            // The home has fenced it.
+            return Ok(());
+        }
+        self.do_at_home(Question::EndLayout(file, holder, is_lost))
+            .await
+    }
+
+    /// A holder says that it has written, and that the file ends at `end` at least. Returns the size.
+    ///
+    /// # Errors
+    /// When its layout has ended, or nobody can say.
+    pub async fn commit_layout(
+        &self,
+        file: ObjectId,
+        holder: u64,
+        end: Option<u64>,
+    ) -> std::result::Result<u64, NoLayout> {
+        match self.ask(Question::CommitLayout(file, holder, end)).await {
+            Ok(Answer::Size(size)) => size,
+            Err(Error::Stale) => Err(NoLayout::Gone),
+            _ => Err(NoLayout::ThroughServer),
+        }
+    }
+
+    /// The addresses of each data server of a device; `None` when there is no such device, or nobody can say.
+    pub async fn device(&self, device: [u8; 16]) -> Option<Vec<Vec<SocketAddr>>> {
+        match self.ask(Question::Device(device)).await {
+            Ok(Answer::Device(found)) => found,
+            _ => None,
+        }
+    }
+
+    /// All devices that layouts may name.
+    ///
+    /// # Errors
+    /// When nobody can say.
+    pub async fn devices(&self) -> Result<Vec<[u8; 16]>> {
+        match self.ask(Question::Devices).await? {
+            Answer::Devices(all) => Ok(all),
+            _ => Err(other_answer()),
+        }
+    }
+
+    /// Has this called with what happens to layouts.
+    pub fn on_layout_event(&self, listener: Listener) {
+        let mut listeners = self
+            .layouts
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        listeners.push(listener);
+    }
+
+    /// The home says what has happened to a layout of a client of this server, or to a device.
+    pub fn hear_of_layouts(&self, event: LayoutEvent) {
+        let listeners = self
+            .layouts
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let listeners = listeners.clone();
+        listeners.iter().for_each(|listener| listener(event));
+    }
+}

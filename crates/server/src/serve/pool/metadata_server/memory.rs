@@ -1,0 +1,50 @@
+//! Whose clients' state the home has given up, as the book of the pool keeps it over restarts.
+//!
+//! What must never enter: when something is given up.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock, Weak};
+
+use async_trait::async_trait;
+use metadata_server::Memory;
+use vfs::{Error, ReplicaSlot, Result};
+
+use super::MetadataServer;
+use crate::data_directory::SealedFileError;
+use crate::pools::Book;
+
+/// The book of a server that may not have begun yet.
+#[derive(Default)]
+pub(super) struct InBook(OnceLock<Weak<MetadataServer>>);
+
+impl InBook {
+    pub(super) fn is_of(&self, server: &Arc<MetadataServer>) {
+        // Nobody else has set it.
+        let _ = self.0.set(Arc::downgrade(server));
+    }
+}
+
+#[async_trait]
+impl Memory for InBook {
+    async fn keep(&self, given_up: BTreeSet<ReplicaSlot>) -> Result<()> {
+        let server = self.0.get().and_then(Weak::upgrade).ok_or(Error::Delay)?;
+        let kept = server.keep_given_up(given_up).await;
+        kept.map_err(|error| Error::Io(error.to_string()))
+    }
+}
+
+impl MetadataServer {
+    async fn keep_given_up(
+        &self,
+        given_up: BTreeSet<ReplicaSlot>,
+    ) -> std::result::Result<(), SealedFileError> {
+        let _alone = self.changes.lock().await;
+        let book = Book {
+            given_up,
+            ..self.keeping().book.clone()
+        };
+        self.write_book(&book).await?;
+        self.keeping().book = book;
+        Ok(())
+    }
+}
