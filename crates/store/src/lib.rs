@@ -24,6 +24,7 @@ mod committer;
 mod counters;
 mod creation;
 mod data;
+mod directory;
 mod error;
 mod file_system;
 mod inner;

@@ -1,16 +1,13 @@
 //! The store's own threads: group commit, clearing away removed objects, and taking marks off files.
 
-use std::fs::File;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plain_file::lacks_descriptors;
 use vfs::{ObjectId, Result};
 
 use crate::committer::Wake;
 use crate::data::Guards;
-use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::rows::key;
@@ -107,7 +104,10 @@ pub(crate) fn commit_groups(inner: &Inner) {
         let done = if persist { inner.persist_all() } else { Ok(()) };
         let done = done.and_then(|()| {
             let has_room = |bytes| inner.headroom.ensure(bytes);
-            let looked = inner.metadata.write_out_full(has_room);
+            // Tables and journals are made below the path.
+            let has_files =
+                || inner.directory.is_in_place(&inner.layout) && inner.headroom.has_files();
+            let looked = inner.metadata.write_out_full(has_room, has_files);
             looked.map_err(|error| inner.fail(&error.to_string()))
         });
         let objects = inner.objects.load(Ordering::Relaxed);
@@ -253,9 +253,9 @@ fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId, row: &[u8]) -> R
 
 /// Takes marks off files that no longer need them, and forgets old requests, until told to stop.
 pub(crate) fn tidy_marks(inner: &Inner) {
-    let (mut data, mut settled_at) = (None, Instant::now());
+    let mut settled_at = Instant::now();
     while inner.tidying.wait(TIDY_INTERVAL) {
-        match tidy(inner, &mut data, &mut settled_at) {
+        match tidy(inner, &mut settled_at) {
             // Where descriptors are lacking, that passes.
             Ok(()) | Err(vfs::Error::Delay) => {}
             Err(_) => return,
@@ -263,17 +263,14 @@ pub(crate) fn tidy_marks(inner: &Inner) {
     }
 }
 
-/// Does so once. `data` is the directory of data files, which is opened at the first need.
-fn tidy(inner: &Inner, data: &mut Option<File>, settled_at: &mut Instant) -> Result<()> {
+/// Does so once.
+fn tidy(inner: &Inner, settled_at: &mut Instant) -> Result<()> {
+    inner.check_place()?;
     let settled = inner.metadata.settle_mark();
     settled.map_err(|error| inner.fail(&error.to_string()))?;
     inner.headroom.restore_ballast();
     if settled_at.elapsed() >= KEEPING || inner.dirty.all_kept_bytes() > MANY_KEPT_BYTES {
-        let data = match data {
-            Some(data) => data,
-            None => data.insert(open_data(inner)?),
-        };
-        inner.settle_kept(data)?;
+        inner.settle_kept()?;
         *settled_at = Instant::now();
     }
     // Marked files occupy memory, so with very many of them nothing rests long.
@@ -306,14 +303,23 @@ pub(crate) fn make_sums(inner: &Inner) {
     }
 }
 
-fn open_data(inner: &Inner) -> Result<File> {
-    File::open(inner.layout.data()).map_err(|error| match lacks_descriptors(&error) {
-        true => from_os("open the data directory", &error),
-        false => inner.fail(&format!("cannot open the data directory: {error}")),
-    })
-}
-
 impl Inner {
+    /// Ends the store once its path leads elsewhere: what it answers from then on would be missed where it is looked for.
+    fn check_place(&self) -> Result<()> {
+        if self.directory.is_in_place(&self.layout) {
+            return Ok(());
+        }
+        let reason = format!(
+            "{} is not the directory any more that it was opened in: that was moved, replaced, unmounted, or claimed by another \
+             process",
+            self.layout.root().display()
+        );
+        let remedy = "What was answered lies in the one that was opened; put it back in its place, then start again";
+        let error = self.health.end(&reason, remedy);
+        self.commits.announce_failure();
+        Err(error)
+    }
+
     /// Allocates what the journal will need soon, so that nobody who fills the disk meanwhile can end the store.
     fn allocate_journal(&self) {
         let ahead_bytes = self.headroom.journal_bytes();
