@@ -190,7 +190,7 @@ async fn fill_buffers(server: SocketAddr) -> Result<(), nfs4_client::Error> {
 /// started it again.
 #[test]
 fn a_server_whose_limit_of_open_files_is_lowered_below_what_is_open_goes_on() {
-    let place = Place::new("");
+    let place = Place::new("[time]\ngrace_seconds = 0\n");
     let server = place.start_with(&["--listen", &format!("127.0.0.1:{}", free_port())]);
     let written: bytes::Bytes = vec![7; 100_000].into();
     block_on(async {
