@@ -167,6 +167,123 @@ fn metadata_is_written_out_while_descriptors_are_lacking() {
     server.stop();
 }
 
+/// A port that nobody has.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Sets attributes that fill buffers of metadata, until the server does not answer.
+async fn fill_buffers(server: SocketAddr) -> Result<(), nfs4_client::Error> {
+    let client = Client::connect(Options::at(server)).await?;
+    let root = client.mount("/export").await?;
+    for number in 0..100 {
+        let name = format!("note {}", number % 2);
+        let value = bytes::Bytes::from(vec![7; 60_000]);
+        let set = client.setxattr(&root, &*name, value, SetxattrOption4::Either);
+        set.await?;
+    }
+    client.leave().await
+}
+
+/// The store of metadata ended when a limit was lowered into the low numbers while it wrote tables, the server with it, and nobody
+/// started it again.
+#[test]
+fn a_server_whose_limit_of_open_files_is_lowered_below_what_is_open_goes_on() {
+    let place = Place::new("[time]\ngrace_seconds = 0\n");
+    let server = place.start_with(&["--listen", &format!("127.0.0.1:{}", free_port())]);
+    let written: bytes::Bytes = vec![7; 100_000].into();
+    block_on(async {
+        let client = server.client().await;
+        let root = client.mount("/export").await.unwrap();
+        let file = client.open(&root, "file", &How::create(0o644)).await;
+        let file = file.unwrap();
+        client.write_all(&file, 0, &written).await.unwrap();
+        client.commit(&file.handle, 0, 0).await.unwrap();
+        client.close(&file).await.unwrap();
+    });
+    let address = server.address;
+    let working = Arc::new(AtomicBool::new(true));
+    let goes_on = Arc::clone(&working);
+    let worker = thread::spawn(move || {
+        while goes_on.load(Ordering::Relaxed) {
+            let filling = async {
+                let most = Duration::from_secs(5);
+                let _ = tokio::time::timeout(most, fill_buffers(address)).await;
+            };
+            block_on(filling);
+        }
+    });
+    let usual = prlimit_of(&server);
+    for round in 0_u64.. {
+        if place.read_log().contains("the server starts anew") {
+            break;
+        }
+        let few = Rlimit {
+            current: Some(20),
+            ..usual
+        };
+        prlimit(Some(server.pid()), Resource::Nofile, few).unwrap();
+        thread::sleep(Duration::from_millis(1500));
+        prlimit(Some(server.pid()), Resource::Nofile, usual).unwrap();
+        thread::sleep(Duration::from_millis(50 + round * 70 % 300));
+    }
+    working.store(false, Ordering::Relaxed);
+    worker.join().unwrap();
+    let found = block_on(async {
+        let client = server.client().await;
+        let root = client.mount("/export").await.unwrap();
+        let file = client.open(&root, "file", &How::read()).await.unwrap();
+        client.read_to_end(&file).await.unwrap()
+    });
+    assert_eq!(found, written);
+    server.stop();
+}
+
+fn prlimit_of(server: &Running) -> Rlimit {
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.id())).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let mut numbers = line.unwrap().split_whitespace().skip(3);
+    let mut number = || numbers.next().unwrap().parse().ok();
+    Rlimit {
+        current: number(),
+        maximum: number(),
+    }
+}
+
+/// The server was killed by a signal, again and again, by any client that wrote far into a file.
+#[test]
+fn a_write_beyond_the_limit_of_file_sizes_is_refused_and_the_server_goes_on() {
+    const MOST: u64 = 200 << 20;
+    let place = Place::new("");
+    let server = place.start();
+    let limit = Rlimit {
+        current: Some(MOST),
+        maximum: Some(MOST),
+    };
+    prlimit(Some(server.pid()), Resource::Fsize, limit).unwrap();
+    block_on(async {
+        let client = server.client().await;
+        let root = client.mount("/export").await.unwrap();
+        let file = client.open(&root, "file", &How::create(0o644)).await;
+        let file = file.unwrap();
+        let put = |offset| {
+            let data = bytes::Bytes::from_static(b"content");
+            client.write(&file, offset, data, StableHow4::FileSync)
+        };
+        put(MOST - 7).await.unwrap();
+        let refused = put(MOST).await.unwrap_err();
+        assert_eq!(refused.status(), Some(NfsStat4::FBig));
+        let refused = client.allocate(&file, MOST, 10).await.unwrap_err();
+        assert_eq!(refused.status(), Some(NfsStat4::FBig));
+        let found = client.read(&file, MOST - 7, 100).await.unwrap();
+        assert_eq!(found.data, &b"content"[..]);
+    });
+    server.stop();
+}
+
 /// As many clients as there may be, unless configured otherwise, each at an address of its own.
 const MANY: u16 = 10_000;
 /// Of these at a time.

@@ -90,10 +90,11 @@ const RELEASES_AT_ONCE: usize = 64;
 const RELEASE_ATTEMPTS: usize = 5;
 const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is told of clients that are refused, once and then in sums.
+/// What is told of clients that are refused, and of their records, once and then in sums.
 static REFUSALS: Throttle = Throttle::new();
 const UNPRIVILEGED: throttle::Subject = ("a client is refused for its port", 0);
 const UNKNOWN: throttle::Subject = ("a client is refused for its address", 0);
+const RECORD: throttle::Subject = ("a client record cannot be removed", 0);
 
 impl Service {
     /// A service that is ready for calls.
@@ -287,16 +288,12 @@ impl Service {
     /// wait for it.
     pub fn housekeep(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         let now = self.now();
-        let (expired, ended, in_grace, after_grace) = {
+        let (expired, ended, after_grace) = {
             let mut state = self.state();
-            let (in_grace, ended) = (state.in_grace(), state.take_ended_sessions());
+            let ended = state.take_ended_sessions();
             let expired = state.expire(now);
-            (expired, ended, in_grace, state.end_grace_if_due(now))
+            (expired, ended, state.end_grace_if_due(now))
         };
-        // Without clients that may come back there was none, though what reclaims wait for ends all the same.
-        if in_grace && after_grace.is_some() && !self.namespace.exports().is_empty() {
-            tracing::info!("the grace period is over: nothing more can be reclaimed");
-        }
         let service = self.clone();
         async move {
             tokio::join!(
@@ -311,6 +308,11 @@ impl Service {
     async fn end_grace(&self, over: Option<Vec<Departure>>) {
         let Some(records) = over else { return };
         self.see_off(records).await;
+        // Without clients that may come back there was none, though what reclaims wait for ends all the same.
+        if self.in_grace() && !self.namespace.exports().is_empty() {
+            tracing::info!("the grace period is over: nothing more can be reclaimed");
+        }
+        self.state().grace_has_ended();
         for export in self.namespace.exports() {
             if let Err(error) = export.file_system.end_reclaim().await {
                 tracing::error!(export = %export.path, %error, "cannot clear removed files");
@@ -418,10 +420,8 @@ impl Service {
         for attempt in 1.. {
             match self.try_to_let_go(&release).await {
                 Ok(()) | Err(vfs::Error::Stale) => return,
-                // Nobody may be given what a lost layout rests on before it has ended.
                 Err(vfs::Error::Delay)
-                    if attempt < RELEASE_ATTEMPTS
-                        || matches!(release, Release::Layout(_, _, LayoutEnd::Lost)) =>
+                    if attempt < RELEASE_ATTEMPTS || comes_before_others(&release) =>
                 {
                     tokio::time::sleep(RELEASE_PAUSE).await;
                 }
@@ -452,10 +452,16 @@ impl Service {
                 }
             }
             Release::Record(owner) => {
-                if let Err(error) = self.records.remove(owner.clone()).await {
-                    tracing::error!(%error, "cannot remove a client record");
-                }
-                Ok(())
+                let removed = self.records.remove(owner.clone()).await;
+                removed.map_err(|error| {
+                    if let Some(sum) = REFUSALS.failed(RECORD, Instant::now()) {
+                        tracing::error!(
+                            %error, %sum,
+                            "a client record cannot be removed: what the client held stays, as it could be reclaimed after a crash"
+                        );
+                    }
+                    vfs::Error::Delay
+                })
             }
         }
     }
@@ -463,6 +469,15 @@ impl Service {
     pub(crate) fn file_system(&self, file: FileKey) -> &dyn vfs::FileSystem {
         &*self.namespace.exports()[file.tree].file_system
     }
+}
+
+/// Whether nobody may be given anything of the client before this has ended: a lost layout, on which the rest may stand, and a record, by
+/// which the client could reclaim after a crash.
+fn comes_before_others(release: &Release) -> bool {
+    matches!(
+        release,
+        Release::Layout(_, _, LayoutEnd::Lost) | Release::Record(_)
+    )
 }
 
 /// Locks a mutex whose guarded data stays whole even if a holder panicked.

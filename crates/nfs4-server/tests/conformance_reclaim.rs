@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use crate::fixture::operations::*;
 use crate::fixture::sessions::*;
 use crate::fixture::state::*;
-use crate::fixture::{Client, Fixture, Successful, last};
+use crate::fixture::{Client, Fixture, MemoryRecords, Successful, last, pass};
 use nfs4::{
     ArgOp4, LockArgs, NfsFh4, NfsLockType4, NfsStat4, OpenArgs, OpenClaim4, OpenDelegationType4,
     StableHow4, Stateid4, share,
 };
-use nfs4_server::Service;
+use nfs4_server::{Limits, Service};
 
 /// A client of one start of the server that has not said RECLAIM_COMPLETE.
 async fn arrive(fixture: &Fixture, service: &Arc<Service>, owner: &str) -> Client {
@@ -204,5 +204,63 @@ async fn a_client_that_cannot_be_recorded_holds_nothing_before_it_can() {
     fixture.records.is_full.store(false, Ordering::SeqCst);
     client.compound(vec![reclaim_complete()]).await.ok();
     assert_eq!(fixture.records.owners(), [Arc::from(&b"holder"[..])]);
+    client.at("/export", open()).await.ok();
+}
+
+/// Lets whatever is under way go on.
+async fn pause() {
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+}
+
+/// A record that could not be removed was left, and the locks of its client were given away: after a crash both reclaimed them.
+#[tokio::test]
+async fn what_an_expired_client_held_stays_as_long_as_its_record() {
+    let fixture = Fixture::new();
+    fixture.service.housekeep().await;
+    let holder = arrive(&fixture, &fixture.service, "holder").await;
+    holder.compound(vec![reclaim_complete()]).await.ok();
+    let (handle, open) = holder.open_new("file").await;
+    let locked = holder.lock_on(&handle, first_lock(open, "locker", 0, 10));
+    locked.await;
+    let other = fixture.client().await;
+    let (_, others) = other.open_at("/export", make_args("other", "file")).await;
+    for _ in 0..2 {
+        pass(Limits::default().lease / 3 * 2);
+        other.compound(Vec::new()).await.ok();
+    }
+    fixture.records.keeps_all.store(true, Ordering::SeqCst);
+    let releasing = tokio::spawn(fixture.service.housekeep());
+    let wanted = || ArgOp4::Lock(first_lock(others, "other", 0, 10));
+    for _ in 0..20 {
+        pause().await;
+        let refused = other.status_on(&handle, [wanted()]).await;
+        assert_eq!(refused, NfsStat4::Denied);
+    }
+    fixture.records.keeps_all.store(false, Ordering::SeqCst);
+    releasing.await.unwrap();
+    other.on(&handle, [wanted()]).await.ok();
+}
+
+/// The same at the end of the grace period, of those who did not come back.
+#[tokio::test]
+async fn the_grace_period_lasts_until_the_records_of_those_who_stay_away_have_gone() {
+    let fixture = Fixture::new();
+    fixture.service.housekeep().await;
+    let records = Arc::new(MemoryRecords::default());
+    let service = fixture.restarted_recording(records.clone(), &["gone"]);
+    let client = arrive(&fixture, &service, "new").await;
+    client.compound(vec![reclaim_complete()]).await.ok();
+    pass(Limits::default().grace);
+    // It is there all the time.
+    client.compound(Vec::new()).await.ok();
+    records.keeps_all.store(true, Ordering::SeqCst);
+    let ending = tokio::spawn(service.housekeep());
+    let open = || [ArgOp4::Open(new_open())];
+    for _ in 0..20 {
+        pause().await;
+        assert_eq!(client.status_at("/export", open()).await, NfsStat4::Grace);
+    }
+    records.keeps_all.store(false, Ordering::SeqCst);
+    ending.await.unwrap();
     client.at("/export", open()).await.ok();
 }

@@ -65,6 +65,13 @@ impl OpenStore {
         self.health.has_lacked_room()
     }
 
+    /// Whether fewer files can be opened than the embedded store needs, which ends when it cannot open one, or could be a moment
+    /// ago: opened anew, the store may go on.
+    #[must_use]
+    pub fn has_lacked_descriptors(&self) -> bool {
+        self.metadata.has_lacked_descriptors()
+    }
+
     /// The row that an update record speaks of, as it is now.
     ///
     /// # Errors

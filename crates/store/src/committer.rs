@@ -33,13 +33,18 @@ const QUICK: Duration = Duration::from_millis(1);
 pub(crate) struct Health(OnceLock<String>);
 
 impl Health {
-    /// Ends all work: the reason is logged once and given to every later operation.
+    /// Ends all work because stable storage has failed.
     pub(crate) fn fail(&self, reason: &str) -> vfs::Error {
+        self.end(
+            &format!("stable storage failed: {reason}"),
+            "Repair or replace the disk, or free space on it, then start again",
+        )
+    }
+
+    /// Ends all work: the reason is logged once, with what to do, and given to every later operation.
+    pub(crate) fn end(&self, reason: &str, remedy: &str) -> vfs::Error {
         if self.0.set(reason.to_owned()).is_ok() {
-            tracing::error!(
-                "the store stops serving, because stable storage failed: {reason}. \
-                 Repair or replace the disk, or free space on it, then start again"
-            );
+            tracing::error!("the store stops serving, because {reason}. {remedy}");
         }
         vfs::Error::Io(reason.to_owned())
     }

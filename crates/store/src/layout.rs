@@ -51,7 +51,7 @@ pub(crate) struct Identity {
 pub(crate) struct Layout {
     root: PathBuf,
     /// Locked; there may be none to lock when nothing is to be changed.
-    _lock: Option<File>,
+    lock: Option<File>,
 }
 
 impl Layout {
@@ -136,7 +136,7 @@ impl Layout {
             // A process that works on a store makes the file first.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Layout {
                 root: root.into(),
-                _lock: None,
+                lock: None,
             },
             Err(error) => return Err(StoreError::io("open", lock, error)),
         };
@@ -164,6 +164,15 @@ impl Layout {
         &self.root
     }
 
+    /// The file that is locked, as it was found.
+    pub(crate) fn claim(&self) -> Option<&File> {
+        self.lock.as_ref()
+    }
+
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        self.root.join(LOCK_FILE)
+    }
+
     pub(crate) fn metadata(&self) -> PathBuf {
         self.root.join("meta")
     }
@@ -180,19 +189,9 @@ impl Layout {
         self.root.join("mending")
     }
 
-    /// The directory of a data file: 256 consecutive objects share one, so that making many files
-    /// makes few directories.
-    pub(crate) fn data_directory(&self, id: ObjectId) -> PathBuf {
-        let counter = id.as_u64();
-        let outer = format!("{:02x}", (counter >> 16) & 0xff);
-        let store = format!("{:02x}", (counter >> 8) & 0xff);
-        self.data().join(outer).join(store)
-    }
-
     /// Where the data of an object lies once it has any.
     pub(crate) fn data_file(&self, id: ObjectId) -> PathBuf {
-        self.data_directory(id)
-            .join(format!("{:016x}", id.as_u64()))
+        self.data().join(data_file(id))
     }
 
     fn lock(root: &Path) -> Result<Layout, StoreError> {
@@ -213,7 +212,7 @@ impl Layout {
                 Ok(()) => {
                     return Ok(Layout {
                         root: root.into(),
-                        _lock: Some(lock),
+                        lock: Some(lock),
                     });
                 }
                 Err(TryLockError::WouldBlock) if asked_at.elapsed() < LOCK_PATIENCE => {
@@ -243,6 +242,20 @@ impl Layout {
         }
         Ok(())
     }
+}
+
+/// The directory of a data file, seen from that of all: 256 consecutive objects share one, so that making many files
+/// makes few directories.
+pub(crate) fn data_directory(id: ObjectId) -> PathBuf {
+    let counter = id.as_u64();
+    let outer = format!("{:02x}", (counter >> 16) & 0xff);
+    let inner = format!("{:02x}", (counter >> 8) & 0xff);
+    PathBuf::from(outer).join(inner)
+}
+
+/// A data file, seen from there.
+pub(crate) fn data_file(id: ObjectId) -> PathBuf {
+    data_directory(id).join(format!("{:016x}", id.as_u64()))
 }
 
 /// What to say of a directory without `store.toml`.

@@ -29,6 +29,7 @@ mod committer;
 mod counters;
 mod creation;
 mod data;
+mod directory;
 mod error;
 mod file_system;
 mod layout;

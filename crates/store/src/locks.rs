@@ -13,6 +13,9 @@ use vfs::{ByteRange, Error, LockConflict, LockKind, LockOwner, ObjectId, Result}
 const MAX_RANGES: usize = 16_384;
 /// The most that one client can have locked, in all files together.
 const MAX_RANGES_OF_CLIENT: usize = 65_536;
+/// The most that all clients can have locked, which takes some 240 MB. When there are as many, a client that has only a few gets more.
+const MAX_RANGES_OF_ALL: usize = 1 << 21;
+const FEW_RANGES: usize = 64;
 
 /// One lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub(crate) struct Locks {
     files: HashMap<ObjectId, Vec<Held>>,
     /// How many ranges each client has locked in all of them.
     of_clients: HashMap<Arc<[u8]>, usize>,
+    /// How many all of them have.
+    of_all: usize,
 }
 
 impl Locks {
@@ -115,13 +120,16 @@ impl Locks {
     /// Whether there may be `more` ranges in addition.
     fn check_room(&self, id: ObjectId, owner: &LockOwner, more: usize) -> Result<()> {
         let of_client = self.of_clients.get(&owner.client).copied();
+        let of_client = of_client.unwrap_or_default() + more;
         let fits = self.of(id).len() + more <= MAX_RANGES
-            && of_client.unwrap_or_default() + more <= MAX_RANGES_OF_CLIENT;
+            && of_client <= MAX_RANGES_OF_CLIENT
+            && (of_client <= FEW_RANGES || self.of_all + more <= MAX_RANGES_OF_ALL);
         if fits { Ok(()) } else { Err(Error::NoSpace) }
     }
 
     /// A file has `after` ranges locked, and had `before`; only the client of this owner has more or fewer.
     fn recount(&mut self, owner: &LockOwner, before: usize, after: usize) {
+        self.of_all = (self.of_all + after).saturating_sub(before);
         let count = self.of_clients.entry(owner.client.clone()).or_default();
         *count = (*count + after).saturating_sub(before);
         if *count == 0 {
@@ -157,6 +165,7 @@ impl Locks {
         Locks {
             files: HashMap::from([(id, self.of(id).to_vec())]),
             of_clients: of_client.into_iter().collect(),
+            of_all: self.of_all,
         }
     }
 
@@ -382,5 +391,34 @@ mod tests {
             locks.replace(file, Vec::new());
         }
         assert!(locks.of_clients.is_empty() && locks.files.is_empty());
+        assert_eq!(locks.of_all, 0);
+    }
+
+    /// Each client was bounded, and as many as there may be of them could take seventy gigabytes.
+    #[test]
+    fn the_number_of_ranges_of_all_clients_is_bounded_and_who_has_few_gets_more() {
+        const EACH: usize = 128;
+        let mut locks = Locks {
+            of_all: MAX_RANGES_OF_ALL - EACH,
+            ..Locks::default()
+        };
+        let of = |client: &str| LockOwner {
+            client: client.as_bytes().into(),
+            ..owner("o")
+        };
+        let file = |number| ObjectId::from_u64(number);
+        assert_eq!(lock_many(&mut locks, file(1), &of("one"), 2 * EACH), EACH);
+        let next = bytes(NEXT, NEXT);
+        let mut tried = locks.alone(file(2), &of("one"));
+        for table in [&mut locks, &mut tried] {
+            let refused = table.lock(file(2), &of("one"), next, LockKind::Read);
+            assert_eq!(refused, Err(Error::NoSpace));
+        }
+        let few = lock_many(&mut locks, file(3), &of("another"), EACH);
+        assert_eq!(few, FEW_RANGES);
+        locks.forget(file(1));
+        locks
+            .lock(file(3), &of("another"), next, LockKind::Read)
+            .unwrap();
     }
 }

@@ -1,16 +1,13 @@
 //! The store's own threads: group commit, clearing away removed objects, and taking marks off files.
 
-use std::fs::File;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plain_file::lacks_descriptors;
 use vfs::{ObjectId, Result};
 
 use crate::committer::Wake;
 use crate::data::Guards;
-use crate::error::from_os;
 use crate::metadata::Table;
 use crate::open_store::OpenStore;
 use crate::rows::key;
@@ -107,7 +104,10 @@ pub(crate) fn commit_groups(store: &OpenStore) {
         let done = if persist { store.persist_all() } else { Ok(()) };
         let done = done.and_then(|()| {
             let has_room = |bytes| store.headroom.ensure(bytes);
-            let looked = store.metadata.write_out_full(has_room);
+            // Tables and journals are made below the path.
+            let has_files =
+                || store.directory.is_in_place(&store.layout) && store.headroom.has_files();
+            let looked = store.metadata.write_out_full(has_room, has_files);
             looked.map_err(|error| store.fail(&error.to_string()))
         });
         let objects = store.objects.load(Ordering::Relaxed);
@@ -253,9 +253,9 @@ fn clear_one(store: &OpenStore, guards: &Arc<Guards>, id: ObjectId, row: &[u8]) 
 
 /// Takes marks off files that no longer need them, and forgets old requests, until told to stop.
 pub(crate) fn tidy_marks(store: &OpenStore) {
-    let (mut data, mut settled_at) = (None, Instant::now());
+    let mut settled_at = Instant::now();
     while store.tidying.wait(TIDY_INTERVAL) {
-        match tidy(store, &mut data, &mut settled_at) {
+        match tidy(store, &mut settled_at) {
             // Where descriptors are lacking, that passes.
             Ok(()) | Err(vfs::Error::Delay) => {}
             Err(_) => return,
@@ -263,17 +263,14 @@ pub(crate) fn tidy_marks(store: &OpenStore) {
     }
 }
 
-/// Does so once. `data` is the directory of data files, which is opened at the first need.
-fn tidy(store: &OpenStore, data: &mut Option<File>, settled_at: &mut Instant) -> Result<()> {
+/// Does so once.
+fn tidy(store: &OpenStore, settled_at: &mut Instant) -> Result<()> {
+    store.check_place()?;
     let settled = store.metadata.settle_mark();
     settled.map_err(|error| store.fail(&error.to_string()))?;
     store.headroom.restore_ballast();
     if settled_at.elapsed() >= KEEPING || store.dirty.all_kept_bytes() > MANY_KEPT_BYTES {
-        let data = match data {
-            Some(data) => data,
-            None => data.insert(open_data(store)?),
-        };
-        store.settle_kept(data)?;
+        store.settle_kept()?;
         *settled_at = Instant::now();
     }
     // Marked files occupy memory, so with very many of them nothing rests long.
@@ -306,14 +303,23 @@ pub(crate) fn make_sums(store: &OpenStore) {
     }
 }
 
-fn open_data(store: &OpenStore) -> Result<File> {
-    File::open(store.layout.data()).map_err(|error| match lacks_descriptors(&error) {
-        true => from_os("open the data directory", &error),
-        false => store.fail(&format!("cannot open the data directory: {error}")),
-    })
-}
-
 impl OpenStore {
+    /// Ends the store once its path leads elsewhere: what it answers from then on would be missed where it is looked for.
+    fn check_place(&self) -> Result<()> {
+        if self.directory.is_in_place(&self.layout) {
+            return Ok(());
+        }
+        let reason = format!(
+            "{} is not the directory any more that it was opened in: that was moved, replaced, unmounted, or claimed by another \
+             process",
+            self.layout.root().display()
+        );
+        let remedy = "What was answered lies in the one that was opened; put it back in its place, then start again";
+        let error = self.health.end(&reason, remedy);
+        self.commits.announce_failure();
+        Err(error)
+    }
+
     /// Allocates what the journal will need soon, so that nobody who fills the disk meanwhile can end the store.
     fn allocate_journal(&self) {
         let ahead_bytes = self.headroom.journal_bytes();

@@ -18,6 +18,7 @@ use crate::commit_hook::KeepsRemoved;
 use crate::committer::{Commits, Health, Ticket};
 use crate::counters::{Counters, Reserved, Sequence};
 use crate::data::{Buffers, DataFiles, DirtyFiles, Elsewhere, Guards, MAX_FILE_BYTES, OpenSums};
+use crate::directory::Directory;
 use crate::error::StoreError;
 use crate::layout::{Identity, Layout};
 use crate::leftovers::Leftovers;
@@ -61,6 +62,7 @@ pub struct OpenStore {
     /// The latest time in a change of another replica.
     latest_elsewhere: Mutex<Timestamp>,
     pub(crate) layout: Arc<Layout>,
+    pub(crate) directory: Arc<Directory>,
     pub(crate) metadata: Metadata,
     pub(crate) writer: tokio::sync::Mutex<Writer>,
     /// Set where other replicas keep the tree too.
@@ -149,7 +151,9 @@ impl OpenStore {
             Incomplete::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
         headroom.note_metadata(metadata.unwritten_bytes(), objects);
         let series = Series::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
-        let layout = Arc::new(layout);
+        let directory = Directory::open(&layout)
+            .map_err(|error| StoreError::io("open", layout.root(), error))?;
+        let (layout, directory) = (Arc::new(layout), Arc::new(directory));
         let counters = Counters::resume(reserved);
         let commits = Commits::new(counters.last(Sequence::Positions));
         Ok(OpenStore {
@@ -168,7 +172,12 @@ impl OpenStore {
             commit: options.commit,
             clock: Arc::clone(&options.clock),
             latest_elsewhere: Mutex::new(latest_elsewhere),
-            files: DataFiles::new(Arc::clone(&layout), affordable(options.open_files)),
+            files: DataFiles::new(
+                Arc::clone(&layout),
+                Arc::clone(&directory),
+                affordable(options.open_files),
+            ),
+            directory,
             layout,
             metadata,
             writer: tokio::sync::Mutex::new(Writer {

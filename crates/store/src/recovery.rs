@@ -6,7 +6,6 @@
 //! the file is listed instead ([`crate::OpenStore::recovered`]). What was promised to be stable and was only kept among the rows is put into
 //! the data file.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use vfs::{Counted, Error, ObjectId, Result};
@@ -82,9 +81,8 @@ impl OpenStore {
     /// Data that survived in the page cache counts as stable from here on, so it has to be. One call
     /// for all files is cheaper than one for each.
     pub(crate) fn sync_everything_below(&self) -> Result<()> {
-        let data = std::fs::File::open(self.layout.data());
-        let data = data.map_err(|error| from_os("open the data directory", &error))?;
-        rustix::fs::syncfs(data.as_fd()).map_err(|errno| from_os("syncfs", &errno.into()))
+        let synced = rustix::fs::syncfs(self.directory.data());
+        synced.map_err(|errno| from_os("syncfs", &errno.into()))
     }
 
     fn recover(&self, id: ObjectId, mark: Mark) -> Result<()> {
@@ -139,7 +137,7 @@ impl OpenStore {
     /// Whether a data file that was there for good is not there. Nothing is missing of nothing.
     pub(crate) fn has_lost_data(&self, id: ObjectId, size: u64) -> Result<bool> {
         let stored = self.object(id)?.file()?.stored;
-        let exists = self.layout.data_file(id).try_exists();
+        let exists = self.files.exists(id);
         let exists = exists.map_err(|error| from_os("look for a data file", &error))?;
         Ok(size > 0 && stored && !exists)
     }

@@ -6,6 +6,7 @@
 //! need it. What has been admitted counts until it is written, or many writers at once would run through the reserve.
 
 mod ballast;
+mod files;
 mod occupied;
 
 use std::fs::File;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use vfs::{Error, Space};
 
 use self::ballast::Ballast;
+use self::files::Purpose;
 pub(crate) use self::occupied::Counted;
 use crate::error::{StoreError, from_os};
 use crate::options::Reserve;
@@ -156,6 +158,19 @@ impl Headroom {
         })
     }
 
+    /// [`Error::NoSpace`] unless the file system below has room for one more data file.
+    pub(crate) fn admit_file(&self) -> vfs::Result<()> {
+        match self.reserve_bytes == 0 || files::is_left(&self.data, Purpose::Data) {
+            true => Ok(()),
+            false => Err(Error::NoSpace),
+        }
+    }
+
+    /// Whether the embedded store finds the files that it needs to write rows out.
+    pub(crate) fn has_files(&self) -> bool {
+        self.reserve_bytes == 0 || files::is_left(&self.data, Purpose::Rows)
+    }
+
     fn admit_room(&self, wanted_bytes: u64) -> vfs::Result<()> {
         let mut state = self.state();
         let kept_bytes = self.kept_bytes(&state);
@@ -240,8 +255,11 @@ impl Headroom {
     }
 
     /// Gives up a step of the ballast for something beside the store, unless that would take what the last removals need.
-    /// Says whether it did.
+    /// Says whether it did. Where files are lacking it would be in vain.
     pub(crate) fn give_room(&self) -> bool {
+        if !self.has_files() {
+            return false;
+        }
         let step_bytes = STEP_BYTES.min(self.reserve_bytes / LAST_PART);
         let kept_bytes = self.reserve_bytes / LAST_PART;
         self.ballast.held_bytes() >= step_bytes.saturating_add(kept_bytes)

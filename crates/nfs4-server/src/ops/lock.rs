@@ -8,12 +8,13 @@ use nfs4::{
 use vfs::{ByteRange, LockConflict, LockKind};
 use xdr::Bytes;
 
-use super::limits::{too_many_opens, too_many_ranges};
+use super::limits::{no_more_states, too_many_ranges};
+use super::room::Room;
 use crate::callback::LockWaiter;
 use crate::compound::Compound;
 use crate::handle::ObjectHandle;
 use crate::service::Service;
-use crate::state::{LockGrant, Reclaim};
+use crate::state::{FileKey, LockGrant, Reclaim, State, StateKind};
 use crate::status::{OrStatus, status_of};
 
 pub(crate) async fn lock(compound: &mut Compound<'_>, args: LockArgs) -> LockRes {
@@ -47,6 +48,7 @@ async fn attempt(
         return Err(NfsStat4::Grace);
     }
     let grant = find(compound, &object, &args.locker)?;
+    let room = room_for(compound, &grant, file)?;
     let allowed = match kind {
         LockKind::Read => grant.share.read,
         LockKind::Write => grant.share.write,
@@ -81,7 +83,11 @@ async fn attempt(
     if let Err(conflict) = outcome {
         return Ok(Err(denied(service, &conflict)));
     }
-    let recorded = service.state().record_lock(session.client, &grant, file);
+    let enter = |state: &mut State| state.record_lock(session.client, &grant, file);
+    let recorded = match room {
+        Some(room) => room.enter(enter),
+        None => enter(&mut service.state()),
+    };
     match recorded {
         Ok(stateid) => {
             if kind == LockKind::Read {
@@ -117,17 +123,28 @@ fn find(
     match locker {
         Locker4::OpenOwner(new) => {
             let stateid = compound.substitute(new.open_stateid)?;
-            let first = state.first_lock(client, &stateid, &new.lock_owner.owner, object.key());
-            first.map_err(|status| match status {
-                NfsStat4::ServerFault => too_many_opens(compound.connection.peer()),
-                status => status,
-            })
+            state.first_lock(client, &stateid, &new.lock_owner.owner, object.key())
         }
         Locker4::LockOwner(known) => {
             let stateid = compound.substitute(known.lock_stateid)?;
             state.known_lock(client, &stateid, object.key())
         }
     }
+}
+
+/// Room for the lock state of an owner that has none of the file yet.
+fn room_for<'a>(
+    compound: &Compound<'a>,
+    grant: &'a LockGrant,
+    file: FileKey,
+) -> Result<Option<Room<'a>>, NfsStat4> {
+    let (service, client) = (compound.service, compound.session()?.client);
+    if service.state().has_lock_state(client, grant, file) {
+        return Ok(None);
+    }
+    let kept = Room::keep(service, client, &grant.owner.owner, StateKind::Lock);
+    let room = kept.map_err(|status| no_more_states(status, compound.connection.peer()))?;
+    Ok(Some(room))
 }
 
 /// Fails unless the owner still holds something of the file. If it does not, its locks were given up, and somebody

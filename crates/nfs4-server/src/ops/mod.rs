@@ -51,6 +51,7 @@ mod remove;
 mod removexattr;
 mod rename;
 mod restorefh;
+mod room;
 mod savefh;
 mod secinfo;
 mod secinfo_no_name;

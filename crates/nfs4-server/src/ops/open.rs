@@ -10,11 +10,12 @@ use vfs::{
 };
 
 use super::directory::change_info;
-use super::limits::too_many_opens;
+use super::limits::{no_more_states, too_many_opens};
+use super::room::Room;
 use crate::attributes::to_set;
 use crate::compound::Compound;
 use crate::handle::{Handle, ObjectHandle};
-use crate::state::Reclaim;
+use crate::state::{Reclaim, State, StateKind};
 use crate::status::{OrStatus, status_of, status_of_name};
 
 pub(crate) async fn open(
@@ -38,14 +39,18 @@ pub(crate) async fn open(
         return Err(NfsStat4::Grace);
     }
 
-    let found = find(compound, &args).await?;
+    // Before anything is made or emptied that would stay so though the open is refused.
+    let room = Room::keep(service, session.client, &args.owner.owner, StateKind::Open);
+    let peer = compound.connection.peer();
+    let room = room.map_err(|status| no_more_states(status, peer));
+    let found = find(compound, &args, room.as_ref().err().copied()).await?;
     if found.is_removed {
         return Err(NfsStat4::Stale);
     }
     if found.object.read_only && share.write {
         return Err(NfsStat4::RoFs);
     }
-    let (stateid, attributes) = register(compound, &args, &found, share, reclaim).await?;
+    let (stateid, attributes) = register(compound, &args, &found, share, reclaim, room).await?;
     Ok(opened(
         compound,
         args.share_access,
@@ -61,7 +66,7 @@ pub(crate) async fn repeated(
     compound: &mut Compound<'_>,
     args: OpenArgs,
 ) -> Result<OpenResOk, NfsStat4> {
-    let found = find(compound, &args).await?;
+    let found = find(compound, &args, None).await?;
     let attributes = found.made.clone();
     if attributes.is_none() && !found.is_removed {
         return Err(NfsStat4::DeadSession);
@@ -142,6 +147,19 @@ impl Found {
         }
     }
 
+    /// The same, if it `is` to be emptied once it is open.
+    fn emptied_if(self, is: bool) -> Found {
+        let attrset = match is {
+            true => Bitmap4::of(&[nfs4::Attr::Size]),
+            false => self.attrset,
+        };
+        Found {
+            empty: is,
+            attrset,
+            ..self
+        }
+    }
+
     /// A file that an earlier execution of the request has made, and that is gone.
     fn removed(object: ObjectHandle, directory: DirectoryChange, attrset: Bitmap4) -> Found {
         Found {
@@ -164,11 +182,15 @@ fn unchanged(version: ChangeAttribute) -> DirectoryChange {
     }
 }
 
-/// Finds the file by its claim, or makes it.
-async fn find(compound: &Compound<'_>, args: &OpenArgs) -> Result<Found, NfsStat4> {
+/// Finds the file by its claim, or makes it, unless it could not be opened then for `want` of room for one more open.
+async fn find(
+    compound: &Compound<'_>,
+    args: &OpenArgs,
+    want: Option<NfsStat4>,
+) -> Result<Found, NfsStat4> {
     match (&args.claim, &args.openhow) {
         (OpenClaim4::Null(name), OpenFlag4::NoCreate) => look_up(compound, name).await,
-        (OpenClaim4::Null(name), OpenFlag4::Create(how)) => make(compound, name, how).await,
+        (OpenClaim4::Null(name), OpenFlag4::Create(how)) => make(compound, name, how, want).await,
         (OpenClaim4::Fh | OpenClaim4::Previous(_), OpenFlag4::NoCreate) => {
             Ok(Found::existing(compound.current_object(NfsStat4::IsDir)?))
         }
@@ -209,6 +231,7 @@ async fn make(
     compound: &Compound<'_>,
     name: &Component4,
     how: &CreateHow4,
+    want: Option<NfsStat4>,
 ) -> Result<Found, NfsStat4> {
     let name = Name::new(name.0.clone()).map_err(status_of_name)?;
     let directory = compound.current_object(NfsStat4::RoFs)?;
@@ -226,7 +249,12 @@ async fn make(
         ),
     };
     if directory.read_only {
-        return existing_on_read_only(&directory, &name, creation).await;
+        return existing(&directory, &name, creation, NfsStat4::RoFs).await;
+    }
+    if let Some(want) = want {
+        // The owner may have it open already.
+        let found = existing(&directory, &name, creation, want).await?;
+        return Ok(found.emptied_if(set.size == Some(0)));
     }
     let file_system = &directory.export.file_system;
     let (who, new) = (compound.asking(&directory.who), NewObject::File(creation));
@@ -243,30 +271,31 @@ async fn make(
     let is_repeat = matches!(creation, Creation::Exclusive(_));
     let is_own = created.made || (is_repeat && permission::is_owner(&who, &created.attributes));
     let empty = !created.made && creation == Creation::Unchecked && set.size == Some(0);
-    Ok(Found {
-        object: directory.at(created.attributes.id),
+    let found = Found {
         is_own,
-        empty,
         directory: Some(created.directory),
-        attrset: match (created.made, empty) {
-            (true, _) => attrset,
-            (false, true) => Bitmap4::of(&[nfs4::Attr::Size]),
-            (false, false) => Bitmap4::default(),
+        ..Found::existing(directory.at(created.attributes.id))
+    };
+    Ok(match created.made {
+        true => Found {
+            attrset,
+            made: Some(created.attributes),
+            ..found
         },
-        made: created.made.then_some(created.attributes),
-        is_removed: false,
+        false => found.emptied_if(empty),
     })
 }
 
-/// On a read-only export, a file that is there can be opened even by a request that would make it.
-async fn existing_on_read_only(
+/// Where nothing can be made, a file that is there can be opened even by a request that would make it.
+async fn existing(
     directory: &ObjectHandle,
     name: &Name,
     creation: Creation,
+    missing: NfsStat4,
 ) -> Result<Found, NfsStat4> {
     let file_system = &directory.export.file_system;
     let attributes = match file_system.lookup(&directory.who, directory.id, name).await {
-        Err(Error::NotFound) => return Err(NfsStat4::RoFs),
+        Err(Error::NotFound) => return Err(missing),
         Err(error) => return Err(status_of(&error)),
         Ok(attributes) => attributes,
     };
@@ -288,6 +317,7 @@ async fn register(
     found: &Found,
     share: Share,
     reclaim: Reclaim,
+    room: Result<Room<'_>, NfsStat4>,
 ) -> Result<(Stateid4, Attributes), NfsStat4> {
     let service = compound.service;
     let client = compound.session()?.client;
@@ -302,6 +332,11 @@ async fn register(
         let state = service.state();
         let before = state.existing_share(client, owner_name, file);
         (state.open_owner(client, owner_name)?, before)
+    };
+    let room = match before {
+        // It needs no other one.
+        Some(_) => room.ok(),
+        None => Some(room?),
     };
     if before.is_some_and(|held| held.conflicts(share)) {
         // The owner's own open makes no exception (RFC 8881, section 18.16.3).
@@ -325,12 +360,12 @@ async fn register(
     })?;
     let outcome = match empty_if_asked(found, share, &object.who).await {
         Ok(emptied) => {
-            let grant = service.state().record_open(client, owner_name, file, share);
-            let granted = grant.map(|grant| (grant.stateid, emptied.unwrap_or(opened)));
-            granted.map_err(|status| match status {
-                NfsStat4::ServerFault => too_many_opens(peer),
-                status => status,
-            })
+            let enter = |state: &mut State| state.record_open(client, owner_name, file, share);
+            let grant = match room {
+                Some(room) => room.enter(enter),
+                None => enter(&mut service.state()),
+            };
+            grant.map(|grant| (grant.stateid, emptied.unwrap_or(opened)))
         }
         Err(status) => Err(status),
     };

@@ -9,6 +9,7 @@ use nfs4::{NfsStat4, SessionId4};
 
 use super::layout::Devices;
 use super::newcomers::Newcomer;
+use super::room::Kept;
 use super::session::CreatedSession;
 use super::{Departure, State};
 
@@ -93,6 +94,7 @@ pub(super) struct Client {
     pub(super) opens: HashSet<u64>,
     pub(super) locks: HashSet<u64>,
     pub(super) layouts: HashSet<u64>,
+    pub(super) kept: Kept,
     /// About what it wants to hear.
     pub(super) devices: Devices,
     /// Whether the client said that it reclaimed all it wanted.
@@ -401,6 +403,7 @@ impl State {
             opens: HashSet::new(),
             locks: HashSet::new(),
             layouts: HashSet::new(),
+            kept: Kept::default(),
             devices: Devices::new(),
             reclaim_complete: false,
             may_reclaim: false,

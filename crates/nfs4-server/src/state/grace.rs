@@ -26,7 +26,8 @@ pub(super) struct Grace {
     ends: Option<Instant>,
     /// When it ends in any case, though clients go on reclaiming.
     latest: Instant,
-    /// Whether the end, or that there is no grace at all, was told.
+    /// Whether the end, or that there is no grace at all, was told. From then on nothing is reclaimed, and nothing new given before the
+    /// records are gone of those who did not come back: after a crash they would reclaim it (RFC 8881, section 8.4.3).
     end_told: bool,
     /// Owners of clients that held state before the restart.
     may_reclaim: HashSet<Arc<[u8]>>,
@@ -72,6 +73,10 @@ impl State {
         self.grace.ends.is_some()
     }
 
+    fn may_be_reclaimed(&self) -> bool {
+        self.in_grace() && !self.grace.end_told
+    }
+
     /// Decides whether an OPEN or LOCK may go on. A reclaim that may puts the end of the grace period off, if it is
     /// near.
     ///
@@ -96,7 +101,9 @@ impl State {
         match reclaim {
             Reclaim::No if self.in_grace() || !client.reclaim_complete => Err(NfsStat4::Grace),
             Reclaim::Yes if client.newcomer.may_reclaim() => Ok(()),
-            Reclaim::Yes if !self.in_grace() || client.reclaim_complete => Err(NfsStat4::NoGrace),
+            Reclaim::Yes if !self.may_be_reclaimed() || client.reclaim_complete => {
+                Err(NfsStat4::NoGrace)
+            }
             Reclaim::Yes if !client.may_reclaim => Err(NfsStat4::ReclaimBad),
             _ => Ok(()),
         }
@@ -131,13 +138,13 @@ impl State {
     }
 
     /// Ends the grace period when its time is up or nobody is left to wait for. Returns the records of
-    /// those that did not come back, once, when it ends; without a grace period, at the first call.
+    /// those that did not come back, once, when it ends; without a grace period, at the first call. When they have gone,
+    /// [`State::grace_has_ended`] is to be called.
     pub fn end_grace_if_due(&mut self, now: Instant) -> Option<Vec<Departure>> {
         let goes_on = self.grace.ends.is_some_and(|ends| now < ends);
         if self.grace.end_told || (goes_on && !self.grace.expected.is_empty()) {
             return None;
         }
-        self.grace.ends = None;
         self.grace.end_told = true;
         self.grace.may_reclaim.clear();
         for client in self.clients.values_mut() {
@@ -160,5 +167,10 @@ impl State {
                 .filter_map(|owner| self.depart_from_record(owner))
                 .collect(),
         )
+    }
+
+    /// Nobody can reclaim any more what is given to others from here on.
+    pub fn grace_has_ended(&mut self) {
+        self.grace.ends = None;
     }
 }

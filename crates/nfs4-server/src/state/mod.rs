@@ -16,6 +16,7 @@ mod memory;
 mod newcomers;
 mod numbers;
 mod open;
+mod room;
 mod session;
 mod stateid;
 
@@ -37,6 +38,7 @@ pub use layout::LayoutEnd;
 pub use memory::Memory;
 pub use numbers::KEY_BYTES;
 pub use open::{LockGrant, OpenFile, OpenGrant};
+pub use room::StateKind;
 pub use session::{
     ConnectionId, CreateSession, CreatedSession, ReplySlot, SequenceRequest, Sequenced,
     SessionChannel,

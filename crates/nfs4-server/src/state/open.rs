@@ -11,7 +11,7 @@ use vfs::{LockOwner, OpenOwner, Share};
 
 use super::client::ClientId;
 use super::stateid::check_sequence;
-use super::{FileKey, Release, State};
+use super::{FileKey, Release, State, StateKind};
 
 #[derive(Debug)]
 pub(super) struct Open {
@@ -117,7 +117,7 @@ impl State {
                 stateid: self.numbers.stateid(key, open.seqid),
             });
         }
-        if record.opens.len() >= self.limits.states_per_client {
+        if record.is_full_of(StateKind::Open, self.limits.states_per_client) {
             return Err(NfsStat4::ServerFault);
         }
         self.memory.add_state(owner, &self.limits)?;
@@ -226,7 +226,7 @@ impl State {
     /// Finds the lock state of an owner that locks for the first time on an open.
     ///
     /// # Errors
-    /// Those of [`State::open_file`], and `SERVERFAULT` when the client has too many lock states.
+    /// Those of [`State::open_file`].
     pub fn first_lock(
         &self,
         client: ClientId,
@@ -235,15 +235,19 @@ impl State {
         file: FileKey,
     ) -> Result<LockGrant, NfsStat4> {
         let open = self.open_file(client, open_stateid, file)?;
-        if self.confirmed(client)?.locks.len() >= self.limits.states_per_client {
-            return Err(NfsStat4::ServerFault);
-        }
         Ok(LockGrant {
             open: open.key,
             name: Arc::from(lock_owner),
             owner: self.lock_owner(client, lock_owner)?,
             share: open.share,
         })
+    }
+
+    /// Whether the owner has a lock state of the file, so that it needs no other one.
+    #[must_use]
+    pub fn has_lock_state(&self, client: ClientId, grant: &LockGrant, file: FileKey) -> bool {
+        let index = (client, grant.name.clone(), file);
+        self.lock_index.contains_key(&index)
     }
 
     /// Finds the lock state that a stateid names.

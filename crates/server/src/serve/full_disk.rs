@@ -1,4 +1,5 @@
-//! A server that cannot start, or go on, because the disk is full, and what it needs to go on.
+//! A server that cannot start, or go on, because the disk is full, or because its limit of open files was lowered, and what it needs
+//! to go on.
 //!
 //! It must not end: a service manager gives up after a few attempts, and then nobody starts it once there is room again.
 //!
@@ -19,6 +20,8 @@ use crate::status::{Answer, Answering, StatusSocket};
 
 /// With less room than this something may not have fitted.
 const LEAST_BYTES: u64 = 32 << 20;
+/// And with fewer files that can be made.
+const LEAST_FILES: u64 = 64;
 
 /// What is told of once, with sums later.
 const FULL: throttle::Subject = ("the disk is full", 0);
@@ -88,13 +91,19 @@ impl ServeError {
     }
 }
 
-/// How a server ends whose store has failed: if the disk was full, it starts anew, as after a crash.
+/// How a server ends whose store has failed: if the disk was full, or no files could be opened, it starts anew, as after a crash.
 pub(super) fn end_of(tree: &Tree) -> Result<Ending, ServeError> {
     let failure = ServeError::StorageFailed(tree.name.clone());
-    if !tree.store.has_lacked_room() {
+    if tree.store.has_lacked_room() {
+        tracing::error!(%failure, "the disk was full; free some space, and the server goes on by itself");
+    } else if tree.store.has_lacked_descriptors() {
+        tracing::error!(
+            %failure,
+            "the limit of open files was lowered below what is open; raise it. No disk has failed, and the server starts anew"
+        );
+    } else {
         return Err(failure);
     }
-    tracing::error!(%failure, "the disk was full; free some space, and the server goes on by itself");
     Ok(Ending::StartAnew)
 }
 
@@ -115,8 +124,10 @@ pub(super) fn beside_stores(data: &DataDirectory, trees: &[Tree]) -> MakeRoom {
 fn is_full(data: &Path) -> bool {
     let there = data.ancestors().find(|path| path.exists());
     let below = there.and_then(|there| rustix::fs::statvfs(there).ok());
-    // What has no size, like `/proc`, is no disk.
+    // What has no size, like `/proc`, is no disk, and some disks make files as long as there is room.
     below.is_some_and(|below| {
-        below.f_blocks > 0 && below.f_bavail.saturating_mul(below.f_frsize) < LEAST_BYTES
+        let lacks_bytes = below.f_bavail.saturating_mul(below.f_frsize) < LEAST_BYTES;
+        let lacks_files = below.f_files > 0 && below.f_favail < LEAST_FILES;
+        below.f_blocks > 0 && (lacks_bytes || lacks_files)
     })
 }

@@ -407,6 +407,7 @@ impl Server {
         let Signals {
             stop: mut signals,
             hangup,
+            ..
         } = signals;
         reload::at_hangup(&self.overview, hangup);
         process::tell_ready();

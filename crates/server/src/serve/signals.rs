@@ -4,7 +4,10 @@
 
 use std::io;
 
+use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+const FILE_SIZE: Number = Number::XFSZ;
 
 /// SIGTERM, SIGINT and SIGHUP, as they come.
 #[derive(Debug)]
@@ -12,6 +15,8 @@ pub struct Signals {
     pub(super) stop: StopSignals,
     /// One that came while nobody waited for it is not forgotten.
     pub(super) hangup: Signal,
+    /// Where the size of files is limited (`LimitFSIZE`), it comes with a write that goes beyond, which fails; nobody waits for it.
+    _file_size: Signal,
 }
 
 /// SIGTERM and SIGINT.
@@ -33,6 +38,7 @@ impl Signals {
                 interrupt: signal(SignalKind::interrupt())?,
             },
             hangup: signal(SignalKind::hangup())?,
+            _file_size: signal(SignalKind::from_raw(FILE_SIZE.as_raw()))?,
         })
     }
 

@@ -127,7 +127,7 @@ impl Examination<'_> {
             if !stored || known || row.placement().is_some() {
                 continue;
             }
-            let there = store.layout.data_file(id).try_exists();
+            let there = store.files.exists(id);
             if there.map_err(|error| from_os("look for a data file", &error))? {
                 continue;
             }

@@ -86,6 +86,9 @@ impl Operation {
             Change::Punch => Demand::Removal,
         };
         let _admission = self.admit(demand)?;
+        if change == Change::Reserve {
+            self.admit_contents(&row)?;
+        }
         let (_writing, tail_clean) = self.begin_writing(id).await?;
         if !tail_clean {
             self.cut_tail(&alone, id, row.size).await?;

@@ -4,17 +4,19 @@
 //! with it and made to survive a power failure.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use plain_file::{descriptors, lacks_descriptors};
+use rustix::fs::OFlags;
 use vfs::ObjectId;
 
+use crate::directory::Directory;
 use crate::error::WITHOUT_DESCRIPTORS;
-use crate::layout::Layout;
+use crate::layout::{Layout, data_directory, data_file};
 
 #[derive(Debug, Default)]
 struct Cache {
@@ -28,6 +30,7 @@ struct Cache {
 #[derive(Debug)]
 pub(crate) struct DataFiles {
     pub(super) layout: Arc<Layout>,
+    directory: Arc<Directory>,
     capacity: usize,
     cache: Mutex<Cache>,
     /// Why new directories may not survive a power failure. From then on no data file's name is known to be stable.
@@ -47,11 +50,16 @@ pub(super) struct Opened {
 }
 
 impl DataFiles {
-    pub(crate) fn new(layout: Arc<Layout>, capacity: usize) -> DataFiles {
-        let below = rustix::fs::statfs(layout.data());
+    pub(crate) fn new(
+        layout: Arc<Layout>,
+        directory: Arc<Directory>,
+        capacity: usize,
+    ) -> DataFiles {
+        let below = rustix::fs::fstatfs(directory.data());
         let allocates_ahead = below.is_ok_and(|below| below.f_type.cast_unsigned() == XFS);
         DataFiles {
             layout,
+            directory,
             capacity,
             cache: Mutex::default(),
             unstable: OnceLock::new(),
@@ -89,9 +97,7 @@ impl DataFiles {
         if let Some(file) = self.cache().find(id) {
             return Ok(Some(file));
         }
-        let mut options = File::options();
-        options.read(true).write(true);
-        match self.with_descriptor(|| self.open_for_long(&options, id)) {
+        match self.with_descriptor(|| self.open_for_long(OFlags::RDWR, id)) {
             Ok(file) => Ok(Some(self.keep(id, file))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -116,22 +122,24 @@ impl DataFiles {
         })
     }
 
+    /// Whether there is a data file.
+    pub(crate) fn exists(&self, id: ObjectId) -> io::Result<bool> {
+        self.directory.has_below(&data_file(id))
+    }
+
     /// Removes a data file. There may be none.
     pub(super) fn remove_file(&self, id: ObjectId) -> io::Result<()> {
         self.cache().forget(id);
-        match fs::remove_file(self.layout.data_file(id)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        self.directory.remove_below(&data_file(id))
     }
 
     /// Puts another file in the place of a data file, which nobody else may use meanwhile. There may be none.
     pub(crate) fn replace(&self, id: ObjectId, by: &Path) -> io::Result<()> {
-        let target = self.layout.data_file(id);
-        let renamed = match fs::rename(by, &target) {
+        let target = data_file(id);
+        let renamed = match self.directory.take_in(by, &target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.make_directories(id)?;
-                fs::rename(by, &target)
+                self.directory.take_in(by, &target)
             }
             renamed => renamed,
         };
@@ -143,8 +151,7 @@ impl DataFiles {
     /// Makes the name of a new data file survive a power failure.
     pub(super) fn sync_name(&self, id: ObjectId) -> io::Result<()> {
         self.check_names()?;
-        self.open_directory(&self.layout.data_directory(id))?
-            .sync_all()
+        self.open_directory(&data_directory(id))?.sync_all()
     }
 
     /// Fails once a new directory could not be made stable: no flush that succeeds later says that it is.
@@ -159,20 +166,21 @@ impl DataFiles {
 
     fn make(&self, id: ObjectId) -> io::Result<File> {
         // Two first writes at once are both right to make it.
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false);
-        self.with_descriptor(|| self.open_for_long(&options, id))
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        self.with_descriptor(|| self.open_for_long(flags, id))
     }
 
     /// There may be many of them.
-    fn open_for_long(&self, options: &OpenOptions, id: ObjectId) -> io::Result<File> {
-        (options.open(self.layout.data_file(id))).and_then(descriptors::above)
+    fn open_for_long(&self, flags: OFlags, id: ObjectId) -> io::Result<File> {
+        let opened = self.directory.open_below(&data_file(id), flags);
+        opened.and_then(descriptors::above)
     }
 
     /// Opens a directory that has to be made stable, which nobody would do later. Waits while no descriptor is left.
     fn open_directory(&self, path: &Path) -> io::Result<File> {
         loop {
-            match self.with_descriptor(|| File::open(path)) {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            match self.with_descriptor(|| self.directory.open_below(path, flags)) {
                 Err(error) if lacks_descriptors(&error) => thread::sleep(WITHOUT_DESCRIPTORS),
                 opened => return opened,
             }
@@ -190,12 +198,14 @@ impl DataFiles {
     }
 
     fn make_directories(&self, id: ObjectId) -> io::Result<()> {
-        let store = self.layout.data_directory(id);
-        fs::create_dir_all(&store)?;
-        let synced = store
-            .parent()
-            .map_or(Ok(()), |outer| self.open_directory(outer)?.sync_all());
-        let synced = synced.and_then(|()| self.open_directory(&self.layout.data())?.sync_all());
+        let inner = data_directory(id);
+        let outer = inner.parent().unwrap_or(&inner);
+        self.directory.make_below(outer)?;
+        self.directory.make_below(&inner)?;
+        let synced = self
+            .open_directory(outer)
+            .and_then(|outer| outer.sync_all());
+        let synced = synced.and_then(|()| self.directory.data().sync_all());
         // The next caller finds the directories there, and would not flush them again.
         synced.inspect_err(|error| {
             self.unstable.get_or_init(|| error.to_string());
@@ -300,15 +310,15 @@ mod tests {
     async fn no_flush_of_everything_makes_up_for_a_directory_that_is_not_stable() {
         let directory = tempfile::tempdir().unwrap();
         let (store, _) = with_unstable_directories(directory.path(), 20, Stability::File).await;
-        let data = File::open(store.layout.data()).unwrap();
-        assert!(store.settle_kept(&data).is_err());
+        assert!(store.settle_kept().is_err());
         assert!(store.sync().await.is_err() && store.statistics().failed);
     }
 
     fn files(capacity: usize) -> (tempfile::TempDir, DataFiles) {
         let directory = tempfile::tempdir().unwrap();
         let layout = Layout::begin_creation(directory.path()).unwrap();
-        (directory, DataFiles::new(Arc::new(layout), capacity))
+        let data = Arc::new(Directory::open(&layout).unwrap());
+        (directory, DataFiles::new(Arc::new(layout), data, capacity))
     }
 
     #[test]

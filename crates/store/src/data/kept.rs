@@ -8,8 +8,6 @@
 //! After a crash the kept bytes are written to the data file again. So whatever makes them wrong has to
 //! remove them in the batch that makes it stable: a commit of later writes, a smaller size, removal.
 
-use std::fs::File;
-
 use bytes::Bytes;
 use vfs::{ObjectId, Result};
 
@@ -81,6 +79,7 @@ impl Operation {
         self.check_write(access, id, &row)?;
         let room = Demand::Room(data.len() as u64 + ROW_BYTES);
         let _admission = self.admit(room)?;
+        self.admit_contents(&row)?;
         let (_writing, tail_clean) = self.begin_writing(id).await?;
         if !tail_clean {
             self.cut_tail(&alone, id, row.size).await?;
@@ -137,15 +136,15 @@ impl OpenStore {
     }
 
     /// Makes the data of all files with kept writes stable and removes these. For a thread of the store's
-    /// own; `data` is the directory of data files.
-    pub(crate) fn settle_kept(&self, data: &File) -> Result<()> {
+    /// own.
+    pub(crate) fn settle_kept(&self) -> Result<()> {
         let files = self.dirty.files_with_kept();
         if files.len() < MANY_FILES {
             for (id, unstable) in &files {
                 self.make_stable(*id, unstable)?;
             }
         } else {
-            let synced = rustix::fs::syncfs(data);
+            let synced = rustix::fs::syncfs(self.directory.data());
             synced.map_err(|error| self.fail(&format!("cannot make data stable: {error}")))?;
             // A failure of a new directory is reported once, to the first caller that flushes it; this is
             // another flush.

@@ -22,6 +22,7 @@ use crate::mutation::{Mutation, Touch};
 use crate::open_store::{OpenStore, blocking};
 use crate::operation::Operation;
 use crate::ownership::strip_set_id;
+use crate::rows::ObjectRow;
 use crate::space::{Demand, ROW_BYTES};
 
 /// Writes below this are done where they arrive; handing them to another thread costs more, even when
@@ -123,6 +124,7 @@ impl Operation {
         };
         let room = Demand::Room(bytes_here + ROW_BYTES);
         let _admission = self.admit(room)?;
+        self.admit_contents(&row)?;
         let before = self.verifier();
         let (_shared, _writing) = self.prepare_to_write(shared, id).await?;
         if region.end > row.size {
@@ -166,6 +168,14 @@ impl Operation {
 }
 
 impl OpenStore {
+    /// Refuses to make a data file for which the file system below has no room; one that is there needs none.
+    pub(super) fn admit_contents(&self, row: &ObjectRow) -> Result<()> {
+        match row.placement().is_some() || row.file()?.stored {
+            true => Ok(()),
+            false => self.headroom.admit_file(),
+        }
+    }
+
     /// Registers a writer: marks the file, stably, and cuts off what a failed write left behind its end.
     pub(super) async fn prepare_to_write(
         self: &Arc<Self>,

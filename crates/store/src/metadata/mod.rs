@@ -19,6 +19,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, Readable, Slice, Snapshot};
 
@@ -136,8 +137,10 @@ pub(crate) struct Metadata {
     number: AtomicU64,
     /// Bytes of changes since [`Metadata::write_out_full`] looked last.
     unlooked_bytes: AtomicU64,
-    /// Whether much has to be written out for which descriptors are lacking.
+    /// Whether much has to be written out, and no files can be made for it.
     is_stuck: AtomicBool,
+    /// When descriptors were lacking last, as far as anybody looked.
+    lacked_descriptors: Mutex<Option<Instant>>,
     /// Bytes that batches have taken in journals since they were opened.
     journal_bytes: AtomicU64,
     /// Where a copy of the files lies that goes with this value.

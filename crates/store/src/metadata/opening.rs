@@ -193,6 +193,7 @@ fn open_examined(
         number: AtomicU64::new(number),
         unlooked_bytes: AtomicU64::new(0),
         is_stuck: AtomicBool::new(false),
+        lacked_descriptors: Mutex::default(),
         journal_bytes: AtomicU64::new(0),
         _copy: copy,
     })

@@ -2,7 +2,9 @@
 //!
 //! What must never enter: what a row means.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use fjall::AbstractTree;
 
@@ -11,10 +13,12 @@ use super::{Metadata, MetadataError};
 /// Rows just written stay in memory up to about this size in each of the three keyspaces; four more
 /// of that size can wait to be written out before writers are slowed down.
 const WRITE_BUFFER_BYTES: u64 = 8 << 20;
-/// While descriptors are lacking, up to about this many bytes of changes stay in memory until nobody may add to them.
+/// While files cannot be made, up to about this many bytes of changes stay in memory until nobody may add to them.
 const STUCK_BYTES: u64 = 8 * WRITE_BUFFER_BYTES;
 /// At most this many descriptors are needed, and only for a while, to write out full buffers, merge tables and begin a journal.
 const WRITING_OUT: usize = 32;
+/// How long ago descriptors may have been lacking when the embedded store is found to have ended for it.
+const A_MOMENT: Duration = Duration::from_secs(60);
 /// After how many bytes of changes it is worth a look whether a write buffer is full.
 const LOOK_BYTES: u64 = 2 << 20;
 
@@ -26,11 +30,12 @@ impl Metadata {
 
     /// Starts new write buffers where one is full, so that the full ones are written out behind us.
     /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_room` says whether this many
-    /// bytes fit on the disk; while they do not, or descriptors are lacking, everything stays in memory and in the journal: the
-    /// embedded store ends when it cannot open a file that it writes.
+    /// bytes fit on the disk, `has_files` whether files can be made; while they do not, or descriptors are lacking, everything
+    /// stays in memory and in the journal: the embedded store ends when it cannot open a file that it writes.
     pub(crate) fn write_out_full(
         &self,
         has_room: impl Fn(u64) -> bool,
+        has_files: impl Fn() -> bool,
     ) -> Result<(), MetadataError> {
         self.unlooked_bytes.store(0, Ordering::Relaxed);
         let journal_waits = self.database.journal_count() > 2;
@@ -38,10 +43,10 @@ impl Metadata {
         if !(is_full || journal_waits) {
             return Ok(());
         }
-        let has_descriptors = self.journals.are_left(WRITING_OUT);
-        let is_stuck = !has_descriptors && self.unwritten_bytes() > STUCK_BYTES;
+        let can_make_files = self.has_descriptors() && has_files();
+        let is_stuck = !can_make_files && self.unwritten_bytes() > STUCK_BYTES;
         self.is_stuck.store(is_stuck, Ordering::Relaxed);
-        if !has_descriptors {
+        if !can_make_files {
             return Ok(());
         }
         for keyspace in [&self.objects, &self.entries, &self.others] {
@@ -56,6 +61,23 @@ impl Metadata {
         Ok(())
     }
 
+    /// Whether as many files can be opened as writing out may need.
+    fn has_descriptors(&self) -> bool {
+        let are_left = self.journals.are_left(WRITING_OUT);
+        if !are_left {
+            let lacked = self.lacked_descriptors.lock();
+            *lacked.unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        are_left
+    }
+
+    /// Whether they are lacking, or were a moment ago.
+    pub(crate) fn has_lacked_descriptors(&self) -> bool {
+        let lacks = !self.has_descriptors();
+        let lacked = *(self.lacked_descriptors.lock()).unwrap_or_else(PoisonError::into_inner);
+        lacks || lacked.is_some_and(|then| then.elapsed() < A_MOMENT)
+    }
+
     /// Bytes of rows that only the journal and memory hold, and that tables will need room for.
     pub(crate) fn unwritten_bytes(&self) -> u64 {
         self.keyspaces_held().sum()
@@ -66,7 +88,7 @@ impl Metadata {
         (keyspaces.into_iter()).map(|keyspace| keyspace.tree.active_memtable().size())
     }
 
-    /// Whether changes have to wait until descriptors are there again, because memory holds too many.
+    /// Whether changes have to wait until files can be made again, because memory holds too many.
     pub(crate) fn is_stuck(&self) -> bool {
         self.is_stuck.load(Ordering::Relaxed)
     }

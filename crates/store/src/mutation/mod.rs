@@ -110,7 +110,7 @@ pub(crate) struct Mutation<'s> {
 
 impl OpenStore {
     /// Admits an operation that takes room on the disk, and in memory: [`Error::NoSpace`] without the one, [`Error::Delay`] while
-    /// memory is not written out for want of descriptors.
+    /// memory is not written out for want of descriptors, or of files below.
     pub(crate) fn admit(&self, demand: Demand) -> Result<Admission<'_>> {
         match self.metadata.is_stuck() {
             true => Err(Error::Delay),

@@ -203,7 +203,7 @@ impl OpenStore {
     fn judge(&self, id: ObjectId, row: &ObjectRow) -> Result<Verdict> {
         let remembered = self.metadata.row(Table::Remembered, &key::object(id))?;
         let remembered = remembered.map(|row| Remembered::decode(&row)).transpose()?;
-        let exists = self.layout.data_file(id).try_exists();
+        let exists = self.files.exists(id);
         let stored = exists.map_err(|error| from_os("look for a data file", &error))?;
         let kept = remembered.filter(|remembered| remembered.is_of(row));
         Ok(match kept {

@@ -52,6 +52,7 @@ fn grace_ends_early_when_everybody_is_back() {
     assert_eq!(table.state.end_grace_if_due(table.now), None);
     table.client("b");
     assert_eq!(table.state.end_grace_if_due(table.now), Some(Vec::new()));
+    table.state.grace_has_ended();
     assert!(!table.state.in_grace());
     assert_eq!(
         table.state.end_grace_if_due(table.now),
@@ -68,6 +69,23 @@ fn the_records_of_those_who_stay_away_are_forgotten() {
     let gone: Arc<[u8]> = Arc::from(&b"gone"[..]);
     let departures = table.state.end_grace_if_due(table.now).unwrap();
     assert_eq!(table.see_off(departures), [Release::Record(gone)]);
+}
+
+/// What was given to others while the records were still there could be reclaimed after another crash by who had lost it.
+#[test]
+fn nothing_is_given_nor_reclaimed_before_the_records_of_those_who_stay_away_have_gone() {
+    let mut table = Table::after_restart(&["back", "slow", "gone"]);
+    let (back, _) = table.client("back");
+    let slow = table.exchange("slow", 1, 0).unwrap();
+    table.create(slow.client, slow.sequence).unwrap();
+    table.pass(Limits::default().grace);
+    let departures = table.state.end_grace_if_due(table.now).unwrap();
+    assert_eq!(table.admit(back, Reclaim::No), Err(NfsStat4::Grace));
+    let late = table.admit(slow.client, Reclaim::Yes);
+    assert_eq!(late, Err(NfsStat4::NoGrace));
+    table.see_off(departures);
+    table.state.grace_has_ended();
+    assert_eq!(table.admit(back, Reclaim::No), Ok(()));
 }
 
 /// A client with 42 files open reclaimed one every quarter of a second from shortly before the end on, and lost those that
