@@ -1,15 +1,15 @@
 //! The site lease: a replica's time-bounded right to answer clients.
 //!
-//! A replica may answer as long as a majority has promised to join no view without it. A promise counts from
+//! A replica may answer as long as a majority has promised to join no view without it. A grant counts from
 //! the moment its holder asked, on the holder's clock; for who gave it, from the moment it was given, on that
 //! clock. So a replica that is cut off stops by itself before anybody acts without it. Who is asked when,
 //! and what a lease is needed for, stay outside.
 //!
-//! A promise is believed only if it answers a question of this incarnation that is still worth an answer: what an
+//! A grant is believed only if it answers a question of this incarnation that is still worth an answer: what an
 //! earlier incarnation asked, whose clock may have been another one, or what nobody asked, gives no lease.
 //!
 //! The clock of leases may not see that the whole machine stood still (`clocks`). When the time of day shows it, whatever
-//! was promised, in both directions, counts as forgotten.
+//! was granted, in both directions, counts as forgotten.
 
 use crate::clocks::{ClockReading, ClockSight, judge};
 use crate::moment::Moment;
@@ -20,10 +20,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vfs::ReplicaSlot;
 
-/// How long promises last, and how far clocks may be apart in speed.
+/// How long grants last, and how far clocks may be apart in speed.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseSettings {
-    /// How long a promise lasts. Has to be the same at all replicas.
+    /// How long a grant lasts. Has to be the same at all replicas.
     pub length: Duration,
     /// How much faster or slower than true time a clock may run, in millionths. The default is beyond what programs
     /// that set clocks make of the clocks of Linux (decision 0012).
@@ -44,18 +44,18 @@ impl Default for LeaseSettings {
 
 impl LeaseSettings {
     /// The time of day may jump so far against the clock of leases without any effect. A lease ends earlier by twice as much: it
-    /// may be behind by so much when a promise is asked for, and be ahead by so much, unnoticed as well, while it counts.
+    /// may be behind by so much when a grant is asked for, and be ahead by so much, unnoticed as well, while it counts.
     #[must_use]
     pub fn jump_allowed(&self) -> Duration {
         self.length / 50
     }
 
-    /// How long a promise binds who gave it, however fast this clock runs.
-    fn as_promised(&self) -> Duration {
+    /// How long a grant binds who gave it, however fast this clock runs.
+    fn as_granted(&self) -> Duration {
         self.length + self.drift()
     }
 
-    /// How long a promise may be relied upon, however slowly this clock runs, and though it missed a little twice.
+    /// How long a grant may be relied upon, however slowly this clock runs, and though it missed a little twice.
     fn as_relied_upon(&self) -> Duration {
         self.length
             .saturating_sub(self.drift())
@@ -68,7 +68,7 @@ impl LeaseSettings {
     }
 }
 
-/// What a replica asks for a promise with. It comes back with the answer.
+/// What a replica asks for a grant with. It comes back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Which start of the asker this is.
@@ -77,7 +77,7 @@ pub struct Question {
     pub asked: Moment,
 }
 
-/// One replica's lease, and the promises it gave others for theirs.
+/// One replica's lease, and the grants it gave others for theirs.
 #[derive(Clone, Debug)]
 pub struct SiteLease {
     slot: ReplicaSlot,
@@ -85,20 +85,20 @@ pub struct SiteLease {
     settings: LeaseSettings,
     /// When this incarnation asked, as long as an answer is worth something.
     questions: BTreeSet<Moment>,
-    /// When each promise that this replica has was asked for.
-    promises: BTreeMap<ReplicaSlot, Moment>,
-    /// Until when each other replica may rely on a promise of this one.
-    promised: BTreeMap<ReplicaSlot, Moment>,
-    /// Whatever was promised and is not remembered has run out by then.
+    /// When each grant that this replica has was asked for.
+    grants: BTreeMap<ReplicaSlot, Moment>,
+    /// Until when each other replica may rely on a grant of this one.
+    granted: BTreeMap<ReplicaSlot, Moment>,
+    /// Whatever was granted and is not remembered has run out by then.
     forgotten: Moment,
     /// By how much the time of day was ahead of the clock of leases, in microseconds, since the last jump.
     ahead_us: Option<i64>,
-    /// Promises that answered no question of this incarnation.
+    /// Grants that answered no question of this incarnation.
     unbelieved: u64,
 }
 
 impl SiteLease {
-    /// A replica that starts has no promises, and does not remember which it gave.
+    /// A replica that starts has no grants, and does not remember which it gave.
     #[must_use]
     pub fn new(
         slot: ReplicaSlot,
@@ -111,15 +111,15 @@ impl SiteLease {
             incarnation,
             settings,
             questions: BTreeSet::new(),
-            promises: BTreeMap::new(),
-            promised: BTreeMap::new(),
-            forgotten: started.after(settings.as_promised()),
+            grants: BTreeMap::new(),
+            granted: BTreeMap::new(),
+            forgotten: started.after(settings.as_granted()),
             ahead_us: None,
             unbelieved: 0,
         }
     }
 
-    /// This replica asks everybody for a promise.
+    /// This replica asks everybody for a grant.
     pub fn request(&mut self, now: Moment) -> Question {
         self.questions.insert(now);
         let useful = now.before(self.settings.length);
@@ -130,46 +130,46 @@ impl SiteLease {
         }
     }
 
-    /// Another replica asks for a promise. `false`: it takes no part in the view in force here, or in
+    /// Another replica asks for a grant. `false`: it takes no part in the view in force here, or in
     /// one that is agreed and not in force here yet.
     pub fn handle_request(&mut self, now: Moment, views: &[&View], from: ReplicaSlot) -> bool {
         let takes_part = views.iter().all(|view| !view.has_lost(from));
         if takes_part {
-            let until = now.after(self.settings.as_promised());
-            let promised = self.promised.entry(from).or_default();
-            *promised = until.max(*promised);
+            let until = now.after(self.settings.as_granted());
+            let granted = self.granted.entry(from).or_default();
+            *granted = until.max(*granted);
         }
         takes_part
     }
 
-    /// Another replica has promised, and says what it was asked. `false`: this incarnation did not ask that, or so long
-    /// ago that it does not matter any more; the promise is dropped.
+    /// Another replica has granted, and says what it was asked. `false`: this incarnation did not ask that, or so long
+    /// ago that it does not matter any more; the grant is dropped.
     pub fn handle_grant(&mut self, now: Moment, from: ReplicaSlot, question: Question) -> bool {
         let asked_here = question.incarnation == self.incarnation
             && question.asked <= now
             && self.questions.contains(&question.asked);
-        if !asked_here && self.settings.rules.promises_answer_questions() {
+        if !asked_here && self.settings.rules.grants_answer_requests() {
             self.unbelieved += 1;
             return false;
         }
-        let latest = self.promises.entry(from).or_default();
+        let latest = self.grants.entry(from).or_default();
         *latest = question.asked.max(*latest);
         true
     }
 
-    /// How many promises were dropped since the start.
+    /// How many grants were dropped since the start.
     #[must_use]
     pub fn unbelieved(&self) -> u64 {
         self.unbelieved
     }
 
-    /// The clocks were looked at. If one has jumped against the other, nothing counts any more that was promised or asked
-    /// before, and whatever this replica may have promised and forgotten binds it for a whole lease.
+    /// The clocks were looked at. If one has jumped against the other, nothing counts any more that was granted or asked
+    /// before, and whatever this replica may have granted and forgotten binds it for a whole lease.
     pub fn handle_clocks(&mut self, reading: ClockReading) -> ClockSight {
         let Some(ahead_us) = self.ahead_us else {
             // Nobody knows what happened before.
             self.questions.clear();
-            self.promises.clear();
+            self.grants.clear();
             self.ahead_us = reading.ahead_us(self.settings.jump_allowed());
             return match self.ahead_us {
                 Some(_) => ClockSight::Steady,
@@ -179,15 +179,15 @@ impl SiteLease {
         let sight = judge(ahead_us, self.settings.jump_allowed(), reading);
         if sight == ClockSight::Jumped && self.settings.rules.jumps_end_leases() {
             self.questions.clear();
-            self.promises.clear();
-            let forgotten = reading.after.after(self.settings.as_promised());
+            self.grants.clear();
+            let forgotten = reading.after.after(self.settings.as_granted());
             self.forgotten = forgotten.max(self.forgotten);
             self.ahead_us = reading.ahead_us(self.settings.jump_allowed());
         }
         sight
     }
 
-    /// Whether the clocks show that nothing counts any more that was promised; [`Self::handle_clocks`] has to hear of it.
+    /// Whether the clocks show that nothing counts any more that was granted; [`Self::handle_clocks`] has to hear of it.
     #[must_use]
     pub fn has_missed_time(&self, reading: ClockReading) -> bool {
         let jumped =
@@ -202,7 +202,7 @@ impl SiteLease {
         self.ahead_us
     }
 
-    /// Until when this replica may answer clients in this view; `None` when promises are missing.
+    /// Until when this replica may answer clients in this view; `None` when grants are missing.
     #[must_use]
     pub fn valid_until(&self, view: &View) -> Option<Moment> {
         if view.has_lost(self.slot) {
@@ -215,9 +215,9 @@ impl SiteLease {
         if needed == 0 {
             return Some(Moment(u64::MAX));
         }
-        let promises = self.promises.iter();
+        let grants = self.grants.iter();
         let counted =
-            promises.filter(|(slot, _)| view.configured.contains(slot) && **slot != self.slot);
+            grants.filter(|(slot, _)| view.configured.contains(slot) && **slot != self.slot);
         let mut asked: Vec<Moment> = counted.map(|(_, asked)| *asked).collect();
         asked.sort_unstable();
         let asked = asked.iter().rev().nth(needed - 1)?;
@@ -231,29 +231,29 @@ impl SiteLease {
     }
 
     /// When this replica may act in `next`: its promises to all who are not in it have run out. Who was started anew has no
-    /// previous view, only the one before the first: any member may rely on a promise that it has forgotten.
+    /// previous view, only the one before the first: any member may rely on a grant that it has forgotten.
     #[must_use]
     pub fn may_enter(&self, previous: &View, next: &View) -> Moment {
-        if !self.settings.rules.promises_bind() {
+        if !self.settings.rules.grants_bind() {
             return Moment(0);
         }
-        let promised = match previous.epoch {
+        let granted = match previous.epoch {
             Epoch(0) => &next.configured,
             _ => &previous.active,
         };
-        let gone = promised.iter().filter(|slot| next.has_lost(**slot));
+        let gone = granted.iter().filter(|slot| next.has_lost(**slot));
         let others = gone.filter(|slot| **slot != self.slot);
         let until = others.map(|slot| {
-            let promised = self.promised.get(slot).copied().unwrap_or_default();
-            promised.max(self.forgotten)
+            let granted = self.granted.get(slot).copied().unwrap_or_default();
+            granted.max(self.forgotten)
         });
         until.max().unwrap_or_default()
     }
 
-    /// When each peer's latest promise was asked for, for noticing who is silent.
+    /// When each peer's latest grant was asked for, for noticing who is silent.
     #[must_use]
-    pub fn last_promise(&self, from: ReplicaSlot) -> Option<Moment> {
-        self.promises.get(&from).copied()
+    pub fn last_grant(&self, from: ReplicaSlot) -> Option<Moment> {
+        self.grants.get(&from).copied()
     }
 }
 
@@ -276,10 +276,10 @@ mod tests {
         SiteLease::new(ReplicaSlot(slot), FIRST, settings, Moment(0))
     }
 
-    /// Asks everybody, and gets a promise of one.
-    fn ask(lease: &mut SiteLease, at: Moment, promiser: u16) {
+    /// Asks everybody, and gets a grant of one.
+    fn ask(lease: &mut SiteLease, at: Moment, granter: u16) {
         let question = lease.request(at);
-        assert!(lease.handle_grant(at, ReplicaSlot(promiser), question));
+        assert!(lease.handle_grant(at, ReplicaSlot(granter), question));
     }
 
     /// The time of day is so far ahead, and both clocks were read at once.
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_lease_rests_on_a_majority_and_counts_from_the_question() {
         let (mut lease, all) = (lease(1), view(1, &[1, 2, 3]));
-        assert!(!lease.is_valid(Moment(1), &all), "nobody has promised");
+        assert!(!lease.is_valid(Moment(1), &all), "nobody has granted");
         ask(&mut lease, Moment(SECOND), 2);
         assert!(lease.is_valid(Moment(5 * SECOND), &all));
         assert!(
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_replica_waits_for_promises_it_does_not_remember() {
+    fn a_restarted_replica_waits_for_grants_it_does_not_remember() {
         let lease = lease(2);
         let (all, without) = (view(1, &[1, 2, 3]), view(2, &[2, 3]));
         assert!(lease.may_enter(&all, &without) > Moment(5 * SECOND));
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(lease.may_enter(&nobody, &view(1, &[1, 2, 3])), Moment(0));
     }
 
-    /// The clock of leases misses a little before a promise is asked for, and a little while it counts, and neither shows.
+    /// The clock of leases misses a little before a grant is asked for, and a little while it counts, and neither shows.
     #[test]
     fn two_little_jumps_may_add_up() {
         let settings = LeaseSettings::default();
@@ -352,7 +352,7 @@ mod tests {
         let shown = Moment(2 * SECOND).after(true_time - missed);
         let after = reading(shown, 90 * SECOND + 99_999);
         assert_eq!(lease.handle_clocks(after), ClockSight::Steady);
-        assert!(!lease.is_valid(shown, &all), "the promise has run out");
+        assert!(!lease.is_valid(shown, &all), "the grant has run out");
         let drift = settings.drift();
         let slow = Moment(2 * SECOND).after(true_time - missed - drift);
         assert!(!lease.is_valid(slow, &all), "by a slow clock, too");
@@ -360,15 +360,15 @@ mod tests {
     }
 
     #[test]
-    fn somebody_alone_needs_no_promise() {
+    fn somebody_alone_needs_no_grant() {
         let alone = View::whole(Epoch(1), [ReplicaSlot(1)].into());
         assert!(lease(1).is_valid(Moment(u64::MAX - 1), &alone));
     }
 
-    /// A machine is started anew: its clock of leases begins again, and a promise that its previous incarnation had asked for
+    /// A machine is started anew: its clock of leases begins again, and a grant that its previous incarnation had asked for
     /// after 30 days arrives late.
     #[test]
-    fn counterexample_44_a_promise_asked_for_in_the_future_gives_no_lease() {
+    fn counterexample_44_a_grant_asked_for_in_the_future_gives_no_lease() {
         let month = Moment(30 * 24 * 3600 * SECOND);
         let all = view(1, &[1, 2, 3]);
         let mut previous = lease(1);

@@ -1,7 +1,7 @@
 //! Everything one replica's control core says to another's.
 //!
 //! `docs/protocol.md` has the same list as a table, with what must be durable before each is sent. The
-//! encoding belongs to the room that owns the connections.
+//! encoding belongs to the crate that owns the connections.
 
 use crate::claim::{Obstacle, Proposal};
 use crate::name::{ControlName, Epoch, Incarnation};

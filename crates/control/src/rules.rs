@@ -83,11 +83,11 @@ rules! {
     freezes_across_configurations,
     /// A replica answers clients only while a majority has promised to join no view without it.
     lease_needed,
-    /// Who has promised acts in no view without the holder before the promise has run out.
-    promises_bind,
-    /// A promise counts only if the incarnation that gets it has asked for it.
-    promises_answer_questions,
-    /// When the time of day jumps against the clock of leases, nothing counts that was promised before.
+    /// Who has granted acts in no view without the holder before the grant has run out.
+    grants_bind,
+    /// A grant counts only if the incarnation that gets it has asked for it.
+    grants_answer_requests,
+    /// When the time of day jumps against the clock of leases, nothing counts that was granted before.
     jumps_end_leases,
     /// Deep control counts for a close only at replicas that know the file to be below it.
     close_waits_for_moves,

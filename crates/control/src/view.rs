@@ -1,4 +1,4 @@
-//! Who is configured, who is active: what this room is told about views, and how it counts majorities.
+//! Who is configured, who is active: what this module is told about views, and how it counts majorities.
 //!
 //! How views are agreed is somebody else's subject.
 

@@ -77,10 +77,10 @@ impl DataServer {
     pub async fn ask(&self, home: HomeNumber) -> vfs::Result<()> {
         let inner = &self.inner;
         let answered = inner.was_answered.swap(false, Ordering::AcqRel);
-        let standing = inner.shelf.standing(answered).await;
-        let standing =
-            standing.inspect_err(|_| inner.was_answered.store(answered, Ordering::Release))?;
-        let ask = inner.core().ask(inner.now(), home, standing);
+        let identity = inner.shelf.identity(answered).await;
+        let identity =
+            identity.inspect_err(|_| inner.was_answered.store(answered, Ordering::Release))?;
+        let ask = inner.core().ask(inner.now(), home, identity);
         inner.carry_out_all(vec![ask]);
         Ok(())
     }

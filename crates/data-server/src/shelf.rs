@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use pool::data_server::Fenced;
-use pool::{Act, ContentsId, Generation, Intent, IntentNumber, Report, Standing};
+use pool::{Act, ContentsId, Generation, Intent, IntentNumber, Report, StoreIdentity};
 use store::{NewStore, Store, StoreError, StoreOptions};
 use vfs::{
     AccessCheck, Commitment, Creation, Credentials, Error, FileSystem, Name, NewObject, ObjectId,
@@ -25,13 +25,13 @@ pub enum ShelfError {
     #[error(
         "the row that says which data server this is is damaged, so nobody can tell whose contents these are; restore the whole data directory from one backup"
     )]
-    Standing,
+    Identity,
     /// No random numbers are to be had.
     #[error("the system gives no random numbers: {0}; check /dev/urandom")]
     Random(getrandom::Error),
 }
 
-/// Contents, fences and standing of one data server, in a store of its own.
+/// Contents, fences and identity of one data server, in a store of its own.
 ///
 /// It judges nothing: who may do what, and what has to be finished before, is [`crate::DataServer`]'s business.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Kept {
 /// The directory of contents in the store.
 const CONTENTS: &str = "contents";
 /// The fact that says which data server this is: identity (16) and counter (8).
-const STANDING: &[u8] = b"standing";
+const IDENTITY: &[u8] = b"standing";
 /// Before object (8) and placement (4) in the key of what was fenced. Its row: generation (8), number of the last intent (8), and 1
 /// for contents that are gone (1).
 const FENCED: &[u8] = b"fenced/";
@@ -76,13 +76,13 @@ impl Shelf {
         // Nobody opens files here, so nobody takes opens up again: what is removed goes at once.
         store.end_reclaim().await?;
         let contents = directory_in(&store, CONTENTS).await?;
-        let standing = store.facts(STANDING)?.pop();
-        let (identity, before) = match standing {
-            Some((_, row)) => parse_standing(&row).ok_or(ShelfError::Standing)?,
+        let identity = store.facts(IDENTITY)?.pop();
+        let (identity, before) = match identity {
+            Some((_, row)) => parse_identity(&row).ok_or(ShelfError::Identity)?,
             None => (u128::from_be_bytes(random()?), 0),
         };
-        let counter = Standing::counted_start(before);
-        put_standing(&store, (identity, counter)).await?;
+        let counter = StoreIdentity::counted_start(before);
+        put_identity(&store, (identity, counter)).await?;
         Ok(Shelf {
             store: Kept(store),
             contents,
@@ -96,15 +96,15 @@ impl Shelf {
     ///
     /// # Errors
     /// When the counter cannot be made stable.
-    pub async fn standing(&self, answered: bool) -> Result<Standing> {
+    pub async fn identity(&self, answered: bool) -> Result<StoreIdentity> {
         let mut counter = self.counter.lock().await;
         if answered {
-            let grown = Standing::counted_answer(*counter);
-            put_standing(&self.store.0, (self.identity, grown)).await?;
+            let grown = StoreIdentity::counted_answer(*counter);
+            put_identity(&self.store.0, (self.identity, grown)).await?;
             *counter = grown;
         }
-        Ok(Standing {
-            identity: self.identity,
+        Ok(StoreIdentity {
+            store: self.identity,
             counter: *counter,
             run: self.run,
         })
@@ -235,7 +235,7 @@ impl Shelf {
         })
     }
 
-    /// How much room there is.
+    /// How much space there is.
     ///
     /// # Errors
     /// [`Error::Io`] when that cannot be told.
@@ -283,7 +283,7 @@ impl Shelf {
                     Some(file) => store.set_attributes(access, file, &set).await,
                 };
                 match resized {
-                    // Only what ended before the new end lacks room for a row of it, and nothing is to be cut there.
+                    // Only what ended before the new end lacks space for a row of it, and nothing is to be cut there.
                     Ok(_) | Err(Error::NoSpace) => {}
                     Err(error) => return Err(error),
                 }
@@ -356,12 +356,12 @@ async fn put(store: &Store, row: (Vec<u8>, Option<Vec<u8>>)) -> Result<()> {
     store.wait_stable(ticket).await
 }
 
-async fn put_standing(store: &Store, (identity, counter): (u128, u64)) -> Result<()> {
+async fn put_identity(store: &Store, (identity, counter): (u128, u64)) -> Result<()> {
     let row = [&identity.to_be_bytes()[..], &counter.to_be_bytes()].concat();
-    put(store, (STANDING.to_vec(), Some(row))).await
+    put(store, (IDENTITY.to_vec(), Some(row))).await
 }
 
-fn parse_standing(row: &[u8]) -> Option<(u128, u64)> {
+fn parse_identity(row: &[u8]) -> Option<(u128, u64)> {
     let (identity, counter) = row.split_first_chunk()?;
     let counter = counter.try_into().ok()?;
     Some((u128::from_be_bytes(*identity), u64::from_be_bytes(counter)))
@@ -400,7 +400,7 @@ fn parse_fenced(row: &[u8]) -> Option<Fenced> {
 
 /// What [`crate::decode_as_anything`] says.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
-    let _ = parse_standing(bytes);
+    let _ = parse_identity(bytes);
     if let Some(fenced) = parse_fenced(bytes) {
         assert_eq!(encode_fenced(fenced), bytes, "{fenced:?}");
     }

@@ -14,7 +14,7 @@ struct Copied<K, V> {
     answers: BTreeMap<K, (V, usize)>,
 }
 
-/// What is kept of the objects of one home, in one run of it. What was used least recently goes first where there is no room.
+/// What is kept of the objects of one home, in one run of it. What was used least recently goes first where there is no space.
 #[derive(Clone, Debug)]
 pub struct Copies<K, V> {
     /// They count until then, by this server's clock.
@@ -79,7 +79,7 @@ impl<K: Ord, V> Copies<K, V> {
         has_crossed
     }
 
-    /// Keeps an answer about an object, which takes so much room.
+    /// Keeps an answer about an object, which takes so much space.
     pub fn keep(&mut self, object: ObjectId, key: K, answer: V, size: usize) {
         if size > self.size_max {
             return;

@@ -17,7 +17,7 @@ pub struct Grant {
     pub leased: bool,
     /// Whether the answer may be kept: the asker is going to be told when it changes.
     pub keep: bool,
-    /// To make room, the asker has to be told of these, too: their numbers, and the objects.
+    /// To make space, the asker has to be told of these, too: their numbers, and the objects.
     pub evicted: Vec<(u64, ObjectId)>,
 }
 
@@ -132,7 +132,7 @@ impl Holder {
                 ..Grant::default()
             };
         }
-        self.leased_until = terms.lease.promised_until(now).max(self.leased_until);
+        self.leased_until = terms.lease.granted_until(now).max(self.leased_until);
         let keep = is_free && objects.len() <= terms.copies_max;
         let mut evicted = Vec::new();
         if keep {

@@ -114,7 +114,7 @@ pub enum Body {
         operation: OperationName,
     },
     /// How was an operation decided?
-    Ask {
+    OutcomeRequest {
         /// Which.
         operation: OperationName,
     },

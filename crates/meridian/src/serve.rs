@@ -74,7 +74,7 @@ fn configuration(arguments: &ServeArguments) -> Result<Configuration, Configurat
 async fn serve(configuration: Configuration, origin: Origin) -> Result<Ending, ServeError> {
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let server = tokio::select! {
-        server = Server::start_when_there_is_room(configuration, origin) => server?,
+        server = Server::start_when_there_is_space(configuration, origin) => server?,
         signal = signals.next_stop() => {
             tracing::info!(signal, "stopped before everything was open");
             return Ok(Ending::Stopped);

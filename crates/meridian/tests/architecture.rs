@@ -53,12 +53,12 @@ fn built() -> BTreeSet<Arrow> {
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     let name_of = |package: &Value| package["name"].as_str().unwrap().to_owned();
-    let rooms: BTreeSet<String> = packages.iter().map(name_of).collect();
+    let crates: BTreeSet<String> = packages.iter().map(name_of).collect();
     let mut arrows = BTreeSet::new();
     for package in packages {
         for dependency in package["dependencies"].as_array().unwrap() {
             let to = name_of(dependency);
-            if rooms.contains(&to) && dependency["kind"] != "dev" {
+            if crates.contains(&to) && dependency["kind"] != "dev" {
                 arrows.insert((name_of(package), to));
             }
         }

@@ -133,7 +133,7 @@ fn a_new_client_reads_and_removes_on_a_disk_that_somebody_else_has_filled() {
 
 /// `meridian status` said that no server runs.
 #[test]
-fn a_server_that_waits_for_room_says_so_and_goes_on() {
+fn a_server_that_waits_for_space_says_so_and_goes_on() {
     let wanted = Requirements::disks();
     if !wanted.admit("a disk that is full").unwrap() {
         return;
@@ -156,7 +156,7 @@ fn a_server_that_waits_for_room_says_so_and_goes_on() {
             assert_eq!(asked.status.code(), Some(1));
             break;
         }
-        assert!(!asked.status.success(), "it found room");
+        assert!(!asked.status.success(), "it found space");
         assert!(server.try_wait().unwrap().is_none(), "{}", place.read_log());
         sleep(PAUSE);
     }

@@ -35,7 +35,7 @@ struct File {
 /// What has been answered: files by name; directories and links have none.
 type Answered = BTreeMap<String, Option<File>>;
 
-/// Whether it was done. Anything but want of room is a failure.
+/// Whether it was done. Anything but lack of space is a failure.
 fn is_done<T>(what: &str, outcome: Result<T, Error>) -> Option<T> {
     match outcome {
         Ok(done) => Some(done),
@@ -87,8 +87,8 @@ impl Work<'_> {
         self.client.close(&file).await.unwrap();
     }
 
-    /// Everything that takes room, once.
-    async fn take_room(&mut self, round: usize) {
+    /// Everything that takes space, once.
+    async fn take_space(&mut self, round: usize) {
         let name = |what: &str| format!("{what}-{round}");
         self.write(&name("small"), 300, 0x10).await;
         self.write(&name("large"), 600_000, 0x20).await;
@@ -131,8 +131,8 @@ impl Work<'_> {
         }
     }
 
-    /// What gives room back works whatever is left.
-    async fn give_room(&mut self, round: usize) {
+    /// What gives space back works whatever is left.
+    async fn give_space(&mut self, round: usize) {
         let name = format!("cut-{round}");
         let cut = self.client.walk(self.root, &name).await.unwrap();
         let size = Attributes4 {
@@ -174,9 +174,9 @@ async fn read_all(client: &Client, root: &NfsFh4) -> Answered {
 }
 
 #[test]
-fn what_was_answered_on_a_disk_with_little_room_is_there_after_a_crash() {
+fn what_was_answered_on_a_disk_with_little_space_is_there_after_a_crash() {
     let wanted = Requirements::disks();
-    if !wanted.admit("a disk with little room").unwrap() {
+    if !wanted.admit("a disk with little space").unwrap() {
         return;
     }
     let (own, place) = OwnDisk::with_place(DiskFormat::Ext4);
@@ -212,8 +212,8 @@ fn what_was_answered_on_a_disk_with_little_room_is_there_after_a_crash() {
                 answered: &mut answered,
                 refused: 0,
             };
-            work.take_room(round).await;
-            work.give_room(round).await;
+            work.take_space(round).await;
+            work.give_space(round).await;
             refused.push(work.refused);
             assert_eq!(
                 read_all(&client, &root).await,

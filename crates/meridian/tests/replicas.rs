@@ -43,7 +43,7 @@ fn until(site: &Site, fact: impl Fn(&server::ReplicaStatus) -> bool) -> server::
     }
 }
 
-/// Attributes that are the same everywhere: not when a copy was read, and not the room that it takes.
+/// Attributes that are the same everywhere: not when a copy was read, and not the space that it takes.
 fn compared() -> Bitmap4 {
     let mut attributes = STAT;
     attributes.remove(Attr::TimeAccess);

@@ -293,7 +293,7 @@ fn what_was_done_when_the_server_was_killed_is_answered_by_its_next_start() {
     });
 }
 
-/// Takes all room of a disk.
+/// Takes all space of a disk.
 fn fill(balloon: &Path) {
     let mut balloon = File::create(balloon).unwrap();
     let full = std::io::copy(&mut std::io::repeat(0), &mut balloon).unwrap_err();
@@ -301,7 +301,7 @@ fn fill(balloon: &Path) {
 }
 
 #[test]
-fn a_server_on_a_full_disk_starts_once_there_is_room() {
+fn a_server_on_a_full_disk_starts_once_there_is_space() {
     let place = Place::new("");
     fs::create_dir(place.data()).unwrap();
     let Some(_disk) = SmallDisk::mounted(&place.data()) else {

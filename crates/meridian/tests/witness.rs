@@ -84,7 +84,7 @@ fn a_witness_says_what_it_is_and_refuses_what_it_cannot_do() {
     let peer = format!("peer 3       127.0.0.1:{}, a witness", witness.port);
     assert!(told.contains(&peer), "`{peer}` is not in: {told}");
     assert!(replication(&witness).witness && !replication(&second).witness);
-    // It has no room for contents to speak of, and the others say of it what is known.
+    // It has no space for contents to speak of, and the others say of it what is known.
     let peers = replication(&first).peers;
     assert_eq!(peers[1].available_bytes, None, "{peers:?}");
     assert!(peers[0].available_bytes.is_some(), "{peers:?}");

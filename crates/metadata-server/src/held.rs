@@ -76,7 +76,7 @@ impl Held {
         self.end_again()
     }
 
-    /// An owner opens a file. Whether that is on account now, and was not before; `None` when there is no room.
+    /// An owner opens a file. Whether that is on account now, and was not before; `None` when there is no space.
     pub(crate) fn open(&mut self, id: ObjectId, owner: &OpenOwner, share: Share) -> Option<bool> {
         let open = (id, owner.clone());
         if let Some(told) = self.opens.get_mut(&open) {

@@ -109,7 +109,7 @@ impl Holders {
         given_up: &BTreeSet<ReplicaSlot>,
     ) -> Arc<Holders> {
         let members: Vec<ReplicaSlot> = members.into_iter().collect();
-        let forgotten_until = lease.promised_until(now());
+        let forgotten_until = lease.granted_until(now());
         let claimed_until = forgotten_until.after(client_lease);
         let expected = members.iter().copied();
         let claims = Claims::new(now.clone(), claimed_until, expected, given_up);
@@ -378,7 +378,7 @@ impl Holders {
     pub(crate) fn state_stands_until(&self, heard: Moment) -> Moment {
         self.terms
             .lease
-            .promised_until(heard)
+            .granted_until(heard)
             .after(self.client_lease)
     }
 

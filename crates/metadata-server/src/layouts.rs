@@ -142,7 +142,7 @@ impl Given {
         self.by_number.is_empty()
     }
 
-    /// The number of a holder that asks, which is `next` if it has none yet. `None` when there is no room.
+    /// The number of a holder that asks, which is `next` if it has none yet. `None` when there is no space.
     fn enter(&mut self, file: ObjectId, there: There, next: u64) -> Option<u64> {
         if let Some(number) = self.numbers.get(&there) {
             return Some(*number);

@@ -58,7 +58,7 @@ pub enum Change {
     Link(Credentials, ObjectId, ObjectId, Name),
     /// Bytes from an offset on.
     Write(Warrant, ObjectId, u64, Bytes, Stability),
-    /// Room for an extent.
+    /// Space for an extent.
     Allocate(Warrant, ObjectId, Extent),
     /// An extent becomes a hole.
     Deallocate(Warrant, ObjectId, Extent),
@@ -74,7 +74,7 @@ pub enum Change {
 pub enum Question {
     /// What all copies of the tree have in common, for a server that is to have a store of it.
     Tree,
-    /// Room in the tree.
+    /// Space in the tree.
     Space,
     /// What is known of an object.
     Attributes(ObjectId),
@@ -145,7 +145,7 @@ pub enum Question {
 pub enum Answer {
     /// To [`Question::Tree`]: what clients see of the identity, and the key of names' hash.
     Tree(FsId, [u8; 16]),
-    /// Room.
+    /// Space.
     Space(Space),
     /// What is known of the object that the question was about, or led to.
     Attributes(Attributes),

@@ -49,8 +49,8 @@ async fn what_the_home_has_is_shown_as_it_is_there() {
         pool.second.properties().fs_id,
         pool.first().properties().fs_id
     );
-    let (room, known) = (pool.second.space().await, pool.first().space().await);
-    assert_eq!(room.unwrap().total_bytes, known.unwrap().total_bytes);
+    let (space, known) = (pool.second.space().await, pool.first().space().await);
+    assert_eq!(space.unwrap().total_bytes, known.unwrap().total_bytes);
 }
 
 #[tokio::test]

@@ -127,7 +127,7 @@ impl Survey {
     }
 }
 
-/// Attributes that are the same at every site: not when a copy was read, and not the room that it takes.
+/// Attributes that are the same at every site: not when a copy was read, and not the space that it takes.
 fn compared() -> Bitmap4 {
     let mut attributes = STAT;
     attributes.remove(Attr::TimeAccess);
@@ -154,8 +154,8 @@ async fn read(client: &Client, handle: &NfsFh4, log: Option<usize>) -> Result<Co
         offset += part.data.len() as u64;
         hasher.update(&part.data);
         if head.len() <= VALUE_SIZE as usize {
-            let room = VALUE_SIZE as usize + 1 - head.len();
-            head.extend(&part.data[..part.data.len().min(room)]);
+            let space = VALUE_SIZE as usize + 1 - head.len();
+            head.extend(&part.data[..part.data.len().min(space)]);
         }
         if let Some(log) = log {
             rest.extend(&part.data);

@@ -16,7 +16,7 @@ use oncrpc::{AuthSys, Credentials, Groups};
 use crate::back_channel::{Callbacks, NoCallbacks};
 use crate::dial;
 
-/// Room in a message for everything but the data of a READ or WRITE, in bytes.
+/// Space in a message for everything but the data of a READ or WRITE, in bytes.
 pub(crate) const HEADERS_MAX: u32 = 4096;
 
 /// Makes a connection; it is called off the runtime's threads and may block.

@@ -104,7 +104,7 @@ impl Waiting {
 }
 
 impl Callbacks {
-    /// Remembers a waiter, as far as there is room.
+    /// Remembers a waiter, as far as there is space.
     pub(crate) fn wait(&self, file: FileKey, waiter: LockWaiter) {
         lock(&self.waiting).add(file, waiter);
     }
@@ -251,7 +251,7 @@ impl Service {
         let mut writer = Writer::new();
         writer.write(&call_with(callback, operation));
         if writer.position() + RPC_CALL_HEADER_BYTES > callback.request_bytes as usize {
-            // The client has no room for this, for a lock-owner's long name for example.
+            // The client has no space for this, for a lock-owner's long name for example.
             return Ok((CallbackEnd::Refused, None));
         }
         let reply = connection
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_that_waits_for_everything_leaves_room_for_others() {
+    fn one_client_that_waits_for_everything_leaves_space_for_others() {
         let mut waiting = Waiting::default();
         for number in 0..2 * WAITERS_OF_CLIENT {
             waiting.add(file(number), waiter(1, 0));

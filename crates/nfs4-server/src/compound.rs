@@ -89,7 +89,7 @@ pub(crate) struct Compound<'a> {
     /// What an operation has learned of an object, for those that follow.
     known: Option<(FileKey, Attributes)>,
     /// Bytes that the result of the operation being executed may take.
-    pub(crate) result_room: usize,
+    pub(crate) result_space: usize,
 }
 
 impl Compound<'_> {
@@ -237,8 +237,8 @@ impl Compound<'_> {
     }
 
     /// The most bytes that a READ, READDIR or the like may return, so that the reply still fits.
-    pub(crate) fn payload_room(&self) -> usize {
-        self.result_room.saturating_sub(reply::PAYLOAD_FRAME_BYTES)
+    pub(crate) fn payload_space(&self) -> usize {
+        self.result_space.saturating_sub(reply::PAYLOAD_FRAME_BYTES)
     }
 }
 
@@ -273,7 +273,7 @@ pub(crate) async fn execute(
         current_stateid: None,
         saved_stateid: None,
         known: None,
-        result_room: service.state().limits().response_bytes as usize,
+        result_space: service.state().limits().response_bytes as usize,
     };
     let tag = args.tag.clone();
     let answered = {
@@ -307,7 +307,7 @@ async fn answer(compound: &mut Compound<'_>, mut args: CompoundArgs) -> Rope {
                 Begin::Refuse(number, status) => ResOp4::Failed(number, status),
                 Begin::Sequenced(result) => ResOp4::Sequence(Ok(result)),
                 Begin::Execute => {
-                    compound.result_room = reply.room(compound);
+                    compound.result_space = reply.space(compound);
                     let result = run(compound, operation).await;
                     match result.status() {
                         UNCERTAIN => match repeats::put_off(compound, &args.tag) {
@@ -504,7 +504,7 @@ fn only_tells(operation: &ArgOp4) -> bool {
 
 /// Executes one operation and reports it.
 async fn run(compound: &mut Compound<'_>, mut operation: ArgOp4) -> ResOp4 {
-    if compound.result_room < reply::needed_room(&operation) {
+    if compound.result_space < reply::needed_space(&operation) {
         return ResOp4::Failed(operation.opnum(), reply::too_big(compound));
     }
     let number = Opnum::try_from(operation.opnum()).unwrap_or(Opnum::Illegal);

@@ -17,7 +17,7 @@ const PANICKED: throttle::Subject = ("a request panicked", 0);
 
 /// Runs a future to its end; `None` if it panicked, which is told with what it was. Locks and gates that it held are free
 /// by then, and the data behind them is what it was at the panic. It is pinned where it is made: moved in here, it would take its
-/// room twice in every request.
+/// space twice in every request.
 pub(crate) async fn caught<F: Future>(
     what: impl Fn() -> String,
     mut future: Pin<&mut F>,

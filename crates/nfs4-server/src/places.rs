@@ -266,14 +266,14 @@ fn fitting(root: &Pathname4, places: impl Iterator<Item = FsLocation4>) -> Vec<F
         let names = path.0.iter().map(|name| opaque_size(name.0.len()));
         4 + names.sum::<usize>()
     };
-    let mut room = BYTES_MAX.saturating_sub(16 + path_bytes(root));
+    let mut space = BYTES_MAX.saturating_sub(16 + path_bytes(root));
     let fits = |place: &FsLocation4| {
         let servers = place.server.iter();
         let servers = servers.map(|server| SERVER_BYTES + opaque_size(server.0.len()));
         let bytes = 4 + servers.sum::<usize>() + path_bytes(&place.rootpath);
-        match room.checked_sub(bytes) {
+        match space.checked_sub(bytes) {
             Some(left) => {
-                room = left;
+                space = left;
                 true
             }
             None => false,

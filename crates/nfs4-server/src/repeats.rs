@@ -75,7 +75,7 @@ async fn repeated(
     {
         compound.operation_index += 1;
         let operation = operation.map_err(|_| NfsStat4::BadSession)?;
-        compound.result_room = reply.room(compound);
+        compound.result_space = reply.space(compound);
         let changes = is_change(&operation, compound.is_guarded);
         let result = step(compound, operation, answered).await;
         status = match result.status() {
@@ -109,7 +109,7 @@ fn not_known(compound: &Compound<'_>) -> NfsStat4 {
 /// One operation of a request that comes again.
 async fn step(compound: &mut Compound<'_>, operation: ArgOp4, answered: bool) -> ResOp4 {
     let number = operation.opnum();
-    if compound.result_room < reply::needed_room(&operation) {
+    if compound.result_space < reply::needed_space(&operation) {
         return ResOp4::Failed(number, reply::too_big(compound));
     }
     compound.begin_operation(&operation);

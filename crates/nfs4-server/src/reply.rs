@@ -38,7 +38,7 @@ const TARGET_BYTES: usize = 4096;
 const XATTR_BYTES: usize = 64 << 10;
 
 /// About how many bytes the reply to a call may have, by what it asks for. To be known before it is executed, so that
-/// there is room for it. What is no call that could be executed has a small reply.
+/// there is space for it. What is no call that could be executed has a small reply.
 #[must_use]
 pub fn largest_reply(record: &Bytes) -> usize {
     let operations = operations_of(Reader::new(record.clone())).ok().flatten();
@@ -112,7 +112,7 @@ impl Reply {
     }
 
     /// Bytes left for the body of the next successful result, whose number and status take eight.
-    pub(crate) fn room(&self, compound: &Compound<'_>) -> usize {
+    pub(crate) fn space(&self, compound: &Compound<'_>) -> usize {
         limit_of_success(compound).saturating_sub(self.writer.position() + 8)
     }
 
@@ -142,7 +142,7 @@ impl Reply {
 
 /// Bytes that the body of a successful result takes, for operations that change something; zero for others,
 /// which may be executed in vain.
-pub(crate) fn needed_room(operation: &ArgOp4) -> usize {
+pub(crate) fn needed_space(operation: &ArgOp4) -> usize {
     const STATEID: usize = 16;
     const CHANGE: usize = 20;
     const BITMAP: usize = 4 + 3 * 4;

@@ -7,7 +7,7 @@ use crate::fixture::state::make_args;
 use crate::fixture::{Client, Fixture, Successful, go_to, last, statuses};
 use nfs4::{ArgOp4, Attr, Bitmap4, ChannelAttrs4, NfsStat4, Opnum, SequenceArgs};
 
-/// The attributes that every server has (RFC 8881, section 5.6), which take some room.
+/// The attributes that every server has (RFC 8881, section 5.6), which take some space.
 fn required() -> Bitmap4 {
     (0..=11).chain([19, 75]).collect()
 }
@@ -140,7 +140,7 @@ async fn replies_stay_within_the_size_of_the_session() {
 }
 
 #[tokio::test]
-async fn what_changes_something_is_not_begun_without_room_for_its_result() {
+async fn what_changes_something_is_not_begun_without_space_for_its_result() {
     let fixture = Fixture::new();
     let small = ChannelAttrs4 {
         maxresponsesize: 256,

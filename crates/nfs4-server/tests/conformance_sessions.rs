@@ -150,7 +150,7 @@ async fn what_makes_clients_and_sessions_stands_alone_or_behind_sequence() {
 }
 
 #[tokio::test]
-async fn sizes_without_room_are_too_small_and_use_no_number_up() {
+async fn sizes_without_space_are_too_small_and_use_no_number_up() {
     let fixture = Fixture::new();
     let client = fixture.stranger();
     let known = client.introduce(introduction("tiny")).await;

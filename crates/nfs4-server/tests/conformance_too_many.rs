@@ -53,7 +53,7 @@ async fn a_client_with_as_many_opens_as_it_may_have_gets_an_error() {
 }
 
 /// One client may have two opens.
-fn with_room_for_two() -> Fixture {
+fn with_space_for_two() -> Fixture {
     let limits = Limits {
         states_per_client: 2,
         ..Limits::default()
@@ -122,7 +122,7 @@ fn makers(name: &str) -> [OpenArgs; 4] {
 /// The file was there although the program had been told that it was not made, and `O_EXCL` failed from then on.
 #[tokio::test]
 async fn an_open_that_is_one_too_many_makes_no_file() {
-    let fixture = with_room_for_two();
+    let fixture = with_space_for_two();
     let client = fixture.client().await;
     let (_, first) = client.open_new("first").await;
     let (second, _) = client.open_new("second").await;
@@ -157,7 +157,7 @@ async fn an_open_that_is_one_too_many_makes_no_file() {
 /// A program that opened a file with `O_TRUNC` got an error, and the content was gone.
 #[tokio::test]
 async fn an_open_that_is_one_too_many_empties_no_file() {
-    let fixture = with_room_for_two();
+    let fixture = with_space_for_two();
     let client = fixture.client().await;
     let (there, open) = client.open_new("there").await;
     let content = Bytes::from_static(b"content");
@@ -218,7 +218,7 @@ async fn an_open_that_has_to_wait_for_memory_makes_and_empties_nothing() {
 /// A lock-owner who came with an open-owner's stateid once more was counted twice.
 #[tokio::test]
 async fn an_owner_of_locks_needs_one_state_for_a_file_however_often_it_comes_as_a_new_one() {
-    let fixture = with_room_for_two();
+    let fixture = with_space_for_two();
     let client = fixture.client().await;
     let (file, open) = client.open_new("file").await;
     client.lock_on(&file, first_lock(open, "one", 0, 1)).await;

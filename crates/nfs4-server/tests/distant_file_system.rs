@@ -149,10 +149,10 @@ async fn what_an_expired_client_held_is_let_go_side_by_side_and_asked_for_again(
     distant.busy.store(1, Ordering::SeqCst);
     let sent = distant.sent.load(Ordering::SeqCst);
     let service = fixture.service.clone();
-    let chores = tokio::spawn(async move { service.housekeep().await });
+    let maintenance = tokio::spawn(async move { service.housekeep().await });
     until_sent(&distant, sent + FILES).await;
     distant.way.add_permits(FILES + 1);
-    chores.await.expect("housekeeping ends");
+    maintenance.await.expect("housekeeping ends");
     let asked = distant.sent.load(Ordering::SeqCst) - sent;
     assert_eq!(asked, FILES + 1, "one was told to come again");
 }

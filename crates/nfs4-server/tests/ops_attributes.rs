@@ -102,7 +102,7 @@ async fn getattr_refuses_what_can_only_be_set() {
 }
 
 #[tokio::test]
-async fn getattr_tells_the_room_in_the_file_system() {
+async fn getattr_tells_the_space_in_the_file_system() {
     let (_fixture, client) = Fixture::with_every_kind().await;
     let wanted = [
         Attr::SpaceAvail,

@@ -22,7 +22,7 @@ async fn verify_and_nverify_compare_all_that_can_be_read() {
             Attr::TimeModifySet,
             Attr::ModeUmask,
             Attr::RdattrError,
-            // The room in the file system may change meanwhile.
+            // The space in the file system may change meanwhile.
             Attr::FilesAvail,
             Attr::FilesFree,
             Attr::FilesTotal,

@@ -205,18 +205,18 @@ pub struct EntryWriter {
 }
 
 impl EntryWriter {
-    /// An empty list with room for `capacity` bytes, which grows as needed.
+    /// An empty list with space for `capacity` bytes, which grows as needed.
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             writer: Writer::with_capacity(capacity),
         }
     }
 
-    /// Adds an entry if it takes at most `room` bytes within a list. `attributes` writes the attributes, a [`Fattr4`].
+    /// Adds an entry if it takes at most `space` bytes within a list. `attributes` writes the attributes, a [`Fattr4`].
     /// Returns how many bytes it takes.
     pub fn push(
         &mut self,
-        room: usize,
+        space: usize,
         (cookie, name): (Cookie4, &[u8]),
         attributes: impl FnOnce(&mut Writer),
     ) -> Option<usize> {
@@ -226,7 +226,7 @@ impl EntryWriter {
         self.writer.opaque(name);
         attributes(&mut self.writer);
         let size = self.writer.written_since(before);
-        if size > room {
+        if size > space {
             self.writer.truncate_to(before);
             return None;
         }

@@ -151,7 +151,7 @@ proptest! {
         }
     }
 
-    /// Entries that were encoded one by one travel like a list of them, and each takes as much room as was said.
+    /// Entries that were encoded one by one travel like a list of them, and each takes as much space as was said.
     #[test]
     fn entries_encoded_one_by_one(names in vec(basics::name(), 0..4), attrs in basics::fattr(), short in 1usize..9) {
         let entry = |name: &Component4| Entry4 { cookie: 3, name: name.clone(), attrs: attrs.clone() };

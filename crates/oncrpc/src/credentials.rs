@@ -60,7 +60,7 @@ impl Groups {
     /// The most groups that AUTH_SYS can carry (RFC 5531, appendix A).
     pub const MAX: usize = 16;
 
-    /// The first [`Groups::MAX`] of `numbers`; the wire has no room for more.
+    /// The first [`Groups::MAX`] of `numbers`; the wire has no space for more.
     pub fn first_of(numbers: &[u32]) -> Self {
         let mut groups = Self::default();
         for &number in numbers.iter().take(Self::MAX) {

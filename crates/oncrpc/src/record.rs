@@ -11,10 +11,10 @@ pub const RECORD_MARK_SIZE: usize = 4;
 const LAST_FRAGMENT: u32 = 1 << 31;
 const FRAGMENT_MAX: usize = (LAST_FRAGMENT - 1) as usize;
 
-/// Room made for a socket while the size of what comes next is unknown.
+/// Space made for a socket while the size of what comes next is unknown.
 const READ_SIZE: usize = 64 * 1024;
 
-/// Room that suffices in that case, so that the end of a buffer does not lead to
+/// Space that suffices in that case, so that the end of a buffer does not lead to
 /// many small reads.
 const READ_SIZE_MIN: usize = 4 * 1024;
 
@@ -34,7 +34,7 @@ pub enum RecordError {
 
 /// Cuts a byte stream into records.
 ///
-/// Sockets read straight into [`read_buffer`](Self::read_buffer), which has room
+/// Sockets read straight into [`read_buffer`](Self::read_buffer), which has space
 /// for all of a record once its mark has arrived; a record sent as one fragment,
 /// as all common clients do, is then handed out without a copy.
 ///
@@ -68,10 +68,10 @@ impl RecordSplitter {
         }
     }
 
-    /// Where received bytes are to be appended, with room for at least the rest
+    /// Where received bytes are to be appended, with space for at least the rest
     /// of the current fragment.
     pub fn read_buffer(&mut self) -> &mut BytesMut {
-        // More than the rest of a known fragment is never demanded: making room
+        // More than the rest of a known fragment is never demanded: making space
         // near the end of a large one would copy all of it.
         let rest = self.fragment.map_or(0, |fragment| {
             fragment.length.saturating_sub(self.input.len())
@@ -169,7 +169,7 @@ pub fn frame(message: Rope) -> Result<Rope, RecordError> {
     ))
 }
 
-/// Room kept in a [`Writer`] for the mark of the message that follows.
+/// Space kept in a [`Writer`] for the mark of the message that follows.
 #[derive(Debug)]
 #[must_use = "the message has no mark until it is finished"]
 pub struct RecordStart {
@@ -178,7 +178,7 @@ pub struct RecordStart {
 }
 
 impl RecordStart {
-    /// Leaves room for a mark at the current place, which must be the beginning.
+    /// Leaves space for a mark at the current place, which must be the beginning.
     pub fn reserve(w: &mut Writer) -> Self {
         let mark = w.mark();
         w.u32(0);

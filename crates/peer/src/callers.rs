@@ -99,7 +99,7 @@ impl Place {
         self.caller.has_spoken.store(true, Ordering::Relaxed);
     }
 
-    /// Returns when the connection has to make room for another one.
+    /// Returns when the connection has to make space for another one.
     pub(crate) async fn taken(&self) {
         self.caller.goes.notified().await;
     }

@@ -63,7 +63,7 @@ pub(crate) enum HandshakeError {
     #[error("it said nothing; a probe of the port, or no replica")]
     Silent,
     /// There were too many connections that had not proved yet who they are.
-    #[error("it had to make room for others; too many connections at a time")]
+    #[error("it had to make space for others; too many connections at a time")]
     Crowded,
     /// The bytes made no sense.
     #[error(transparent)]

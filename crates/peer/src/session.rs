@@ -226,7 +226,7 @@ impl Session {
         }
     }
 
-    /// Sends a message, waiting for room. It reaches the peer exactly once, unless one of the two
+    /// Sends a message, waiting for space. It reaches the peer exactly once, unless one of the two
     /// incarnations ends before; whether it did is then unknown. That it arrived says nothing about
     /// stable storage: such acknowledgements are messages of the handler.
     ///

@@ -29,7 +29,7 @@ pub struct Settings {
     /// Data connections to each peer. The smaller wish of the two replicas counts.
     pub data_lanes: u32,
     /// Bytes that may be on their way, or wait for the receiver's handler, over all data lanes together.
-    /// A link of 1 Gbit/s at 200 ms holds 25 MB; the default leaves room for bursts and slow storage.
+    /// A link of 1 Gbit/s at 200 ms holds 25 MB; the default leaves space for bursts and slow storage.
     pub data_window_bytes: u64,
     /// The same for the metadata lane.
     pub metadata_window_bytes: u64,

@@ -6,7 +6,7 @@ use super::scale::{Scale, Span};
 use super::svg::{Svg, text_width};
 use super::{Bars, CHART, Chart, Line, Marks, Sample, Value, colour};
 
-/// Room beside the area of a chart: left, right, above, below.
+/// Space beside the area of a chart: left, right, above, below.
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 22.0;
 const ABOVE: f64 = 28.0;
@@ -84,12 +84,12 @@ impl Chart {
             }
         };
         // The foot of a bar on a logarithmic axis must lie well below its head.
-        let room = match (&self.marks, self.y.scale) {
+        let space = match (&self.marks, self.y.scale) {
             (Marks::Bars { .. }, Scale::Log) => 4.0,
             _ => 1.0,
         };
         let ends = values.into_iter();
-        ends.flat_map(move |value| [value.low / room, value.mean, value.high])
+        ends.flat_map(move |value| [value.low / space, value.mean, value.high])
     }
 
     fn draw_lines(&self, svg: &mut Svg, area: Area, y: &Span, lines: &[Line], names: &[&str]) {

@@ -21,7 +21,7 @@ pub use timeline::{Band, Curve, Timeline};
 /// Width and height of one chart with its axes, in pixels.
 const CHART: (f64, f64) = (430.0, 290.0);
 
-/// Room around everything, for the title, and for a line of the legend.
+/// Space around everything, for the title, and for a line of the legend.
 const MARGIN: f64 = 18.0;
 const TITLE: f64 = 30.0;
 const LEGEND: f64 = 22.0;

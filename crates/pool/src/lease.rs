@@ -38,7 +38,7 @@ impl LeaseSettings {
 
     /// From when on no data server relies on a lease that was given at `given` or before.
     #[must_use]
-    pub fn promised_until(&self, given: Moment) -> Moment {
+    pub fn granted_until(&self, given: Moment) -> Moment {
         given.after(self.length + self.drift())
     }
 

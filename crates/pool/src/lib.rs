@@ -33,7 +33,7 @@ pub use handle::{Access, Capability, HANDLE_BYTES, Handle, Refused};
 pub use keys::{HandleKey, HandleKeys};
 pub use lease::{LeaseClock, LeaseSettings};
 pub use message::{
-    Act, ContentsId, Holding, Intent, IntentNumber, Report, Standing, ToDataServer, ToHome,
+    Act, ContentsId, Holding, Intent, IntentNumber, Report, StoreIdentity, ToDataServer, ToHome,
 };
 pub use numbers::{
     DataServerNumber, DeviceGroupNumber, Generation, HomeNumber, IssueNumber, KeyNumber,

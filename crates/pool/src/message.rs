@@ -16,11 +16,11 @@ pub struct ContentsId {
 
 /// Which contents a data server has, as a home recognises them (rule 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct StoreIdentity {
     /// Drawn at random when the data server's store was made.
-    pub identity: u128,
+    pub store: u128,
     /// Counts reports that were answered, and its starts since the last of them, stably, so that an older copy of the store shows
-    /// ([`Standing::counted_answer`], [`Standing::counted_start`]). However often such a copy is started, nobody has answered it.
+    /// ([`StoreIdentity::counted_answer`], [`StoreIdentity::counted_start`]). However often such a copy is started, nobody has answered it.
     pub counter: u64,
     /// Which run of the data server says so, drawn at random when it started. Reports of others do not count from now on.
     pub run: u64,
@@ -33,7 +33,7 @@ const START_BITS: u32 = 24;
 /// Marks a counter that a home keeps. With a report a second none grows as large in ten thousand years.
 const DOUBT: u64 = 1 << 63;
 
-impl Standing {
+impl StoreIdentity {
     /// The counter behind one more start.
     #[must_use]
     pub fn counted_start(counter: u64) -> u64 {
@@ -53,9 +53,9 @@ impl Standing {
     }
 
     /// The same, marked: an older copy of the store was seen.
-    pub(crate) fn doubted(self) -> Standing {
+    pub(crate) fn doubted(self) -> StoreIdentity {
         let counter = self.counter | DOUBT;
-        Standing { counter, ..self }
+        StoreIdentity { counter, ..self }
     }
 
     /// Whether an older copy of the store was seen.
@@ -64,9 +64,9 @@ impl Standing {
     }
 
     /// The same without the mark.
-    pub(crate) fn believed(self) -> Standing {
+    pub(crate) fn believed(self) -> StoreIdentity {
         let counter = self.counter & !DOUBT;
-        Standing { counter, ..self }
+        StoreIdentity { counter, ..self }
     }
 }
 
@@ -135,7 +135,7 @@ pub enum ToHome {
         /// When, on its own clock; comes back with the lease.
         asked: Moment,
         /// What it has.
-        standing: Standing,
+        identity: StoreIdentity,
     },
     /// It has carried an intent out, stably.
     Taken {
@@ -186,17 +186,19 @@ mod tests {
 
     #[test]
     fn no_number_of_starts_reaches_a_report_that_was_answered() {
-        let answered = Standing::counted_answer(7);
+        let answered = StoreIdentity::counted_answer(7);
         let mut copy = 7;
         for _ in 0..100 {
-            let started = Standing::counted_start(copy);
+            let started = StoreIdentity::counted_start(copy);
             assert!(started > copy && started < answered);
             copy = started;
         }
         let last = answered - 1;
-        assert_eq!(Standing::counted_start(last), last);
-        assert!(Standing::counted_answer(last) >= answered);
-        assert!(Standing::counted_start(answered) > answered);
-        assert!(Standing::counted_answer(Standing::counted_start(answered)) > answered + 1);
+        assert_eq!(StoreIdentity::counted_start(last), last);
+        assert!(StoreIdentity::counted_answer(last) >= answered);
+        assert!(StoreIdentity::counted_start(answered) > answered);
+        assert!(
+            StoreIdentity::counted_answer(StoreIdentity::counted_start(answered)) > answered + 1
+        );
     }
 }

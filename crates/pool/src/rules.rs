@@ -28,7 +28,7 @@ control::rules! {
     /// What was removed leaves a tombstone, which keeps its generation (rule 3).
     tombstones,
     /// A data server that comes with another identity or a smaller counter gets no lease (rule 5).
-    standing_checked,
+    identity_checked,
     /// A file is marked unsettled, stably, before a handle for writing leaves (rule 7).
     unsettled_first,
     /// The data servers are asked for the size; what clients say of it does not count (rule 7).

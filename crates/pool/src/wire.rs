@@ -5,7 +5,7 @@
 use crate::fields::{Fields, Malformed};
 use crate::keys::HandleKey;
 use crate::message::{
-    Act, ContentsId, Holding, Intent, IntentNumber, Report, Standing, ToDataServer, ToHome,
+    Act, ContentsId, Holding, Intent, IntentNumber, Report, StoreIdentity, ToDataServer, ToHome,
 };
 use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
 use control::Moment;
@@ -92,12 +92,12 @@ impl ToHome {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match *self {
-            ToHome::LeaseRequest { asked, standing } => {
+            ToHome::LeaseRequest { asked, identity } => {
                 bytes.push(ToHomeKind::LeaseRequest.number());
                 put(&mut bytes, asked.0);
-                bytes.extend(standing.identity.to_be_bytes());
-                put(&mut bytes, standing.counter);
-                put(&mut bytes, standing.run);
+                bytes.extend(identity.store.to_be_bytes());
+                put(&mut bytes, identity.counter);
+                put(&mut bytes, identity.run);
             }
             ToHome::Taken { number, report } => {
                 bytes.push(ToHomeKind::Taken.number());
@@ -122,8 +122,8 @@ impl ToHome {
         let message = match ToHomeKind::read(&mut fields)? {
             ToHomeKind::LeaseRequest => ToHome::LeaseRequest {
                 asked: Moment(fields.u64()?),
-                standing: Standing {
-                    identity: u128::from_be_bytes(fields.array()?),
+                identity: StoreIdentity {
+                    store: u128::from_be_bytes(fields.array()?),
                     counter: fields.u64()?,
                     run: fields.u64()?,
                 },
@@ -333,15 +333,15 @@ mod tests {
 
     #[test]
     fn what_data_servers_say_reads_back_as_written() {
-        let standing = Standing {
-            identity: u128::MAX - 5,
+        let identity = StoreIdentity {
+            store: u128::MAX - 5,
             counter: 3,
             run: 4,
         };
         let messages = [
             ToHome::LeaseRequest {
                 asked: Moment(77),
-                standing,
+                identity,
             },
             ToHome::Taken {
                 number: IntentNumber(12),

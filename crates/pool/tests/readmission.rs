@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use control::Moment;
 use pool::home::{Command, Home, HomeSettings, Record, Recovered, Stranger};
 use pool::{
-    DataServerNumber, HandleKey, HomeNumber, IssueNumber, KeyNumber, Standing, ToDataServer, ToHome,
+    DataServerNumber, HandleKey, HomeNumber, IssueNumber, KeyNumber, StoreIdentity, ToDataServer,
+    ToHome,
 };
 
 const SERVER: DataServerNumber = DataServerNumber(2);
 
-fn home(known: Option<Standing>) -> Home {
+fn home(known: Option<StoreIdentity>) -> Home {
     let key = HandleKey::new(KeyNumber(1), [7; 32]);
     let recovered = Recovered {
         servers: BTreeMap::from([(SERVER, known)]),
@@ -28,10 +29,10 @@ fn home(known: Option<Standing>) -> Home {
 }
 
 /// Whether the data server gets a lease, and what is kept of it.
-fn ask(home: &mut Home, standing: Standing) -> (bool, Option<Standing>) {
+fn ask(home: &mut Home, identity: StoreIdentity) -> (bool, Option<StoreIdentity>) {
     let asked = ToHome::LeaseRequest {
         asked: Moment(0),
-        standing,
+        identity,
     };
     let (mut leased, mut kept) = (false, None);
     for command in home.handle(Moment(0), SERVER, asked) {
@@ -39,7 +40,7 @@ fn ask(home: &mut Home, standing: Standing) -> (bool, Option<Standing>) {
             Command::Send { message, .. } => {
                 leased |= matches!(message, ToDataServer::Lease { .. })
             }
-            Command::Persist(Record::Standing(_, standing)) => kept = Some(standing),
+            Command::Persist(Record::StoreIdentity(_, identity)) => kept = Some(identity),
             _ => {}
         }
     }
@@ -53,9 +54,9 @@ fn stranger(home: &Home) -> Option<Stranger> {
 #[test]
 fn an_older_copy_is_never_readmitted_and_the_right_contents_are() {
     let mut home = home(None);
-    let of = |reports, run| Standing {
-        identity: 5,
-        counter: (0..reports).fold(0, |counter, _| Standing::counted_answer(counter)),
+    let of = |reports, run| StoreIdentity {
+        store: 5,
+        counter: (0..reports).fold(0, |counter, _| StoreIdentity::counted_answer(counter)),
         run,
     };
     let (older, right) = (of(3, 1), of(9, 2));
@@ -71,8 +72,8 @@ fn an_older_copy_is_never_readmitted_and_the_right_contents_are() {
 
     // What was noticed is kept over a restart of the home.
     let mut home = self::home(kept);
-    let again = Standing {
-        counter: Standing::counted_start(right.counter),
+    let again = StoreIdentity {
+        counter: StoreIdentity::counted_start(right.counter),
         run: 3,
         ..right
     };
@@ -80,14 +81,11 @@ fn an_older_copy_is_never_readmitted_and_the_right_contents_are() {
     let commands = home.readmit(SERVER).unwrap();
     assert!(matches!(
         &commands[..],
-        [Command::Persist(Record::Standing(SERVER, _))]
+        [Command::Persist(Record::StoreIdentity(SERVER, _))]
     ));
     assert!(ask(&mut home, again).0 && stranger(&home).is_none());
     assert!(!ask(&mut home, older).0 && stranger(&home) == Some(Stranger::OlderCopy));
-    let other = Standing {
-        identity: 6,
-        ..again
-    };
+    let other = StoreIdentity { store: 6, ..again };
     assert!(!ask(&mut home, other).0);
     assert_eq!(home.readmit(SERVER), None, "an empty disk is no older copy");
 }

@@ -155,16 +155,16 @@ impl Replica {
     /// # Errors
     /// Why not, for people, with what to do next. The authority is kept here then.
     pub async fn move_authority(&self, to: u16) -> Result<bool, String> {
-        let shared = self.shared();
-        authority::hand_over(shared, ReplicaSlot(to)).await?;
+        let replica = self.local();
+        authority::hand_over(replica, ReplicaSlot(to)).await?;
         self.put_on_record(format!("moved the set's authority to replica {to}"))
             .await;
-        Ok(authority::is_taken(shared).await)
+        Ok(authority::is_taken(replica).await)
     }
 
     /// Has the copies compared now, or as soon as this replica takes part and is up to date.
     pub fn scrub(&self) {
-        self.shared()
+        self.local()
             .state
             .scrub
             .asked
@@ -174,13 +174,16 @@ impl Replica {
     /// The view as it is known here.
     #[must_use]
     pub fn view_status(&self) -> ViewStatus {
-        let shared = self.shared();
-        let removed = shared.state.members.is_removed();
+        let replica = self.local();
+        let removed = replica.state.members.is_removed();
         // Of a set that this replica does not belong to any more it knows nothing but what was.
-        let state = shared.view_state().filter(|_| !removed).unwrap_or_default();
-        let leader = shared.views.get().and_then(|views| views.leader());
+        let state = replica
+            .view_state()
+            .filter(|_| !removed)
+            .unwrap_or_default();
+        let leader = replica.views.get().and_then(|views| views.leader());
         let leader = leader.filter(|_| !removed);
-        let voters = shared.views.get().filter(|_| !removed);
+        let voters = replica.views.get().filter(|_| !removed);
         let voters = voters.map(|views| views.voters()).unwrap_or_default();
         let audit = state.audit.iter().map(|entry| AuditView {
             epoch: entry.epoch,
@@ -188,18 +191,18 @@ impl Replica {
             by: entry.by.0,
             what: entry.what.clone(),
         });
-        let left = shared.lease.left_micros();
+        let left = replica.lease.left_micros();
         ViewStatus {
-            epoch: shared.lease.view().epoch.0,
+            epoch: replica.lease.view().epoch.0,
             leader: leader.map(|slot| slot.0),
-            takes_part: shared.takes_part() && !removed,
-            up_to_date: shared.lease.is_up_to_date(),
+            takes_part: replica.takes_part() && !removed,
+            up_to_date: replica.lease.is_up_to_date(),
             obstacle: match removed {
                 true => Some(REMOVED.to_owned()),
-                false => shared.state.obstacle.lock().clone(),
+                false => replica.state.obstacle.lock().clone(),
             },
             lease_ms: left.map(|micros| micros / 1000),
-            names: status::names(shared),
+            names: status::names(replica),
             voters_change: voters.len() > 1,
             voters: voters.into_iter().flatten().collect(),
             members: members(&state),
@@ -209,16 +212,16 @@ impl Replica {
     }
 
     fn losses(&self, state: &ViewState) -> Vec<LossView> {
-        let shared = self.shared();
+        let replica = self.local();
         let lost = state.losses.iter();
-        let lost = lost.map(|(slot, loss)| (*slot, loss, shared.engine.frozen_count(*slot)));
+        let lost = lost.map(|(slot, loss)| (*slot, loss, replica.engine.frozen_count(*slot)));
         lost.map(|(slot, loss, frozen_controls)| {
-            let waits_for = losses::waits_for(shared, slot);
+            let waits_for = losses::waits_for(replica, slot);
             LossView {
                 slot: slot.0,
                 since_unix_s: loss.since_unix_s,
                 frozen_controls: frozen_controls as u64,
-                leaves_something: views::leaves_something(shared, slot),
+                leaves_something: views::leaves_something(replica, slot),
                 settled: !loss.settled.is_empty(),
                 ready_to_settle: waits_for.is_none(),
                 waits_for,
@@ -232,13 +235,13 @@ impl Replica {
     /// thread should do this that others wait for.
     #[must_use]
     pub fn frozen(&self) -> (Vec<FrozenView>, usize) {
-        let shared = self.shared();
-        let state = shared.view_state().unwrap_or_default();
-        let frozen = shared.engine.frozen();
+        let replica = self.local();
+        let state = replica.view_state().unwrap_or_default();
+        let frozen = replica.engine.frozen();
         // Not while the core is held, for which all operations wait: deep trees take long.
         let parents = Parents::default();
         let tree = LocalTree {
-            store: &shared.store,
+            store: &replica.store,
             parents: &parents,
         };
         let frozen = topmost(frozen, |object| control::ancestors(&tree, object));
@@ -249,14 +252,14 @@ impl Replica {
             let loss = state.losses.get(&slot);
             let files = at_stake
                 .entry(slot)
-                .or_insert_with(|| losses::at_stake(shared, slot));
+                .or_insert_with(|| losses::at_stake(replica, slot));
             FrozenView {
                 slot: slot.0,
                 since_unix_s: loss.map_or(0, |loss| loss.since_unix_s),
                 name: control.name.to_string(),
-                paths: claimed(shared, &control),
+                paths: claimed(replica, &control),
                 deep: is_deep(&control),
-                open_questions: open_questions(shared, slot, &control, files),
+                open_questions: open_questions(replica, slot, &control, files),
             }
         });
         (views.collect(), more)
@@ -265,10 +268,10 @@ impl Replica {
     /// Has the set keep on record what a person does here. Where that takes too long the log has it alone.
     pub async fn put_on_record(&self, what: String) {
         tracing::info!(what, "done by an administrator");
-        let Some(views) = self.shared().views.get() else {
+        let Some(views) = self.local().views.get() else {
             return;
         };
-        let note = self.shared().decision(DecisionKind::Note { what });
+        let note = self.local().decision(DecisionKind::Note { what });
         let why = match tokio::time::timeout(ON_RECORD, views.decide(note)).await {
             Ok(Ok(Outcome::Applied)) => return,
             Ok(Ok(Outcome::Refused(why))) => why,
@@ -284,9 +287,9 @@ impl Replica {
     /// # Errors
     /// Why not, for people, with what to do next.
     pub async fn thaw(&self, lost: u16, reason: &str) -> Result<(), String> {
-        let shared = self.shared();
+        let replica = self.local();
         let slot = ReplicaSlot(lost);
-        let state = shared.view_state().unwrap_or_default();
+        let state = replica.view_state().unwrap_or_default();
         if state.is_active(slot) {
             return Err(format!(
                 "replica {lost} takes part; nothing of it is frozen"
@@ -297,14 +300,14 @@ impl Replica {
                 "no replica {lost} is lost; `meridian view` shows who is"
             ));
         }
-        if let Some(missing) = losses::waits_for(shared, slot) {
+        if let Some(missing) = losses::waits_for(replica, slot) {
             return Err(format!("not yet: {missing}; try again in a few seconds"));
         }
         let by = SettledBy::Administrator {
             reason: reason.to_owned(),
         };
-        losses::close_everywhere(shared, slot).await?;
-        losses::settle(shared, slot, by).await
+        losses::close_everywhere(replica, slot).await?;
+        losses::settle(replica, slot, by).await
     }
 }
 
@@ -345,7 +348,7 @@ fn topmost(
 
 /// What a thaw gives up of what a control covers, for people.
 fn open_questions(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     slot: ReplicaSlot,
     control: &control::Proposal,
     at_stake: &[(ObjectId, Option<u64>)],
@@ -356,7 +359,7 @@ fn open_questions(
     );
     let mut covered = Vec::new();
     for some in at_stake.chunks(FILES_AT_ONCE) {
-        covered.extend(shared.engine.covered(control, some, |(file, _)| file));
+        covered.extend(replica.engine.covered(control, some, |(file, _)| file));
     }
     let of = |before: bool| {
         let files = covered.iter();
@@ -365,13 +368,13 @@ fn open_questions(
     };
     let (before, torn) = (of(true), of(false));
     if !before.is_empty() {
-        let named = named(shared, &before);
+        let named = named(replica, &before);
         words.push_str(&format!(
             "; and the last version, of which nothing had come, of {named}"
         ));
     }
     if !torn.is_empty() {
-        let named = named(shared, &torn);
+        let named = named(replica, &torn);
         words.push_str(&format!(
             "; and all of {named}: only parts of the contents had come, so no version is whole"
         ));
@@ -380,9 +383,9 @@ fn open_questions(
 }
 
 /// Paths of files, not too many.
-fn named(shared: &LocalReplica, files: &[vfs::ObjectId]) -> String {
+fn named(replica: &LocalReplica, files: &[vfs::ObjectId]) -> String {
     let first = files.iter().take(NAMED);
-    let paths: Vec<String> = first.map(|file| status::named(shared, *file)).collect();
+    let paths: Vec<String> = first.map(|file| status::named(replica, *file)).collect();
     let more = files.len() - paths.len();
     match more {
         0 => paths.join(", "),

@@ -71,7 +71,7 @@ pub enum StartError {
 /// It serves as a [`FileSystem`] through [`Replica::file_system`]. Dropping it ends its connections; what
 /// others lack of it is sent when it starts again.
 pub struct Replica {
-    shared: Arc<LocalReplica>,
+    local: Arc<LocalReplica>,
     file_system: Arc<ReplicatedFileSystem>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -135,41 +135,41 @@ impl Replica {
             outcomes: engine.outcomes.clone(),
         });
         let signatures = Signatures::new(&identity)?;
-        let shared = Arc::new(LocalReplica::new(engine.clone(), state, set, signatures));
-        meeting::take_up_fault(&shared);
+        let replica = Arc::new(LocalReplica::new(engine.clone(), state, set, signatures));
+        meeting::take_up_fault(&replica);
         let weak = Arc::downgrade(&engine);
         let keeps_removed = move || weak.upgrade().is_some_and(|engine| !engine.is_alone());
         engine.store.replicate(keeps_removed);
         engine.store.take_up_held().await?;
-        let dispatch = Arc::new(Dispatch(Arc::downgrade(&shared)));
+        let dispatch = Arc::new(Dispatch(Arc::downgrade(&replica)));
         let number = peer::Incarnation(incarnation);
         let endpoint = Endpoint::start(&identity, number, peer_settings, dispatch, listener, desk)?;
         // Set here for the first time.
-        let _ = shared.endpoint.set(endpoint);
-        shared.note_applied_streams()?;
-        members::adopt_members(&shared, list);
+        let _ = replica.endpoint.set(endpoint);
+        replica.note_applied_streams()?;
+        members::adopt_members(&replica, list);
         if is_witness || held == Held::Nothing {
             // A witness makes nothing; else whatever was made here is with the others, or was given up.
-            shared.engine.previous_settled();
+            replica.engine.previous_settled();
         } else {
-            take_up_previous(&shared, &remembered.granted)?;
+            take_up_previous(&replica, &remembered.granted)?;
         }
-        reclaim::remember_others_went_on(&shared)?;
-        shared.remember_trimmed()?;
-        let views = views::begin(&shared).await?;
-        let anew = views::needs_copy_anew(&shared.store)?;
-        shared.state.needs_copy.fetch_or(anew, Ordering::AcqRel);
+        reclaim::remember_others_went_on(&replica)?;
+        replica.remember_trimmed()?;
+        let views = views::begin(&replica).await?;
+        let anew = views::needs_copy_anew(&replica.store)?;
+        replica.state.needs_copy.fetch_or(anew, Ordering::AcqRel);
         let states = views.state();
-        members::agreed_removals(&shared, &states.borrow().removed);
-        let ended = views::notice_end(shared.clone(), views.clone());
+        members::agreed_removals(&replica, &states.borrow().removed);
+        let ended = views::notice_end(replica.clone(), views.clone());
         // Set here for the first time.
-        let _ = shared.views.set(views);
-        let mut tasks = begin_tasks(&shared, steps_out)?;
-        tasks.push(tokio::spawn(views::follow(shared.clone(), states)));
+        let _ = replica.views.set(views);
+        let mut tasks = begin_tasks(&replica, steps_out)?;
+        tasks.push(tokio::spawn(views::follow(replica.clone(), states)));
         tasks.push(tokio::spawn(ended));
-        let file_system = Arc::new(ReplicatedFileSystem::new(shared.clone()));
+        let file_system = Arc::new(ReplicatedFileSystem::new(replica.clone()));
         Ok(Arc::new(Replica {
-            shared,
+            local: replica,
             file_system,
             tasks,
         }))
@@ -184,25 +184,25 @@ impl Replica {
     /// Whether it is a witness: it votes and follows, and its [`Replica::file_system`] refuses everything.
     #[must_use]
     pub fn is_witness(&self) -> bool {
-        self.shared.state.is_witness
+        self.local.state.is_witness
     }
 
     /// Whether it was removed from the set. It serves nobody then, and stays so.
     #[must_use]
     pub fn is_removed(&self) -> bool {
-        self.shared.state.members.is_removed()
+        self.local.state.members.is_removed()
     }
 
     /// Whether clients are answered now; until then they are told to come again.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.shared.is_whole() && self.shared.lease.may_answer()
+        self.local.is_whole() && self.local.lease.may_answer()
     }
 
     /// Says why, once the others have gone on without this replica: it has to be started anew.
     #[must_use]
     pub fn has_left(&self) -> watch::Receiver<Option<String>> {
-        self.shared.lease.has_left()
+        self.local.lease.has_left()
     }
 
     /// Sets when updates of a directory and everything below are answered; `None` leaves it to the
@@ -220,49 +220,49 @@ impl Replica {
 
     /// The setting that holds for an object, and the directory that it comes from, if any has one.
     pub async fn durability(&self, object: ObjectId) -> (Durability, Option<ObjectId>) {
-        durability::setting_of(&self.shared, object).await
+        durability::setting_of(&self.local, object).await
     }
 
     /// Waits until every replica that is in contact has everything, at most for so long, before the
     /// server stops. Says whether they have.
     pub async fn stop(&self, patience: Duration) -> bool {
-        let everywhere = self.shared.everything_everywhere();
+        let everywhere = self.local.everything_everywhere();
         tokio::time::timeout(patience, everywhere).await.is_ok()
     }
 
-    pub(crate) fn shared(&self) -> &Arc<LocalReplica> {
-        &self.shared
+    pub(crate) fn local(&self) -> &Arc<LocalReplica> {
+        &self.local
     }
 }
 
 /// What a replica does by itself, but for following the views.
 fn begin_tasks(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     steps: mpsc::UnboundedReceiver<Step>,
 ) -> vfs::Result<Vec<JoinHandle<()>>> {
-    let recovered = match shared.state.is_witness {
+    let recovered = match replica.state.is_witness {
         // It has no data that a crash could have taken.
         true => Vec::new(),
-        false => shared.store.recovered()?,
+        false => replica.store.recovered()?,
     };
-    let recovering = &shared.state.metrics.recovering;
+    let recovering = &replica.state.metrics.recovering;
     recovering.store(recovered.len() as u64, Ordering::Relaxed);
-    let engine = shared.engine.clone();
+    let engine = replica.engine.clone();
     Ok(vec![
-        tokio::spawn(persistence::carry_out(shared.clone(), steps)),
+        tokio::spawn(persistence::carry_out(replica.clone(), steps)),
         tokio::spawn(async move { engine.ring().await }),
-        tokio::spawn(views::keep(shared.clone())),
-        tokio::spawn(views::watch(shared.clone())),
-        tokio::spawn(views::come_back(shared.clone())),
-        tokio::spawn(losses::attend(shared.clone())),
-        tokio::spawn(expired_clients::keep(shared.clone())),
-        tokio::spawn(maintenance::keep(shared.clone())),
-        tokio::spawn(scrub::keep(shared.clone())),
-        tokio::spawn(scrub::mend(shared.clone())),
-        tokio::spawn(scrub::look_at_suspects(shared.clone())),
-        tokio::spawn(maintenance::pass_lock_changes_on(shared.clone())),
-        tokio::spawn(renewing::renew_recovered(shared.clone(), recovered)),
-        tokio::spawn(removed::keep(shared.clone())),
+        tokio::spawn(views::keep(replica.clone())),
+        tokio::spawn(views::watch(replica.clone())),
+        tokio::spawn(views::come_back(replica.clone())),
+        tokio::spawn(losses::attend(replica.clone())),
+        tokio::spawn(expired_clients::keep(replica.clone())),
+        tokio::spawn(maintenance::keep(replica.clone())),
+        tokio::spawn(scrub::keep(replica.clone())),
+        tokio::spawn(scrub::mend(replica.clone())),
+        tokio::spawn(scrub::look_at_suspects(replica.clone())),
+        tokio::spawn(maintenance::pass_lock_changes_on(replica.clone())),
+        tokio::spawn(renewing::renew_recovered(replica.clone(), recovered)),
+        tokio::spawn(removed::keep(replica.clone())),
     ])
 }
 
@@ -271,9 +271,8 @@ impl Drop for Replica {
         for task in &self.tasks {
             task.abort();
         }
-        self.shared.part();
-        if let (Some(views), Ok(runtime)) =
-            (self.shared.views.get().cloned(), Handle::try_current())
+        self.local.part();
+        if let (Some(views), Ok(runtime)) = (self.local.views.get().cloned(), Handle::try_current())
         {
             runtime.spawn(async move { views.stop().await });
         }
@@ -283,14 +282,14 @@ impl Drop for Replica {
 /// Goes on with what earlier incarnations left: contents that were not everywhere, controls that were
 /// not given up. A control ends only when everything written under it is everywhere, so a file that no
 /// previous control covers has only a mark left.
-fn take_up_previous(shared: &LocalReplica, grants: &[Proposal]) -> Result<(), StartError> {
-    let marked = shared.store.unshipped()?;
-    let position = *shared.store.stable_position().borrow();
-    let own = shared.slot();
+fn take_up_previous(replica: &LocalReplica, grants: &[Proposal]) -> Result<(), StartError> {
+    let marked = replica.store.unshipped()?;
+    let position = *replica.store.stable_position().borrow();
+    let own = replica.slot();
     let own: Vec<&Proposal> = grants
         .iter()
         .filter(|grant| grant.name.holder == own)
         .collect();
-    shared.engine.take_up_previous(&own, marked, position);
+    replica.engine.take_up_previous(&own, marked, position);
     Ok(())
 }

@@ -25,7 +25,7 @@ impl Replica {
     /// The junctions that this replica knows of, by name.
     #[must_use]
     pub fn junctions(&self) -> Vec<JunctionView> {
-        let state = self.shared().view_state().unwrap_or_default();
+        let state = self.local().view_state().unwrap_or_default();
         let junctions = state.junctions.iter().map(|(name, to)| JunctionView {
             name: name.clone(),
             to: to.clone(),
@@ -38,13 +38,13 @@ impl Replica {
     /// # Errors
     /// Why it does not, for people, with what to do next.
     pub async fn decide_junction(&self, junction: JunctionView) -> Result<(), String> {
-        let Some(views) = self.shared().views.get() else {
+        let Some(views) = self.local().views.get() else {
             return Err(
                 "this server is about to join its set; try again when `meridian status` shows it ready"
                     .to_owned(),
             );
         };
-        let decision = self.shared().decision(DecisionKind::Junction {
+        let decision = self.local().decision(DecisionKind::Junction {
             name: junction.name,
             to: junction.to,
         });

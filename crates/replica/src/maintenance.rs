@@ -26,47 +26,47 @@ const RECORDS_AT_ONCE: usize = 256;
 const KEPT_IN_CONTACT: u64 = 10;
 
 /// Looks after things until the replica stops.
-pub(crate) async fn keep(shared: Arc<LocalReplica>) {
+pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     tokio::select! {
-        () = tidy(&shared) => {}
-        () = configure(&shared) => {}
-        () = notify_of_time(&shared) => {}
+        () = tidy(&replica) => {}
+        () = configure(&replica) => {}
+        () = notify_of_time(&replica) => {}
     }
 }
 
 /// Has the tasks that watch over the set look now and then, all at once.
-async fn notify_of_time(shared: &LocalReplica) {
+async fn notify_of_time(replica: &LocalReplica) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        shared.engine.notify();
+        replica.engine.notify();
     }
 }
 
 /// Has the set agree on members that come and go. That waits for a newcomer that does not answer, and nothing else may:
 /// not even the news that this newcomer is removed.
-async fn configure(shared: &Arc<LocalReplica>) {
+async fn configure(replica: &Arc<LocalReplica>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
-        views::configure(shared).await;
+        views::configure(replica).await;
     }
 }
 
-async fn tidy(shared: &Arc<LocalReplica>) {
+async fn tidy(replica: &Arc<LocalReplica>) {
     let mut trimmed = 0;
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        shared.state.repeats.tell_what_ended();
-        members::look_for_members(shared);
-        views::note_current(shared);
-        conversing::let_go_of_settled(shared);
-        shared.state.copies.forget_unused(Instant::now());
-        progress::tell(shared);
-        let outcome = match forget_marks(shared).await {
-            Ok(()) => trim(shared, &mut trimmed).await,
+        replica.state.repeats.tell_what_ended();
+        members::look_for_members(replica);
+        views::note_current(replica);
+        conversing::let_go_of_settled(replica);
+        replica.state.copies.forget_unused(Instant::now());
+        progress::tell(replica);
+        let outcome = match forget_marks(replica).await {
+            Ok(()) => trim(replica, &mut trimmed).await,
             failed => failed,
         };
         if let Err(error) = outcome {
@@ -77,11 +77,11 @@ async fn tidy(shared: &Arc<LocalReplica>) {
 }
 
 /// Tells of locks that arrived with updates, for ever.
-pub(crate) async fn pass_lock_changes_on(shared: Arc<LocalReplica>) {
-    let mut changes = shared.store.lock_changes();
+pub(crate) async fn pass_lock_changes_on(replica: Arc<LocalReplica>) {
+    let mut changes = replica.store.lock_changes();
     loop {
         match changes.recv().await {
-            Ok(file) => shared.state.lock_listeners.tell(file),
+            Ok(file) => replica.state.lock_listeners.tell(file),
             // A client that waits for one that was missed asks again by itself, a little later.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
@@ -91,52 +91,52 @@ pub(crate) async fn pass_lock_changes_on(shared: Arc<LocalReplica>) {
 
 /// Takes the durable marks off files that everybody has. Until this replica is up to date they tell what it has to put
 /// aside, should the others have gone on without it.
-async fn forget_marks(shared: &LocalReplica) -> vfs::Result<()> {
-    if !shared.lease.is_up_to_date() {
+async fn forget_marks(replica: &LocalReplica) -> vfs::Result<()> {
+    if !replica.lease.is_up_to_date() {
         return Ok(());
     }
-    let files = shared.engine.take_shipped();
+    let files = replica.engine.take_shipped();
     if files.is_empty() {
         return Ok(());
     }
-    let still = &mut |file| shared.engine.is_shipped(file);
-    shared.store.forget_unshipped(&files, still).await
+    let still = &mut |file| replica.engine.is_shipped(file);
+    replica.store.forget_unshipped(&files, still).await
 }
 
 /// Removes records that every member has applied, or that a replica out of the view has to do without. Who that is nobody
 /// here knows before a view is in force: what the members lack must not go until then.
-async fn trim(shared: &LocalReplica, trimmed: &mut u64) -> vfs::Result<()> {
-    if shared.lease.view().epoch == Epoch(0) {
+async fn trim(replica: &LocalReplica, trimmed: &mut u64) -> vfs::Result<()> {
+    if replica.lease.view().epoch == Epoch(0) {
         return Ok(());
     }
-    let connected = links::connected(shared);
-    let overdrawn = accounts::overdrawn(shared);
+    let connected = links::connected(replica);
+    let overdrawn = accounts::overdrawn(replica);
     let kept = |slot| {
         let times = match connected.contains(&slot) {
             _ if overdrawn.contains(&slot) => 0,
             true => KEPT_IN_CONTACT,
             false => 1,
         };
-        shared.state.settings.kept_updates.saturating_mul(times)
+        replica.state.settings.kept_updates.saturating_mul(times)
     };
-    let through = shared.engine.needed_by_nobody(kept);
+    let through = replica.engine.needed_by_nobody(kept);
     if through > *trimmed {
-        if let Some(last) = last_record(shared, through)? {
-            shared.note_trimmed(last).await?;
+        if let Some(last) = last_record(replica, through)? {
+            replica.note_trimmed(last).await?;
         }
-        shared.store.trim_updates(through).await?;
+        replica.store.trim_updates(through).await?;
         *trimmed = through;
     }
-    accounts::give_up_overdue(shared);
+    accounts::give_up_overdue(replica);
     Ok(())
 }
 
 /// The last record up to a position; positions have gaps, and nobody lacks what was never there.
-fn last_record(shared: &LocalReplica, through: u64) -> vfs::Result<Option<u64>> {
+fn last_record(replica: &LocalReplica, through: u64) -> vfs::Result<Option<u64>> {
     let mut last = None;
     loop {
         let from = last.map_or(1, |last| last + 1);
-        let records = shared.store.updates(from, RECORDS_AT_ONCE)?;
+        let records = replica.store.updates(from, RECORDS_AT_ONCE)?;
         let more = records.len() == RECORDS_AT_ONCE;
         let positions = records.iter().map(|record| record.position);
         let found = positions.take_while(|position| *position <= through).last();

@@ -67,9 +67,9 @@ pub struct ReplicaStatus {
     pub shipped_content_bytes: u64,
     /// Bytes of update records sent to all others together.
     pub shipped_record_bytes: u64,
-    /// Promises for its lease that were dropped, because this start of the server had not asked for them.
+    /// Grants for its lease that were dropped, because this start of the server had not asked for them.
     #[serde(default)]
-    pub dropped_promises: u64,
+    pub dropped_grants: u64,
     /// Messages with updates of a third member that were dropped: not that member's own, or not to be taken at that time.
     #[serde(default)]
     pub refused_relays: u64,
@@ -78,7 +78,7 @@ pub struct ReplicaStatus {
     pub clock_jumps: u64,
     /// How far it is on its way back into the view, or into a set that it has joined.
     #[serde(default)]
-    pub returning: Option<RejoinView>,
+    pub rejoining: Option<RejoinView>,
     /// Files whose unstable data a crash has taken, and that others have to hear of yet.
     #[serde(default)]
     pub recovering_files: u64,
@@ -88,7 +88,7 @@ pub struct ReplicaStatus {
     /// Paths of them, not all when there are many.
     #[serde(default)]
     pub torn_paths: Vec<String>,
-    /// Who refuses changes, or soon will, for want of room on whose disk.
+    /// Who refuses changes, or soon will, for lack of space on whose disk.
     #[serde(default)]
     pub short: Vec<ShortView>,
     /// How many entries are kept in memory of what others lack, or may not know: it does not grow
@@ -104,7 +104,7 @@ pub struct ReplicaStatus {
     /// The slot of a member of the view that lacks more than is kept: changes wait for it, or it leaves.
     #[serde(default)]
     pub too_slow: Option<u16>,
-    /// Changes of clients that were refused here because another member's disk has no room.
+    /// Changes of clients that were refused here because another member's disk has no space.
     #[serde(default)]
     pub space_refusals: u64,
     /// Why its data directory is known to be an older copy, or to have lost its end: it takes no part then.
@@ -118,7 +118,7 @@ pub struct ReplicaStatus {
     pub scrub: Option<ScrubView>,
 }
 
-/// A disk with too little room, and who refuses changes because of it.
+/// A disk with too little space, and who refuses changes because of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShortView {
     /// The member that refuses.
@@ -165,14 +165,14 @@ pub struct PeerView {
     pub update_waits_ms: Option<u64>,
     /// How far it is on its way back into the view, of what this replica sends it.
     #[serde(default)]
-    pub returning: Option<RejoinView>,
+    pub rejoining: Option<RejoinView>,
     /// Bytes that users may still fill there, as it said last. A witness has none to fill.
     #[serde(default)]
     pub available_bytes: Option<u64>,
-    /// It lacks contents that are not sent, because there is no room for them.
+    /// It lacks contents that are not sent, because there is no space for them.
     #[serde(default)]
-    pub awaits_room: bool,
-    /// Bytes of contents that were sent to it and that it had no room for.
+    pub awaits_space: bool,
+    /// Bytes of contents that were sent to it and that it had no space for.
     #[serde(default)]
     pub refused_bytes: u64,
     /// Messages of it that were dropped, because it may not say such things.
@@ -234,49 +234,49 @@ impl Replica {
     /// The replica as it is now. Reads the store, so that no thread should do this that others wait for.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {
-        let shared = self.shared();
-        let (controls, controls_total) = controls(shared);
-        let metrics = &shared.state.metrics;
-        let list = shared.state.members.list();
-        let torn = shared.store.torn();
+        let replica = self.local();
+        let (controls, controls_total) = controls(replica);
+        let metrics = &replica.state.metrics;
+        let list = replica.state.members.list();
+        let torn = replica.store.torn();
         let torn_named = torn.iter().take(TORN_NAMED);
         ReplicaStatus {
-            slot: shared.slot().0,
-            names: names(shared),
-            witness: shared.state.is_witness,
-            removed: shared.state.members.is_removed(),
+            slot: replica.slot().0,
+            names: names(replica),
+            witness: replica.state.is_witness,
+            removed: replica.state.members.is_removed(),
             members_version: list.version,
-            ready: shared.is_whole()
-                && !shared.lease.is_barred()
-                && !shared.state.members.is_removed(),
-            durability: shared.state.settings.durability,
-            peers: peers(shared),
+            ready: replica.is_whole()
+                && !replica.lease.is_barred()
+                && !replica.state.members.is_removed(),
+            durability: replica.state.settings.durability,
+            peers: peers(replica),
             controls,
             controls_total,
             forwarded: metrics.forwarded.load(Ordering::Relaxed),
             served: metrics.served.load(Ordering::Relaxed),
-            written_bytes: shared.store.statistics().bytes_written,
+            written_bytes: replica.store.statistics().bytes_written,
             shipped_content_bytes: metrics.content_bytes.load(Ordering::Relaxed),
             shipped_record_bytes: metrics.record_bytes.load(Ordering::Relaxed),
-            dropped_promises: shared.lease.unbelieved(),
+            dropped_grants: replica.lease.unbelieved(),
             refused_relays: metrics.relays_refused.load(Ordering::Relaxed),
-            clock_jumps: shared.lease.jumps(),
-            returning: (!shared.lease.is_up_to_date())
-                .then(|| shared.state.peers.own_rejoin())
+            clock_jumps: replica.lease.jumps(),
+            rejoining: (!replica.lease.is_up_to_date())
+                .then(|| replica.state.peers.own_rejoin())
                 .flatten(),
             recovering_files: metrics.recovering.load(Ordering::Relaxed),
             torn_files: torn.len() as u64,
-            torn_paths: torn_named.map(|file| named(shared, *file)).collect(),
-            short: free_space::shortages(shared)
+            torn_paths: torn_named.map(|file| named(replica, *file)).collect(),
+            short: free_space::shortages(replica)
                 .into_iter()
                 .map(|(by, of)| ShortView { by: by.0, of: of.0 })
                 .collect(),
-            kept_entries: kept_entries(shared) as u64,
-            kept_bytes: shared.kept_bytes(),
-            kept_bytes_max: shared.state.settings.kept_memory,
-            too_slow: shared.awaited().map(|slot| slot.0),
-            space_refusals: shared.state.free_space.refused(),
-            rolled_back: shared.state.lineage.fault().map(|fault| fault.of_own()),
+            kept_entries: kept_entries(replica) as u64,
+            kept_bytes: replica.kept_bytes(),
+            kept_bytes_max: replica.state.settings.kept_memory,
+            too_slow: replica.awaited().map(|slot| slot.0),
+            space_refusals: replica.state.free_space.refused(),
+            rolled_back: replica.state.lineage.fault().map(|fault| fault.of_own()),
             view: Some(ViewStatus {
                 audit: Vec::new(),
                 ..self.view_status()
@@ -291,19 +291,19 @@ impl Replica {
     /// The other members alone.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerView> {
-        peers(self.shared())
+        peers(self.local())
     }
 
     /// How the scrub is.
     #[must_use]
     pub fn scrub_status(&self) -> ScrubView {
-        self.shared().state.scrub.view(&self.shared().store)
+        self.local().state.scrub.view(&self.local().store)
     }
 
     /// Bytes sent to all other members together and received from them since the start, as they went over the wire.
     #[must_use]
     pub fn wire_bytes(&self) -> (u64, u64) {
-        let endpoint = self.shared().endpoint.get();
+        let endpoint = self.local().endpoint.get();
         let peers = endpoint.map_or_else(Vec::new, peer::Endpoint::status);
         let sent = peers.iter().map(|peer| peer.sent_bytes).sum();
         let received = peers.iter().map(|peer| peer.received_bytes).sum();
@@ -311,30 +311,30 @@ impl Replica {
     }
 }
 
-fn kept_entries(shared: &LocalReplica) -> usize {
-    let kept = shared.engine.entries_kept();
-    kept + shared.state.conversations.listed()
+fn kept_entries(replica: &LocalReplica) -> usize {
+    let kept = replica.engine.entries_kept();
+    kept + replica.state.conversations.listed()
 }
 
 /// What the members are called.
-pub(crate) fn names(shared: &LocalReplica) -> MemberNames {
-    let members = shared.state.members.list().members.into_iter();
+pub(crate) fn names(replica: &LocalReplica) -> MemberNames {
+    let members = replica.state.members.list().members.into_iter();
     let named = members.filter(|member| !member.name.is_empty());
     named.map(|member| (member.slot, member.name)).collect()
 }
 
-fn peers(shared: &LocalReplica) -> Vec<PeerView> {
-    let lags = shared.engine.lags();
-    let connected = connected(shared);
-    let transport = shared
+fn peers(replica: &LocalReplica) -> Vec<PeerView> {
+    let lags = replica.engine.lags();
+    let connected = connected(replica);
+    let transport = replica
         .endpoint
         .get()
         .map_or_else(Vec::new, peer::Endpoint::status);
-    let list = shared.state.members.list();
+    let list = replica.state.members.list();
     let here = |slot| {
-        slot != shared.slot()
-            && shared.state.members.is_member(slot)
-            && !shared.state.members.is_removed()
+        slot != replica.slot()
+            && replica.state.members.is_member(slot)
+            && !replica.state.members.is_removed()
     };
     let members = list.members.iter();
     let others = members.filter(|member| here(ReplicaSlot(member.slot)));
@@ -345,20 +345,20 @@ fn peers(shared: &LocalReplica) -> Vec<PeerView> {
             let lag = lags.get(&slot);
             let bytes = lag.map_or(0, |lag| lag.bytes);
             let is_connected = connected.contains(&slot);
-            // A witness has no room for contents, and needs none.
-            let available = shared
+            // A witness has no space for contents, and needs none.
+            let available = replica
                 .state
                 .peers
                 .available_at(slot)
                 .filter(|_| !member.witness);
-            let (returning, nonsense, awaits_room, refused_bytes) =
-                shared.state.peers.with(slot, |known| {
-                    let room = &known.shipments;
+            let (rejoining, nonsense, awaits_space, refused_bytes) =
+                replica.state.peers.with(slot, |known| {
+                    let space = &known.shipments;
                     (
                         known.rejoin.of_peer(),
                         known.nonsense.told(),
-                        room.awaits_room(),
-                        room.refused_bytes(),
+                        space.awaits_space(),
+                        space.refused_bytes(),
                     )
                 });
             PeerView {
@@ -369,53 +369,53 @@ fn peers(shared: &LocalReplica) -> Vec<PeerView> {
                 round_trip_us: wire
                     .and_then(|wire| wire.rtt)
                     .map(|rtt| scaled(rtt.as_secs_f64(), 1e6)),
-                clock: clock_of(shared, slot),
+                clock: clock_of(replica, slot),
                 sent_bytes: wire.map_or(0, |wire| wire.sent_bytes),
                 received_bytes: wire.map_or(0, |wire| wire.received_bytes),
-                waiting_bytes: shared.state.outbound.waiting_bytes(slot),
+                waiting_bytes: replica.state.outbound.waiting_bytes(slot),
                 lag_updates: lag.map_or(0, |lag| lag.updates),
                 lag_bytes: (bytes < u64::MAX).then_some(bytes),
                 lag_files: lag.map_or(0, |lag| lag.files),
                 lag_ms: lag.map_or(0, |lag| scaled(lag.seconds, 1e3)),
-                update_waits_ms: update_waits(shared, slot),
-                returning: returning.filter(|_| is_connected),
+                update_waits_ms: update_waits(replica, slot),
+                rejoining: rejoining.filter(|_| is_connected),
                 available_bytes: available,
-                awaits_room,
+                awaits_space,
                 refused_bytes,
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
                 program: wire.and_then(|wire| wire.program.clone()),
-                rolled_back: (shared.state.lineage.fault_of(slot))
+                rolled_back: (replica.state.lineage.fault_of(slot))
                     .map(|fault| fault.of_other(slot.0)),
                 nonsense,
-                links: links_of(shared, slot),
+                links: links_of(replica, slot),
                 refused_messages: wire.map_or(0, |wire| wire.refused),
             }
         })
         .collect()
 }
 
-fn update_waits(shared: &LocalReplica, of: ReplicaSlot) -> Option<u64> {
-    let inbox = shared.state.inboxes.get(of)?;
+fn update_waits(replica: &LocalReplica, of: ReplicaSlot) -> Option<u64> {
+    let inbox = replica.state.inboxes.get(of)?;
     let waits = inbox.stuck_for()?;
     Some(scaled(waits.as_secs_f64(), 1e3))
 }
 
-fn clock_of(shared: &LocalReplica, peer: ReplicaSlot) -> Option<ClockDifference> {
-    let news = shared.state.peers.news();
+fn clock_of(replica: &LocalReplica, peer: ReplicaSlot) -> Option<ClockDifference> {
+    let news = replica.state.peers.news();
     let lately = news
         .get(&peer)
-        .filter(|news| news.heard.elapsed() < shared.state.settings.site_lease);
+        .filter(|news| news.heard.elapsed() < replica.state.settings.site_lease);
     lately?.clock.best()
 }
 
 /// What a peer said lately of its links to third members.
-fn links_of(shared: &LocalReplica, peer: ReplicaSlot) -> Vec<LinkView> {
-    let news = shared.state.peers.news();
+fn links_of(replica: &LocalReplica, peer: ReplicaSlot) -> Vec<LinkView> {
+    let news = replica.state.peers.news();
     let said = news.get(&peer).and_then(|news| news.said.as_ref());
-    let said = said.filter(|(_, at)| at.elapsed() < shared.state.settings.site_lease);
+    let said = said.filter(|(_, at)| at.elapsed() < replica.state.settings.site_lease);
     let links = said.into_iter().flat_map(|(ask, _)| &ask.links);
     let is_third =
-        |slot: ReplicaSlot| slot != shared.slot() && shared.state.members.is_member(slot);
+        |slot: ReplicaSlot| slot != replica.slot() && replica.state.members.is_member(slot);
     let thirds = links.filter(|link| is_third(ReplicaSlot(link.to)));
     thirds
         .map(|link| LinkView {
@@ -427,14 +427,14 @@ fn links_of(shared: &LocalReplica, peer: ReplicaSlot) -> Vec<LinkView> {
         .collect()
 }
 
-fn controls(shared: &LocalReplica) -> (Vec<ControlView>, u64) {
-    let own = shared.slot();
-    let (mut found, total) = shared.engine.controls(LISTED);
+fn controls(replica: &LocalReplica) -> (Vec<ControlView>, u64) {
+    let own = replica.slot();
+    let (mut found, total) = replica.engine.controls(LISTED);
     found.sort_by_key(|(proposal, _)| (proposal.name.holder != own, proposal.name));
     let mut reasons = Vec::new();
     for some in found.chunks(REASONS_AT_ONCE) {
         let names = some.iter().map(|(proposal, _)| proposal.name);
-        reasons.extend(shared.engine.held_because(names));
+        reasons.extend(replica.engine.held_because(names));
     }
     let views = found
         .into_iter()
@@ -442,7 +442,7 @@ fn controls(shared: &LocalReplica) -> (Vec<ControlView>, u64) {
         .map(|((proposal, age_seconds), held_because)| ControlView {
             name: proposal.name.to_string(),
             holder: proposal.name.holder.0,
-            paths: claimed(shared, &proposal),
+            paths: claimed(replica, &proposal),
             deep: is_deep(&proposal),
             age_ms: scaled(age_seconds, 1e3),
             held_because: held_because.map(str::to_owned),
@@ -457,9 +457,9 @@ pub(crate) fn is_deep(control: &Proposal) -> bool {
 }
 
 /// What a control covers, for people: some objects by name, and how many more there are.
-pub(crate) fn claimed(shared: &LocalReplica, control: &Proposal) -> Vec<String> {
+pub(crate) fn claimed(replica: &LocalReplica, control: &Proposal) -> Vec<String> {
     let claims = control.claims.iter().take(CLAIMS_NAMED);
-    let mut paths: Vec<_> = claims.map(|claim| named(shared, claim.object)).collect();
+    let mut paths: Vec<_> = claims.map(|claim| named(replica, claim.object)).collect();
     let more = control.claims.len() - paths.len();
     if more > 0 {
         paths.push(format!("and {more} more"));
@@ -468,8 +468,8 @@ pub(crate) fn claimed(shared: &LocalReplica, control: &Proposal) -> Vec<String> 
 }
 
 /// An object for people: its path, or its number where it has none.
-pub(crate) fn named(shared: &LocalReplica, object: ObjectId) -> String {
-    let path = shared.store.path_of(object);
+pub(crate) fn named(replica: &LocalReplica, object: ObjectId) -> String {
+    let path = replica.store.path_of(object);
     path.unwrap_or_else(|_| format!("object {object}"))
 }
 

@@ -45,7 +45,7 @@ async fn grown() -> Set {
 async fn taken(set: &Set, at_least: u64) -> u64 {
     let looking = async {
         loop {
-            let view = set.sites[1].replica.status().returning;
+            let view = set.sites[1].replica.status().rejoining;
             let view = view.filter(|view| view.stage == Stage::Comparing);
             match view.map(|view| view.objects_done) {
                 Some(done) if done >= at_least => return done,
@@ -231,8 +231,8 @@ async fn the_first_to_get_its_copy_does_not_keep_the_next_one_waiting() {
     let mut five = Five::new().await;
     five.revive(0).await;
     eventually("the first one holds the tree", || {
-        let returning = five.set.sites[0].replica.status().returning;
-        returning.is_some_and(|view| view.stage == Stage::ByLog)
+        let rejoining = five.set.sites[0].replica.status().rejoining;
+        rejoining.is_some_and(|view| view.stage == Stage::ByLog)
     })
     .await;
     five.revive(1).await;

@@ -207,8 +207,8 @@ async fn one_that_was_given_up_comes_back_though_it_is_killed_with_its_new_copy(
 
 /// Whether a replica has all rows of a copy, and lacks contents.
 fn is_being_filled(site: &Site) -> bool {
-    let returning = site.replica.status().returning;
-    returning.is_some_and(|view| view.stage == Stage::Contents && view.objects_left > 0)
+    let rejoining = site.replica.status().rejoining;
+    rejoining.is_some_and(|view| view.stage == Stage::Contents && view.objects_left > 0)
 }
 
 /// The fifth replica is away while the first makes something, is given up, and comes back with another's copy. It lacks

@@ -519,10 +519,10 @@ async fn set_id_bits_go_with_a_write_that_another_site_carries_out() {
     set.assert_equal().await;
 }
 
-/// A hole of a terabyte counted as a terabyte that the others need room for, and so did what was refused, however much that
+/// A hole of a terabyte counted as a terabyte that the others need space for, and so did what was refused, however much that
 /// was: nobody could make anything any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn holes_and_what_was_refused_take_no_room_at_the_others() {
+async fn holes_and_what_was_refused_take_no_space_at_the_others() {
     const FAR: u64 = 1 << 40;
     let set = Set::of(2).await;
     let site = &set.sites[0];

@@ -1,4 +1,4 @@
-//! Disks that fill up: what the smallest has no room for is refused everywhere, and a replica that cannot store what
+//! Disks that fill up: what the smallest has no space for is refused everywhere, and a replica that cannot store what
 //! others have changed leaves the view until it can.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ const SMALL_DISK: u64 = 256;
 const FILE_BYTES: usize = 8 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_smallest_disk_has_no_room_for_is_refused_everywhere() {
+async fn what_the_smallest_disk_has_no_space_for_is_refused_everywhere() {
     let mut set = Set::filling(1).await;
     let Some(disk) = set.add_on_small_disk(SMALL_DISK).await else {
         return;
@@ -57,20 +57,20 @@ async fn what_the_smallest_disk_has_no_room_for_is_refused_everywhere() {
         set.sites[0].remove(ROOT, &name).await.unwrap();
     }
     let files = set.sites[0].files.clone();
-    let room = async {
+    let space = async {
         while files.space().await.unwrap().available_bytes < 2 * FILE_BYTES as u64 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let room = tokio::time::timeout(crate::fixture::PATIENCE, room).await;
-    room.expect("what was removed makes room");
+    let space = tokio::time::timeout(crate::fixture::PATIENCE, space).await;
+    space.expect("what was removed makes space");
     set.sites[0].save(ROOT, "again", &bytes).await.unwrap();
     set.assert_equal().await;
     drop(disk);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room() {
+async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_space() {
     let mut set = Set::filling(2).await;
     let Some(disk) = set.add_on_small_disk(SMALL_DISK).await else {
         return;
@@ -127,7 +127,7 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room()
         obstacle.is_some_and(|why| why.contains("disk is full") || why.contains("no space left"))
     })
     .await;
-    // It is not sent again and again what it has no room for. Nobody else lacks anything.
+    // It is not sent again and again what it has no space for. Nobody else lacks anything.
     let sender = set.sites[1].replica.clone();
     let shipped = sender.status().shipped_content_bytes;
     set.sites[1]
@@ -138,7 +138,7 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room()
         let status = sender.status();
         let mut peers = status.peers.iter();
         status.shipped_content_bytes >= shipped + FILE_BYTES as u64
-            && peers.any(|peer| peer.slot == slot && peer.awaits_room)
+            && peers.any(|peer| peer.slot == slot && peer.awaits_space)
     })
     .await;
     // Long enough for a file to be sent several times.
@@ -157,7 +157,7 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room()
 
 /// What the others went on without is kept, or the replica waits until it can be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_was_given_up_comes_back_when_there_is_room_for_what_is_put_aside() {
+async fn one_that_was_given_up_comes_back_when_there_is_space_for_what_is_put_aside() {
     let mut set = Set::filling(2).await;
     let Some(disk) = set.add_on_small_disk(SMALL_DISK).await else {
         return;

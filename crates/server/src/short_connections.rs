@@ -65,9 +65,9 @@ impl BoundedListener {
         BoundedListener { listener, open }
     }
 
-    /// Makes room for one more connection. A new one would otherwise wait for those that send
+    /// Makes space for one more connection. A new one would otherwise wait for those that send
     /// nothing.
-    fn make_room(&mut self) -> oneshot::Receiver<()> {
+    fn make_space(&mut self) -> oneshot::Receiver<()> {
         self.open.retain(|open| !open.is_closed());
         if self.open.len() >= CONNECTIONS_MAX
             && let Some(oldest) = self.open.pop_front()
@@ -89,7 +89,7 @@ impl axum::serve::Listener for BoundedListener {
         loop {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
-                    let taken = self.make_room();
+                    let taken = self.make_space();
                     return (BoundedStream::new(stream, taken), peer);
                 }
                 Err(error) => {
@@ -180,7 +180,7 @@ mod tests {
 
     /// As many connections as there are places, over which nothing was said, kept everybody else waiting.
     #[tokio::test]
-    async fn silent_connections_make_room_for_a_question() {
+    async fn silent_connections_make_space_for_a_question() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let routes = Router::new().route("/", get(|| async { "well" }));

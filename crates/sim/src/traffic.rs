@@ -33,7 +33,7 @@ pub enum Cargo {
     Data,
     /// An operation on its way to the primary, back unserved, or its outcome.
     Forward,
-    /// What only leases, views, returning replicas and reading clients send.
+    /// What only leases, views, rejoining replicas and reading clients send.
     Other,
 }
 

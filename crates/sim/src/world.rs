@@ -12,8 +12,8 @@ mod messages;
 mod pauses;
 mod reading;
 mod recovering;
+mod rejoining;
 mod removing;
-mod returning;
 mod truth;
 mod views;
 mod witness;
@@ -58,7 +58,7 @@ enum Event {
     Reconnect(ReplicaSlot, ReplicaSlot),
     /// A disk has written what it was given; in this incarnation.
     Flush(ReplicaSlot, u64),
-    /// Time to ask for promises, to see who is silent, and to go on synchronising.
+    /// Time to ask for grants, to see who is silent, and to go on synchronising.
     Tick(ReplicaSlot, u64),
     /// The next decision may take effect.
     Enter(ReplicaSlot, u64),

@@ -163,10 +163,10 @@ fn counterexample_17_nothing_is_sent_that_a_crash_could_take_back() {
 }
 
 #[test]
-fn counterexample_18_nobody_acts_without_a_replica_that_was_promised_otherwise() {
+fn counterexample_18_nobody_acts_without_a_replica_that_was_granted_otherwise() {
     is_lost(
         0..100,
-        rule(|rules| rules.promises_bind = false),
+        rule(|rules| rules.grants_bind = false),
         &["I1", "I3"],
     );
 }
@@ -224,7 +224,7 @@ fn play_50(switch: Switch) -> Result<(), Violation> {
 }
 
 #[test]
-fn counterexample_50_a_machine_that_stood_still_answers_nobody_before_it_is_promised_anew() {
+fn counterexample_50_a_machine_that_stood_still_answers_nobody_before_it_is_granted_anew() {
     let broken = play_50(|rules| rules.jumps_end_leases = false).unwrap_err();
     assert_eq!(broken.invariant, "I3", "{broken}");
     play_50(all_rules).unwrap();
@@ -252,8 +252,8 @@ fn play_44(switch: Switch) -> Result<(), Violation> {
 }
 
 #[test]
-fn counterexample_44_a_promise_that_a_previous_incarnation_asked_for_is_not_believed() {
-    let broken = play_44(|rules| rules.promises_answer_questions = false).unwrap_err();
+fn counterexample_44_a_grant_that_a_previous_incarnation_asked_for_is_not_believed() {
+    let broken = play_44(|rules| rules.grants_answer_requests = false).unwrap_err();
     assert_eq!(broken.invariant, "I3", "{broken}");
     play_44(all_rules).unwrap();
 }

@@ -54,8 +54,8 @@ const NEEDED: &[Needed] = &[
         &["P2", "P3"],
     ),
     (
-        "standing_checked",
-        |rules| rules.standing_checked = false,
+        "identity_checked",
+        |rules| rules.identity_checked = false,
         &["P9"],
     ),
     (

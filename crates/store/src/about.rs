@@ -22,12 +22,12 @@ impl OpenStore {
         self.tree
     }
 
-    /// Gives up a little of the room that is kept back on the disk of the store, for something small that lies beside it
+    /// Gives up a little of the space that is kept back on the disk of the store, for something small that lies beside it
     /// and cannot wait until the disk is not full any more. Says whether there was any to spare: what the last removals need
     /// stays.
     #[must_use]
-    pub fn give_room(&self) -> bool {
-        self.headroom.give_room()
+    pub fn give_space(&self) -> bool {
+        self.headroom.give_space()
     }
 
     /// The place of this copy among those of the tree.
@@ -61,8 +61,8 @@ impl OpenStore {
 
     /// Whether stable storage has failed because the disk was full: opened anew, the store may go on.
     #[must_use]
-    pub fn has_lacked_room(&self) -> bool {
-        self.health.has_lacked_room()
+    pub fn has_lacked_space(&self) -> bool {
+        self.health.has_lacked_space()
     }
 
     /// Whether fewer files can be opened than the embedded store needs, which ends when it cannot open one, or could be a moment

@@ -62,7 +62,7 @@ impl Health {
     }
 
     /// Whether it failed because a disk was full. The embedded store tells of that in the system's words only.
-    pub(crate) fn has_lacked_room(&self) -> bool {
+    pub(crate) fn has_lacked_space(&self) -> bool {
         let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
         let words = full.split(" (").next().unwrap_or(&full);
         self.0.get().is_some_and(|reason| reason.contains(words))
@@ -404,7 +404,7 @@ mod tests {
         let (lacking, broken) = (Health::default(), Health::default());
         lacking.fail(&format!("metadata store: Io({full:?})"));
         broken.fail("metadata store: Io(Input/output error)");
-        assert!(lacking.has_lacked_room() && !broken.has_lacked_room());
+        assert!(lacking.has_lacked_space() && !broken.has_lacked_space());
     }
 
     #[test]

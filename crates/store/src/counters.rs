@@ -42,7 +42,7 @@ impl Reserved {
         Reserved(self.0.map(|limit| limit.max(16).saturating_add(16 * RANGE)))
     }
 
-    /// Goes behind everything that lost journals can have used: a journal has room for fewer operations.
+    /// Goes behind everything that lost journals can have used: a journal has space for fewer operations.
     pub(crate) fn behind_lost(self) -> Reserved {
         Reserved(self.0.map(|limit| limit.saturating_add(1 << 24)))
     }

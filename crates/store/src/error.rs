@@ -141,7 +141,7 @@ fn next_step(error: &io::Error) -> &'static str {
     } else if is_about_contents(error) {
         "Check that the path exists, its permissions and the disk"
     } else {
-        "This says nothing of what is stored there: check permissions, room and memory, and try again"
+        "This says nothing of what is stored there: check permissions, space and memory, and try again"
     }
 }
 

@@ -1,4 +1,4 @@
-//! The store as a [`FileSystem`]: each operation goes to the room that carries it out.
+//! The store as a [`FileSystem`]: each operation goes to the module that carries it out.
 
 use std::collections::HashSet;
 

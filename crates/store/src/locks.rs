@@ -70,7 +70,7 @@ impl Locks {
         }
         // A lock in the middle of another splits it in two and is a third.
         let more = if self.splits(id, owner, range) { 2 } else { 1 };
-        self.check_room(id, owner, more)?;
+        self.check_space(id, owner, more)?;
         let locks = self.files.entry(id).or_default();
         let before = locks.len();
         release(locks, owner, range);
@@ -94,7 +94,7 @@ impl Locks {
         range: ByteRange,
     ) -> Result<()> {
         if self.splits(id, owner, range) {
-            self.check_room(id, owner, 1)?;
+            self.check_space(id, owner, 1)?;
         }
         let Some(locks) = self.files.get_mut(&id) else {
             return Ok(());
@@ -118,7 +118,7 @@ impl Locks {
     }
 
     /// Whether there may be `more` ranges in addition.
-    fn check_room(&self, id: ObjectId, owner: &LockOwner, more: usize) -> Result<()> {
+    fn check_space(&self, id: ObjectId, owner: &LockOwner, more: usize) -> Result<()> {
         let of_client = self.of_clients.get(&owner.client).copied();
         let of_client = of_client.unwrap_or_default() + more;
         let fits = self.of(id).len() + more <= MAX_RANGES

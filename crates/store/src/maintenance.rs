@@ -103,11 +103,11 @@ pub(crate) fn commit_groups(store: &OpenStore) {
         store.allocate_journal();
         let done = if persist { store.persist_all() } else { Ok(()) };
         let done = done.and_then(|()| {
-            let has_room = |bytes| store.headroom.ensure(bytes);
+            let has_space = |bytes| store.headroom.ensure(bytes);
             // Tables and journals are made below the path.
             let has_files =
                 || store.directory.is_in_place(&store.layout) && store.headroom.has_files();
-            let looked = store.metadata.write_out_full(has_room, has_files);
+            let looked = store.metadata.write_out_full(has_space, has_files);
             looked.map_err(|error| store.fail(&error.to_string()))
         });
         let objects = store.objects.load(Ordering::Relaxed);

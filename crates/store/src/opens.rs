@@ -11,7 +11,7 @@ use crate::access::{may_read, may_write};
 use crate::commit_hook::Change;
 use crate::locks::Locks;
 use crate::metadata::Table;
-use crate::mutation::{Mutation, wait_for_room};
+use crate::mutation::{Mutation, wait_for_space};
 use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
@@ -127,7 +127,7 @@ impl Operation {
     ) -> Result<()> {
         if self.is_replicated() {
             // LOCK cannot say that a disk is full (RFC 8881, section 15.2): the client waits.
-            let mutation = self.begin(Demand::Change).await.map_err(wait_for_room)?;
+            let mutation = self.begin(Demand::Change).await.map_err(wait_for_space)?;
             self.object(id)?.file()?;
             return self.change_locks(mutation, id, owner, |locks| {
                 locks.lock(id, owner, range, kind)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vfs::{Error, ObjectId, Result};
 
 use crate::commit_hook::CommitHook;
-use crate::mutation::{Mutation, wait_for_room};
+use crate::mutation::{Mutation, wait_for_space};
 use crate::open_store::{OpenStore, detached};
 use crate::space::Demand;
 
@@ -36,9 +36,9 @@ impl Operation {
         Ok(mutation.asking(self.hook.clone()))
     }
 
-    /// The same for what gives something back, and is never refused for good: a caller without room comes again.
+    /// The same for what gives something back, and is never refused for good: a caller without space comes again.
     pub(crate) async fn begin_release(&self) -> Result<Mutation<'_>> {
-        self.begin(Demand::Removal).await.map_err(wait_for_room)
+        self.begin(Demand::Removal).await.map_err(wait_for_space)
     }
 
     /// [`OpenStore::begin_maintenance`].

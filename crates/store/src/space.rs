@@ -1,4 +1,4 @@
-//! Room on the file system below, and what of it is kept back.
+//! Space on the file system below, and what of it is kept back.
 //!
 //! A full disk must still let things be removed, and the embedded store must never meet one: it cannot
 //! go on after that. So data and new objects are refused while less than the reserve is free. Half of the reserve is
@@ -42,7 +42,7 @@ const LAST_PART: u64 = 8;
 const STEP_BYTES: u64 = 1 << 20;
 /// Of the newest journal so much is allocated ahead.
 const JOURNAL_AHEAD_BYTES: u64 = 4 << 20;
-/// How long a look at the file system counts when there was plenty of room.
+/// How long a look at the file system counts when there was plenty of space.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// What one new object, name or attribute is taken to need.
 pub(crate) const ROW_BYTES: u64 = 4096;
@@ -55,7 +55,7 @@ const REMOVALS_BYTES: u64 = 128 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
     /// This many bytes more than now.
-    Room(u64),
+    Space(u64),
     /// Nothing in the end; for the moment a few rows.
     Change,
     /// The same, and something goes.
@@ -87,7 +87,7 @@ struct Free {
     own: u64,
 }
 
-/// Decides whether there is room.
+/// Decides whether there is space.
 #[derive(Debug)]
 pub(crate) struct Headroom {
     data: File,
@@ -98,7 +98,7 @@ pub(crate) struct Headroom {
     state: Mutex<State>,
 }
 
-/// Room that was admitted; it counts as used until this is dropped, after it was written.
+/// Space that was admitted; it counts as used until this is dropped, after it was written.
 #[derive(Debug)]
 #[must_use = "what is not held does not count"]
 pub(crate) struct Admission<'h> {
@@ -137,11 +137,11 @@ impl Headroom {
         Ok(headroom)
     }
 
-    /// [`Error::NoSpace`] unless there is room for what an operation needs.
+    /// [`Error::NoSpace`] unless there is space for what an operation needs.
     pub(crate) fn admit(&self, demand: Demand) -> vfs::Result<Admission<'_>> {
         let bytes = match demand {
-            Demand::Room(bytes) => {
-                self.admit_room(bytes)?;
+            Demand::Space(bytes) => {
+                self.admit_space(bytes)?;
                 bytes
             }
             Demand::Change => self.admit_change(ROW_BYTES, |state| {
@@ -158,7 +158,7 @@ impl Headroom {
         })
     }
 
-    /// [`Error::NoSpace`] unless the file system below has room for one more data file.
+    /// [`Error::NoSpace`] unless the file system below has space for one more data file.
     pub(crate) fn admit_file(&self) -> vfs::Result<()> {
         match self.reserve_bytes == 0 || files::is_left(&self.data, Purpose::Data) {
             true => Ok(()),
@@ -171,10 +171,10 @@ impl Headroom {
         self.reserve_bytes == 0 || files::is_left(&self.data, Purpose::Rows)
     }
 
-    fn admit_room(&self, wanted_bytes: u64) -> vfs::Result<()> {
+    fn admit_space(&self, wanted_bytes: u64) -> vfs::Result<()> {
         let mut state = self.state();
         let kept_bytes = self.kept_bytes(&state);
-        // With much more room than is asked for, one look serves many operations.
+        // With much more space than is asked for, one look serves many operations.
         let recent = state
             .look
             .as_mut()
@@ -187,13 +187,13 @@ impl Headroom {
             return Ok(());
         }
         let free_bytes = self.free()?.all.saturating_sub(state.under_way_bytes);
-        let room = free_bytes >= wanted_bytes.saturating_add(kept_bytes);
-        let left_bytes = free_bytes.saturating_sub(if room { wanted_bytes } else { 0 });
+        let fits = free_bytes >= wanted_bytes.saturating_add(kept_bytes);
+        let left_bytes = free_bytes.saturating_sub(if fits { wanted_bytes } else { 0 });
         state.look = Some(Look {
             at: Instant::now(),
             free_bytes: left_bytes,
         });
-        if !room {
+        if !fits {
             return Err(Error::NoSpace);
         }
         state.under_way_bytes += wanted_bytes;
@@ -240,7 +240,7 @@ impl Headroom {
         }
     }
 
-    /// Does something that takes up room, and gives up the ballast for it, step by step, where there is none.
+    /// Does something that takes up space, and gives up the ballast for it, step by step, where there is none.
     pub(crate) fn force(&self, allocate: impl Fn() -> io::Result<()>) -> io::Result<()> {
         loop {
             match allocate() {
@@ -256,7 +256,7 @@ impl Headroom {
 
     /// Gives up a step of the ballast for something beside the store, unless that would take what the last removals need.
     /// Says whether it did. Where files are lacking it would be in vain.
-    pub(crate) fn give_room(&self) -> bool {
+    pub(crate) fn give_space(&self) -> bool {
         if !self.has_files() {
             return false;
         }
@@ -271,7 +271,7 @@ impl Headroom {
         JOURNAL_AHEAD_BYTES.min(self.reserve_bytes / LAST_PART)
     }
 
-    /// Takes the ballast again when there is room for it and for as much again. May wait for the disk.
+    /// Takes the ballast again when there is space for it and for as much again. May wait for the disk.
     pub(crate) fn restore_ballast(&self) {
         let Ok(free) = self.free() else { return };
         let kept_bytes = self.kept_bytes(&self.state());
@@ -294,7 +294,7 @@ impl Headroom {
         free_part.saturating_add(state.metadata_bytes)
     }
 
-    /// Room as clients are told.
+    /// Space as clients are told.
     pub(crate) fn space(&self, objects: u64) -> vfs::Result<Space> {
         let below = rustix::fs::fstatvfs(self.data.as_fd())
             .map_err(|errno| from_os("statvfs", &errno.into()))?;
@@ -361,7 +361,7 @@ mod tests {
             .unwrap();
         // All that is free, and a good deal more than other tests can free meanwhile.
         let tight = headroom(directory.path(), Reserve::Bytes(free.own + free.own / 2));
-        assert!(refused(&tight, Demand::Room(1)));
+        assert!(refused(&tight, Demand::Space(1)));
         assert!(!refused(&tight, Demand::Change) && !refused(&tight, Demand::Removal));
         assert_eq!(tight.space(1).unwrap().available_bytes, 0);
         let tighter = headroom(directory.path(), Reserve::Bytes(free.own * 4));
@@ -374,9 +374,9 @@ mod tests {
     fn a_demand_beyond_the_disk_is_refused_although_there_is_plenty() {
         let directory = tempfile::tempdir().unwrap();
         let headroom = headroom(directory.path(), Reserve::Bytes(1 << 20));
-        assert!(refused(&headroom, Demand::Room(1 << 60)));
-        assert!(!refused(&headroom, Demand::Room(1)));
-        assert!(refused(&headroom, Demand::Room(1 << 60)));
+        assert!(refused(&headroom, Demand::Space(1 << 60)));
+        assert!(!refused(&headroom, Demand::Space(1)));
+        assert!(refused(&headroom, Demand::Space(1 << 60)));
     }
 
     /// Changes of attributes took what the table of free space kept for removals, one chmod after the other.
@@ -422,7 +422,7 @@ mod tests {
 
     /// Records of new clients, one after the other, would have taken what lets files be removed.
     #[test]
-    fn what_lies_beside_the_store_leaves_room_for_removals() {
+    fn what_lies_beside_the_store_leaves_space_for_removals() {
         let directory = tempfile::tempdir().unwrap();
         let headroom = headroom(directory.path(), Reserve::Bytes(16 << 20));
         headroom.restore_ballast();
@@ -430,8 +430,8 @@ mod tests {
             eprintln!("NOT TESTED: this file system preallocates nothing");
             return;
         }
-        assert!(headroom.give_room());
-        while headroom.give_room() {}
+        assert!(headroom.give_space());
+        while headroom.give_space() {}
         assert_eq!(headroom.ballast.held_bytes(), (16 << 20) / LAST_PART);
         assert!(!refused(&headroom, Demand::Removal));
     }
@@ -442,12 +442,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let headroom = headroom(directory.path(), Reserve::Bytes(0));
         let most = headroom.free().unwrap().all / 3 * 2;
-        let first = headroom.admit(Demand::Room(most)).unwrap();
-        assert!(refused(&headroom, Demand::Room(most)));
+        let first = headroom.admit(Demand::Space(most)).unwrap();
+        assert!(refused(&headroom, Demand::Space(most)));
         // Given up without having been written.
         drop(first);
         headroom.state().look = None;
-        assert!(!refused(&headroom, Demand::Room(most)));
+        assert!(!refused(&headroom, Demand::Space(most)));
     }
 
     #[test]

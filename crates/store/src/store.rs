@@ -89,7 +89,7 @@ impl Store {
             }
             (true, Some(_)) | (false, None) => {}
         }
-        // First, because it makes room for the rows where there is none.
+        // First, because it makes space for the rows where there is none.
         let headroom = Headroom::new(layout.root(), &layout.data(), options.reserve)?;
         let metadata = open_metadata(&layout, options)?;
         let parts = (metadata, headroom);

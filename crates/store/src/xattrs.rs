@@ -50,8 +50,8 @@ impl Operation {
         if value.len() > MAX_VALUE_BYTES {
             return Err(Error::XattrTooLarge);
         }
-        let room = Demand::Room(ROW_BYTES + value.len() as u64);
-        let mutation = match self.begin_once(who, room).await? {
+        let space = Demand::Space(ROW_BYTES + value.len() as u64);
+        let mutation = match self.begin_once(who, space).await? {
             Begun::New(mutation) => mutation,
             Begun::Done(effect) => return effect.change(),
         };

@@ -258,7 +258,7 @@ async fn the_root_is_as_wanted_and_the_identity_stays() {
 }
 
 #[tokio::test]
-async fn room_is_told() {
+async fn space_is_told() {
     let store = Fixture::new();
     store.file(ROOT, "f").await;
     let space = store.store().space().await.unwrap();

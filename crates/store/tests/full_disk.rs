@@ -154,7 +154,7 @@ async fn until_writable(store: &Store, id: ObjectId) {
         assert_eq!(error, Error::NoSpace);
         assert!(
             start.elapsed() < Duration::from_secs(60),
-            "no room although files were removed"
+            "no space although files were removed"
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -174,7 +174,7 @@ async fn what_does_not_fit_aside_is_refused_and_leaves_nothing() {
     let (count, _) = fill(&store, large).await;
     assert!(count > 16, "{count} MiB");
     let sets = disk.path().join("store/recovered");
-    let refused = store.save_aside("all", "no room", &[small, large]).await;
+    let refused = store.save_aside("all", "no space", &[small, large]).await;
     assert_eq!(refused.unwrap_err(), Error::NoSpace);
     assert_eq!(std::fs::read_dir(&sets).unwrap().count(), 0);
     // Nothing was lost, and what fits is kept.
@@ -188,7 +188,7 @@ async fn what_does_not_fit_aside_is_refused_and_leaves_nothing() {
         .await
         .unwrap();
     let kept = store
-        .save_aside("all", "room", &[small, large])
+        .save_aside("all", "space", &[small, large])
         .await
         .unwrap();
     assert_eq!(kept.bytes, MEBIBYTE + 5);
@@ -211,7 +211,7 @@ fn fill_beside(disk: &SmallDisk) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_store_that_others_leave_no_room_fails_loudly_and_comes_back_whole() {
+async fn a_store_that_others_leave_no_space_fails_loudly_and_comes_back_whole() {
     let Some(disk) = SmallDisk::mounted(80) else {
         return;
     };
@@ -223,7 +223,7 @@ async fn a_store_that_others_leave_no_room_fails_loudly_and_comes_back_whole() {
         store.end_reclaim().await.unwrap();
         make(&store, "n0", directory()).await.unwrap();
         let beside = fill_beside(&disk);
-        // With nothing kept back, what needs no room in the end is tried, and meets the full disk.
+        // With nothing kept back, what needs no space in the end is tried, and meets the full disk.
         let mut renamed = 0;
         let error = loop {
             let (old, new) = (

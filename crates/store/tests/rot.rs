@@ -314,7 +314,7 @@ impl Sweep {
 
     /// Damages one file after the other of a store that nobody has open. Returns how often something was refused.
     async fn over(self, options: &StoreOptions, answered: &Answered) -> u32 {
-        // Opened once more, so that its journal has no room allocated ahead, which would only have to be copied.
+        // Opened once more, so that its journal has no space allocated ahead, which would only have to be copied.
         drop(Store::open(options).unwrap());
         let from = &options.directory;
         let mut files = Vec::new();

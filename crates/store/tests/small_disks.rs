@@ -27,7 +27,7 @@ async fn make(store: &Store, text: &str) -> Result<ObjectId> {
     Ok(made.attributes.id)
 }
 
-/// Writes until there is no room. Returns the names of all files.
+/// Writes until there is no space. Returns the names of all files.
 async fn fill(store: &Arc<Store>, writers: u32) -> Vec<String> {
     let mut tasks = tokio::task::JoinSet::new();
     for writer in 0..writers {
@@ -139,7 +139,7 @@ async fn what_clients_fill_they_can_empty() {
     }
 }
 
-/// XFS allocates as much again as a file has when a write makes it longer, while others wait for room: writers ran through the
+/// XFS allocates as much again as a file has when a write makes it longer, while others wait for space: writers ran through the
 /// reserve, and truncation was refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_grows_takes_up_what_it_has() {
@@ -176,7 +176,7 @@ fn tries_all() -> bool {
     std::env::var("STORE_SMALL_DISKS").is_ok_and(|which| which == "all")
 }
 
-/// At a member of a set locks are rows, and no lock asked for room: they used up what is kept for removals.
+/// At a member of a set locks are rows, and no lock asked for space: they used up what is kept for removals.
 async fn lock_for_long(store: Store) -> Store {
     let (store, _) = Approver::of(store);
     let who = root();
@@ -281,7 +281,7 @@ impl Members {
         }
     }
 
-    /// Has the follower apply what is new, until there is no room for it. Says whether that was all.
+    /// Has the follower apply what is new, until there is no space for it. Says whether that was all.
     async fn follow(&self) -> bool {
         let from = self.follower.applied(LEADER).unwrap() + 1;
         for record in self.leader.updates(from, usize::MAX).unwrap() {
@@ -303,7 +303,7 @@ impl Members {
         true
     }
 
-    /// Sends it what it lacks of contents, as far as there is room.
+    /// Sends it what it lacks of contents, as far as there is space.
     async fn ship(&self) {
         for (id, _, position) in self.follower.incomplete_files(LEADER).unwrap() {
             let size = self.leader.file_size(id).unwrap();
@@ -329,7 +329,7 @@ impl Members {
     }
 }
 
-/// A follower has no say in what others make and remove. With a disk like theirs it has room for the rows of all that, whatever else
+/// A follower has no say in what others make and remove. With a disk like theirs it has space for the rows of all that, whatever else
 /// fills it later removal goes on as soon as there is some, and it never fails.
 async fn follow_full(disks: [SmallDisk; 2], writers: u32) {
     let [one, other] = &disks;

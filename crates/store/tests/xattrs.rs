@@ -88,7 +88,7 @@ async fn names_are_listed_page_by_page() {
     let mut listed = Vec::new();
     let mut cookie = 0;
     loop {
-        // Room for three names of six bytes and four more each.
+        // Space for three names of six bytes and four more each.
         let page = store.store().xattrs(&root(), id, cookie, 35).await.unwrap();
         assert!(page.names.len() <= 3);
         listed.extend(page.names);

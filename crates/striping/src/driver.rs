@@ -60,7 +60,7 @@ impl Driver {
     pub(crate) fn receive(&self, from: DataServerNumber, message: ToHome) -> bool {
         let now = self.now();
         let run = match &message {
-            ToHome::LeaseRequest { standing, .. } => Some(standing.run),
+            ToHome::LeaseRequest { identity, .. } => Some(identity.run),
             ToHome::Taken { .. } | ToHome::Looked { .. } => None,
         };
         let mut state = self.state();

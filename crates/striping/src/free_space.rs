@@ -21,7 +21,7 @@ impl Inner {
     }
 }
 
-/// Stripes go round, so the smallest room ends all of them. Rows lie at the home, whose own disk has to have room for them. Of `width` data
+/// Stripes go round, so the smallest space ends all of them. Rows lie at the home, whose own disk has to have space for them. Of `width` data
 /// servers, those that have said nothing since the home began are taken to be as the others.
 fn over(own: Space, servers: &[Holding], width: u64) -> Space {
     let Some(least_bytes) = servers.iter().map(|said| said.available_bytes).min() else {
@@ -70,22 +70,22 @@ mod tests {
     }
 
     #[test]
-    fn room_is_the_width_times_the_smallest() {
-        let room = over(OWN, &[server(100, 60), server(300, 20), server(50, 50)], 3);
-        let told = (room.total_bytes, room.free_bytes, room.available_bytes);
+    fn space_is_the_width_times_the_smallest() {
+        let space = over(OWN, &[server(100, 60), server(300, 20), server(50, 50)], 3);
+        let told = (space.total_bytes, space.free_bytes, space.available_bytes);
         assert_eq!(told, (450, 130, 60));
-        assert_eq!((room.total_objects, room.free_objects), (90, 80));
+        assert_eq!((space.total_objects, space.free_objects), (90, 80));
     }
 
     #[test]
     fn a_data_server_that_has_said_nothing_yet_counts_as_the_others_do() {
-        let room = over(OWN, &[server(100, 60), server(300, 20)], 3);
-        let told = (room.total_bytes, room.free_bytes, room.available_bytes);
+        let space = over(OWN, &[server(100, 60), server(300, 20)], 3);
+        let told = (space.total_bytes, space.free_bytes, space.available_bytes);
         assert_eq!(told, (600, 120, 60));
     }
 
     #[test]
-    fn without_room_for_rows_or_any_data_server_nothing_can_be_written() {
+    fn without_space_for_rows_or_any_data_server_nothing_can_be_written() {
         let full = Space {
             available_bytes: 0,
             ..OWN

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn many_ranges_take_no_more_room_and_lose_nothing() {
+    fn many_ranges_take_no_more_space_and_lose_nothing() {
         let mut all = Ranges::default();
         for at in 0..3 * MAX as u64 {
             all.add(at * 10..at * 10 + 1);

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use pool::home::Owed;
 use pool::{
     Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, Placement,
-    PlacementNumber, Standing,
+    PlacementNumber, StoreIdentity,
 };
 use vfs::{Extent, ObjectId};
 
@@ -37,26 +37,26 @@ const TRUNCATE: u8 = 2;
 const PUNCH: u8 = 3;
 const REMOVE: u8 = 4;
 
-pub(crate) fn standing(server: DataServerNumber, standing: Standing) -> Fact {
+pub(crate) fn identity(server: DataServerNumber, identity: StoreIdentity) -> Fact {
     let row = [
-        &standing.identity.to_be_bytes()[..],
-        &standing.counter.to_be_bytes(),
-        &standing.run.to_be_bytes(),
+        &identity.store.to_be_bytes()[..],
+        &identity.counter.to_be_bytes(),
+        &identity.run.to_be_bytes(),
     ]
     .concat();
     ([SERVERS, &server.0.to_be_bytes()].concat(), Some(row))
 }
 
-pub(crate) fn parse_standing(key: &[u8], row: &[u8]) -> Option<(DataServerNumber, Standing)> {
+pub(crate) fn parse_identity(key: &[u8], row: &[u8]) -> Option<(DataServerNumber, StoreIdentity)> {
     let number = key.strip_prefix(SERVERS)?.try_into().ok()?;
     let mut fields = Fields(row);
-    let standing = Standing {
-        identity: u128::from_be_bytes(fields.take()?),
+    let identity = StoreIdentity {
+        store: u128::from_be_bytes(fields.take()?),
         counter: u64::from_be_bytes(fields.take()?),
         run: u64::from_be_bytes(fields.take()?),
     };
     let server = DataServerNumber(u16::from_be_bytes(number));
-    fields.0.is_empty().then_some((server, standing))
+    fields.0.is_empty().then_some((server, identity))
 }
 
 pub(crate) fn unsettled(object: ObjectId, is_unsettled: bool) -> Fact {
@@ -174,8 +174,8 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
         assert_eq!(a_move(object, Some(&to)), (key, Some(bytes.to_vec())));
     }
     let server = [SERVERS, &1_u16.to_be_bytes()].concat();
-    if let Some((number, known)) = parse_standing(&server, bytes) {
-        assert_eq!(standing(number, known), (server, Some(bytes.to_vec())));
+    if let Some((number, known)) = parse_identity(&server, bytes) {
+        assert_eq!(identity(number, known), (server, Some(bytes.to_vec())));
     }
     if let Some(owed) = parse_intent(&intent_key(IntentNumber(1)), bytes) {
         let (key, row) = intent(&owed);
@@ -255,17 +255,17 @@ mod tests {
         assert_eq!(parse_move(&key, &row[1..]), None);
         let (_, row) = placements(PlacementNumber(258));
         assert_eq!(parse_placements(&row.unwrap()), Some(PlacementNumber(258)));
-        let known = Standing {
-            identity: u128::MAX - 7,
+        let known = StoreIdentity {
+            store: u128::MAX - 7,
             counter: 8,
             run: 9,
         };
-        let (key, row) = standing(DataServerNumber(300), known);
+        let (key, row) = identity(DataServerNumber(300), known);
         let row = row.unwrap();
         assert_eq!(
-            parse_standing(&key, &row),
+            parse_identity(&key, &row),
             Some((DataServerNumber(300), known))
         );
-        assert_eq!(parse_standing(&key, &row[1..]), None);
+        assert_eq!(parse_identity(&key, &row[1..]), None);
     }
 }

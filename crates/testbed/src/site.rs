@@ -176,7 +176,7 @@ impl Site {
             });
             let taken = taken
                 .ok()
-                .context("a site has room for 255 guests; make another site")?;
+                .context("a site has space for 255 guests; make another site")?;
             let device = format!("tap{}", taken + 1);
             match self.configure(&["tuntap", "add", &device, "mode", "tap"]) {
                 Ok(()) => return Ok(taken + 1),

@@ -34,7 +34,7 @@ pub struct Properties {
     pub max_links: u32,
 }
 
-/// Room in a tree.
+/// Space in a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
     /// Bytes that the tree's storage can hold in all.
@@ -205,7 +205,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// What never changes.
     fn properties(&self) -> &Properties;
 
-    /// Room for more.
+    /// Space for more.
     async fn space(&self) -> Result<Space>;
 
     /// What is known of an object. Needs no permission.

@@ -62,7 +62,7 @@ impl Writer {
         Self::default()
     }
 
-    /// An empty message with room for `capacity` bytes of small items.
+    /// An empty message with space for `capacity` bytes of small items.
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             tail: BytesMut::with_capacity(capacity),

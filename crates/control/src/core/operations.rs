@@ -200,8 +200,8 @@ impl ControlCore {
     /// without waiting, so that further writes do not prolong the deep control.
     fn announce_file(&mut self, now: Moment, tree: &impl Tree, need: Need) {
         let wanted = self.settings.strategies.file_control_under_deep;
-        let room = self.own.len() < self.settings.capacity;
-        if wanted && room && self.own.at(need.object).next().is_none() {
+        let space = self.own.len() < self.settings.capacity;
+        if wanted && space && self.own.at(need.object).next().is_none() {
             let needs = vec![need];
             self.propose(
                 now,

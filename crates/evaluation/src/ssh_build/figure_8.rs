@@ -71,7 +71,7 @@ impl Sweep for Figure8 {
         let about = format!(
             "The package played at one of 2 to 8 replicas, each 0.2 ms (LAN) or 120 ms (WAN) from each other. All replicas share two \
              cores here, which the papers' did not: without think time the work of the replicas competes with that of the \
-             primary, with think time, and up to 8 plays side by side, there is room for both. What left the primary's site counts until all replicas had \
+             primary, with think time, and up to 8 plays side by side, there is space for both. What left the primary's site counts until all replicas had \
              everything, with all headers.{}",
             shortened(extent, QUICK_STEPS)
         );

@@ -172,7 +172,7 @@ impl<'a> Stands<'a> {
         let at = match self.stands.iter().position(|stand| stand.fits(setup)) {
             Some(at) => at,
             None => {
-                self.make_room(setup.replicas);
+                self.make_space(setup.replicas);
                 self.stands.push(Stand::start(self.field, setup)?);
                 self.stands.len() - 1
             }
@@ -181,7 +181,7 @@ impl<'a> Stands<'a> {
     }
 
     /// Stops those that were started first, as many as is needed.
-    fn make_room(&mut self, servers: usize) {
+    fn make_space(&mut self, servers: usize) {
         let running = |stands: &[Stand]| stands.iter().map(|stand| stand.replicas).sum::<usize>();
         while !self.stands.is_empty() && running(&self.stands) + servers > SERVERS_MAX {
             self.stands.remove(0);

@@ -113,7 +113,7 @@ impl MetadataServer {
     ) -> (MetadataServer, Vec<Command>) {
         let others = book.homes().into_iter().filter(|home| *home != number);
         let forgotten_until = match settings.rules.forgotten_copies_waited_for() {
-            true => settings.lease.promised_until(started),
+            true => settings.lease.granted_until(started),
             false => started,
         };
         let mut server = MetadataServer {
@@ -271,7 +271,7 @@ impl MetadataServer {
             } => self.is_prepared(context, from, (operation, index), result),
             Body::Finish { operation, done } => self.finish(context, from, operation, done),
             Body::Finished { operation } => self.is_finished(context, from, operation),
-            Body::Ask { operation } => self.tell_outcome(context, from, operation),
+            Body::OutcomeRequest { operation } => self.tell_outcome(context, from, operation),
         }
     }
 

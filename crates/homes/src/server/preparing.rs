@@ -145,7 +145,7 @@ impl MetadataServer {
     /// Asks again what became of what is prepared.
     pub(super) fn ask_for_outcomes(&self, context: &mut Context<'_>) {
         for operation in self.prepared.keys() {
-            let ask = Body::Ask {
+            let ask = Body::OutcomeRequest {
                 operation: *operation,
             };
             self.send(context, operation.decider, ask);

@@ -15,7 +15,7 @@ const DISK: &str = "disk";
 
 /// File systems that forget, or that others keep: the data directory does not belong there.
 const UNSUITABLE: [&str; 6] = ["tmpfs", "ramfs", "nfs", "nfs4", "cifs", "overlay"];
-/// Less room than this is little in any case, and this part of the disk.
+/// Less space than this is little in any case, and this part of the disk.
 const LITTLE_BYTES: u64 = 10 << 30;
 const LITTLE_PART: u64 = 20;
 
@@ -63,26 +63,29 @@ pub(super) fn disk(data: &Path) -> Vec<Finding> {
         found.extend(judge_mount(&mounts, &whole));
     }
     match nix::sys::statvfs::statvfs(there) {
-        Ok(room) => {
-            let fragment = room.fragment_size();
-            let (total, free) = (room.blocks() * fragment, room.blocks_available() * fragment);
-            found.push(judge_room(total, free));
+        Ok(space) => {
+            let fragment = space.fragment_size();
+            let (total, free) = (
+                space.blocks() * fragment,
+                space.blocks_available() * fragment,
+            );
+            found.push(judge_space(total, free));
         }
         Err(error) => found.push(Finding::unknown(
             DISK,
-            format!("its room cannot be read: {error}"),
+            format!("its space cannot be read: {error}"),
         )),
     }
     found
 }
 
-fn judge_room(total: u64, free: u64) -> Finding {
+fn judge_space(total: u64, free: u64) -> Finding {
     let what = format!("{} of {} are free", size(free), size(total));
     match free < LITTLE_BYTES.min(total / LITTLE_PART) {
         true => Finding::mend(
             DISK,
             what,
-            "make room before clients get ENOSPC; `du -xsh` shows what takes it",
+            "make space before clients get ENOSPC; `du -xsh` shows what takes it",
         ),
         false => Finding::well(DISK, what),
     }
@@ -129,9 +132,9 @@ mod tests {
         assert_eq!(told("/run/meridian"), Verdict::Mend);
         assert_eq!(told("/srv/meridian"), Verdict::Mend);
         assert_eq!(told("/running"), Verdict::Well);
-        assert_eq!(judge_room(100 << 30, 50 << 30).verdict, Verdict::Well);
-        assert_eq!(judge_room(100 << 30, 1 << 30).verdict, Verdict::Mend);
-        assert_eq!(judge_room(1 << 40, 11 << 30).verdict, Verdict::Well);
+        assert_eq!(judge_space(100 << 30, 50 << 30).verdict, Verdict::Well);
+        assert_eq!(judge_space(100 << 30, 1 << 30).verdict, Verdict::Mend);
+        assert_eq!(judge_space(1 << 40, 11 << 30).verdict, Verdict::Well);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use nfs4_client::{Client, Error, How, Options};
 /// A generous limit for what happens at once.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// It only takes up room.
+/// It only takes up space.
 const BALLAST: &str = "ballast";
 
 /// What an entry was when it was answered last.

@@ -55,7 +55,7 @@ pub fn a_full_disk_is_told_and_removal_helps() -> Result<()> {
     Ok(())
 }
 
-/// Names need room, too: they are made, or refused with the same word.
+/// Names need space, too: they are made, or refused with the same word.
 fn fill_with_names(guest: &Guest) -> Result<()> {
     let output = guest.run("mkdir /run/m/d && touch /run/m/d/f && rm -r /run/m/d")?;
     let said = output.error_text();

@@ -6,7 +6,7 @@ mod emptied;
 mod joined_servers;
 mod lost;
 mod moved;
-mod room;
+mod space;
 mod whereabouts;
 
 use std::collections::BTreeSet;

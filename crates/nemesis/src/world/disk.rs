@@ -57,8 +57,8 @@ impl Disk {
     pub fn fill(&self, left: u64) -> Result<()> {
         let balloon = File::create(&self.balloon)?;
         loop {
-            let room = statvfs(&self.folder)?;
-            let size = (room.f_bavail * room.f_frsize).saturating_sub(left);
+            let space = statvfs(&self.folder)?;
+            let size = (space.f_bavail * space.f_frsize).saturating_sub(left);
             if size == 0 {
                 return Ok(());
             }
@@ -71,7 +71,7 @@ impl Disk {
         }
     }
 
-    /// Gives the room back.
+    /// Gives the space back.
     pub fn empty(&self) -> Result<()> {
         match fs::remove_file(&self.balloon) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),

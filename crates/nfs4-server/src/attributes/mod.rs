@@ -1,7 +1,7 @@
 //! Attributes between the wire and the file system boundary: what objects are shown to have, and what
 //! clients may set (RFC 8881, section 5).
 //!
-//! Everything that is decided here follows from values handed in; only the room in a file system is asked
+//! Everything that is decided here follows from values handed in; only the space in a file system is asked
 //! for, and only when a client wants to know it. No operation, handle or permission is decided here.
 
 mod owner;

@@ -19,7 +19,7 @@ use crate::ops::IO_BYTES_MAX;
 use crate::places::{Absent, Whereabouts};
 use crate::status::OrStatus;
 
-/// Attributes that tell how much room there is.
+/// Attributes that tell how much space there is.
 const OF_SPACE: Bitmap4 = Bitmap4::of(&[
     Attr::FilesAvail,
     Attr::FilesFree,
@@ -41,7 +41,7 @@ const TIME_DELTA: Nfstime4 = Nfstime4 {
     nseconds: 1,
 };
 
-/// Room in the pseudo file system, which nobody can write to.
+/// Space in the pseudo file system, which nobody can write to.
 const NO_SPACE: Space = Space {
     total_bytes: 0,
     free_bytes: 0,
@@ -53,7 +53,7 @@ const NO_SPACE: Space = Space {
 /// The attributes of one object of an export, for a request that is served now.
 ///
 /// # Errors
-/// What keeps the file system from telling how much room it has, if that was asked for.
+/// What keeps the file system from telling how much space it has, if that was asked for.
 pub(crate) async fn of_object(
     compound: &Compound<'_>,
     export: &Export,
@@ -167,7 +167,7 @@ impl AttributeEncoder {
     /// For objects of an export.
     ///
     /// # Errors
-    /// What keeps the file system from telling how much room it has, if that was asked for.
+    /// What keeps the file system from telling how much space it has, if that was asked for.
     pub(crate) async fn for_export(
         compound: &Compound<'_>,
         export: &Export,

@@ -92,11 +92,11 @@ async fn read(
     args: ReadArgs,
 ) -> Result<ReadResOk, NfsStat4> {
     let handle = current(compound)?;
-    let room = u32::try_from(compound.payload_room()).unwrap_or(u32::MAX);
-    if room == 0 && args.count > 0 {
+    let space = u32::try_from(compound.payload_space()).unwrap_or(u32::MAX);
+    if space == 0 && args.count > 0 {
         return Err(reply::too_big(compound));
     }
-    let count = args.count.min(IO_BYTES_MAX).min(room);
+    let count = args.count.min(IO_BYTES_MAX).min(space);
     let data = server.read(&handle, args.offset, count).await;
     let data = data.map_err(status_of)?;
     compound.service.observer.bytes_read(data.len() as u64);

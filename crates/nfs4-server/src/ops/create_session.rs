@@ -41,7 +41,9 @@ pub(crate) async fn create_session(
         },
         use_for_back_channel,
     };
-    let (gone, departures) = service.state().make_room_for(request.client, service.now());
+    let (gone, departures) = service
+        .state()
+        .make_space_for(request.client, service.now());
     if gone > 0
         && let Some(sum) = CROWDED.failed(TOO_MANY, service.now())
     {

@@ -20,7 +20,7 @@ pub(crate) async fn getdeviceinfo(
     match device_info(compound, args).await {
         Ok((body, notification)) => {
             let size = FRAME_BYTES + body.len().next_multiple_of(4);
-            // Without room for anything, only what to be told of is settled (RFC 8881, section 18.40.3).
+            // Without space for anything, only what to be told of is settled (RFC 8881, section 18.40.3).
             if args.maxcount != 0 && size > args.maxcount as usize {
                 return GetdeviceinfoRes::TooSmall(u32::try_from(size).unwrap_or(u32::MAX));
             }

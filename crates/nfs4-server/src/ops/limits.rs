@@ -36,7 +36,7 @@ pub(super) fn too_many_opens(peer: SocketAddr) -> NfsStat4 {
     NfsStat4::ServerFault
 }
 
-/// What is said to a client for which there is no room in the tables.
+/// What is said to a client for which there is no space in the tables.
 pub(super) fn no_more_states(status: NfsStat4, peer: SocketAddr) -> NfsStat4 {
     match status {
         NfsStat4::ServerFault => too_many_opens(peer),

@@ -15,9 +15,9 @@ pub(crate) async fn listxattrs(
     args: ListxattrsArgs,
 ) -> Result<ListxattrsResOk, NfsStat4> {
     let object = compound.current_object(NfsStat4::NotSupp)?;
-    let allowed = (args.maxcount as usize).min(compound.payload_room());
-    let room = allowed.checked_sub(EMPTY_BYTES).ok_or(NfsStat4::TooSmall)?;
-    let page = page(&object, args.cookie, room).await?;
+    let allowed = (args.maxcount as usize).min(compound.payload_space());
+    let space = allowed.checked_sub(EMPTY_BYTES).ok_or(NfsStat4::TooSmall)?;
+    let page = page(&object, args.cookie, space).await?;
     Ok(ListxattrsResOk {
         cookie: page.cookie,
         names: page
@@ -29,16 +29,16 @@ pub(crate) async fn listxattrs(
     })
 }
 
-/// A page whose encoding takes at most `room` bytes. File systems count names without their padding, so
+/// A page whose encoding takes at most `space` bytes. File systems count names without their padding, so
 /// they are asked for less than would fit, and for more only if that is too little for a long name.
-async fn page(object: &ObjectHandle, cookie: u64, room: usize) -> Result<XattrPage, NfsStat4> {
+async fn page(object: &ObjectHandle, cookie: u64, space: usize) -> Result<XattrPage, NfsStat4> {
     let file_system = &object.export.file_system;
-    for max_bytes in [surely_fitting(room), room] {
+    for max_bytes in [surely_fitting(space), space] {
         match file_system
             .xattrs(&object.who, object.id, cookie, max_bytes)
             .await
         {
-            Ok(page) if encoded_bytes(&page) <= room => return Ok(page),
+            Ok(page) if encoded_bytes(&page) <= space => return Ok(page),
             Ok(_) | Err(Error::XattrTooLarge) => {}
             Err(error) => return Err(status_of(&error)),
         }
@@ -46,10 +46,10 @@ async fn page(object: &ObjectHandle, cookie: u64, room: usize) -> Result<XattrPa
     Err(NfsStat4::TooSmall)
 }
 
-/// Bytes of names and lengths that still fit into `room` when each name is padded: a name of one byte
+/// Bytes of names and lengths that still fit into `space` when each name is padded: a name of one byte
 /// grows from five to eight, any other by less.
-fn surely_fitting(room: usize) -> usize {
-    room / 8 * 5
+fn surely_fitting(space: usize) -> usize {
+    space / 8 * 5
 }
 
 fn encoded_bytes(page: &XattrPage) -> usize {
@@ -68,8 +68,8 @@ mod tests {
     fn padded_names_fit_whatever_their_lengths() {
         for length in 1..=255 {
             let name = XattrName::new(vec![b'x'; length]).unwrap();
-            for room in [64, 300, 1001] {
-                let count = surely_fitting(room) / (4 + length);
+            for space in [64, 300, 1001] {
+                let count = surely_fitting(space) / (4 + length);
                 let names = vec![name.clone(); count];
                 let page = XattrPage {
                     names,
@@ -77,8 +77,8 @@ mod tests {
                     end: false,
                 };
                 assert!(
-                    encoded_bytes(&page) <= room,
-                    "{count} names of {length} in {room}"
+                    encoded_bytes(&page) <= space,
+                    "{count} names of {length} in {space}"
                 );
             }
         }

@@ -9,7 +9,7 @@ use vfs::{ByteRange, LockConflict, LockKind};
 use xdr::Bytes;
 
 use super::limits::{no_more_states, too_many_ranges};
-use super::room::Room;
+use super::space::Space;
 use crate::callback::LockWaiter;
 use crate::compound::Compound;
 use crate::handle::ObjectHandle;
@@ -48,7 +48,7 @@ async fn attempt(
         return Err(NfsStat4::Grace);
     }
     let grant = find(compound, &object, &args.locker)?;
-    let room = room_for(compound, &grant, file)?;
+    let space = space_for(compound, &grant, file)?;
     let allowed = match kind {
         LockKind::Read => grant.share.read,
         LockKind::Write => grant.share.write,
@@ -84,8 +84,8 @@ async fn attempt(
         return Ok(Err(denied(service, &conflict)));
     }
     let enter = |state: &mut State| state.record_lock(session.client, &grant, file);
-    let recorded = match room {
-        Some(room) => room.enter(enter),
+    let recorded = match space {
+        Some(space) => space.enter(enter),
         None => enter(&mut service.state()),
     };
     match recorded {
@@ -132,19 +132,19 @@ fn find(
     }
 }
 
-/// Room for the lock state of an owner that has none of the file yet.
-fn room_for<'a>(
+/// Space for the lock state of an owner that has none of the file yet.
+fn space_for<'a>(
     compound: &Compound<'a>,
     grant: &'a LockGrant,
     file: FileKey,
-) -> Result<Option<Room<'a>>, NfsStat4> {
+) -> Result<Option<Space<'a>>, NfsStat4> {
     let (service, client) = (compound.service, compound.session()?.client);
     if service.state().has_lock_state(client, grant, file) {
         return Ok(None);
     }
-    let kept = Room::keep(service, client, &grant.owner.owner, StateKind::Lock);
-    let room = kept.map_err(|status| no_more_states(status, compound.connection.peer()))?;
-    Ok(Some(room))
+    let kept = Space::keep(service, client, &grant.owner.owner, StateKind::Lock);
+    let space = kept.map_err(|status| no_more_states(status, compound.connection.peer()))?;
+    Ok(Some(space))
 }
 
 /// Fails unless the owner still holds something of the file. If it does not, its locks were given up, and somebody

@@ -11,7 +11,7 @@ use vfs::{
 
 use super::directory::change_info;
 use super::limits::{no_more_states, too_many_opens};
-use super::room::Room;
+use super::space::Space;
 use crate::attributes::to_set;
 use crate::compound::Compound;
 use crate::handle::{Handle, ObjectHandle};
@@ -40,17 +40,17 @@ pub(crate) async fn open(
     }
 
     // Before anything is made or emptied that would stay so though the open is refused.
-    let room = Room::keep(service, session.client, &args.owner.owner, StateKind::Open);
+    let space = Space::keep(service, session.client, &args.owner.owner, StateKind::Open);
     let peer = compound.connection.peer();
-    let room = room.map_err(|status| no_more_states(status, peer));
-    let found = find(compound, &args, room.as_ref().err().copied()).await?;
+    let space = space.map_err(|status| no_more_states(status, peer));
+    let found = find(compound, &args, space.as_ref().err().copied()).await?;
     if found.is_removed {
         return Err(NfsStat4::Stale);
     }
     if found.object.read_only && share.write {
         return Err(NfsStat4::RoFs);
     }
-    let (stateid, attributes) = register(compound, &args, &found, share, reclaim, room).await?;
+    let (stateid, attributes) = register(compound, &args, &found, share, reclaim, space).await?;
     Ok(opened(
         compound,
         args.share_access,
@@ -182,7 +182,7 @@ fn unchanged(version: ChangeAttribute) -> DirectoryChange {
     }
 }
 
-/// Finds the file by its claim, or makes it, unless it could not be opened then for `want` of room for one more open.
+/// Finds the file by its claim, or makes it, unless it could not be opened then for `want` of space for one more open.
 async fn find(
     compound: &Compound<'_>,
     args: &OpenArgs,
@@ -317,7 +317,7 @@ async fn register(
     found: &Found,
     share: Share,
     reclaim: Reclaim,
-    room: Result<Room<'_>, NfsStat4>,
+    space: Result<Space<'_>, NfsStat4>,
 ) -> Result<(Stateid4, Attributes), NfsStat4> {
     let service = compound.service;
     let client = compound.session()?.client;
@@ -333,10 +333,10 @@ async fn register(
         let before = state.existing_share(client, owner_name, file);
         (state.open_owner(client, owner_name)?, before)
     };
-    let room = match before {
+    let space = match before {
         // It needs no other one.
-        Some(_) => room.ok(),
-        None => Some(room?),
+        Some(_) => space.ok(),
+        None => Some(space?),
     };
     if before.is_some_and(|held| held.conflicts(share)) {
         // The owner's own open makes no exception (RFC 8881, section 18.16.3).
@@ -354,15 +354,15 @@ async fn register(
     };
     let opened = opened.map_err(|error| match (error, reclaim) {
         (Error::ShareDenied, Reclaim::Yes) => NfsStat4::ReclaimConflict,
-        // An open that denies nothing takes no room on a disk.
+        // An open that denies nothing takes no space on a disk.
         (Error::NoSpace, _) if !(share.deny_read || share.deny_write) => too_many_opens(peer),
         (error, _) => status_of(&error),
     })?;
     let outcome = match empty_if_asked(found, share, &object.who).await {
         Ok(emptied) => {
             let enter = |state: &mut State| state.record_open(client, owner_name, file, share);
-            let grant = match room {
-                Some(room) => room.enter(enter),
+            let grant = match space {
+                Some(space) => space.enter(enter),
                 None => enter(&mut service.state()),
             };
             grant.map(|grant| (grant.stateid, emptied.unwrap_or(opened)))

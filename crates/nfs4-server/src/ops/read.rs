@@ -13,12 +13,12 @@ pub(crate) async fn read(
 ) -> Result<ReadResOk, NfsStat4> {
     let object = compound.current_object(NfsStat4::IsDir)?;
     let right = right(compound, &object, args.stateid, StateidUse::Read)?;
-    let room = u32::try_from(compound.payload_room()).unwrap_or(u32::MAX);
-    if room == 0 && args.count > 0 {
+    let space = u32::try_from(compound.payload_space()).unwrap_or(u32::MAX);
+    if space == 0 && args.count > 0 {
         // Nothing at all would look like progress that the client has to wait for.
         return Err(reply::too_big(compound));
     }
-    let count = args.count.min(IO_BYTES_MAX).min(room);
+    let count = args.count.min(IO_BYTES_MAX).min(space);
     let authority = right.authority(&object.who);
     let file_system = &object.export.file_system;
     let data = file_system

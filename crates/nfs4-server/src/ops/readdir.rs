@@ -23,7 +23,7 @@ const VERIFIER: Verifier4 = Verifier4([0; 8]);
 /// Bytes of an entry besides its attributes, with a name of common length.
 const ENTRY_BYTES: usize = 40;
 
-/// Room for entries that is made at once; it grows when there are more.
+/// Space for entries that is made at once; it grows when there are more.
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// Entries that are read from a file system at once, so that memory stays bounded.
@@ -36,8 +36,8 @@ pub(crate) async fn readdir(
     compound.current()?;
     check_place(&args)?;
     check_readable(&args.attr_request)?;
-    let room = compound.payload_room();
-    let mut listing = Listing::new(&args, room, reply::too_big(compound))?;
+    let space = compound.payload_space();
+    let mut listing = Listing::new(&args, space, reply::too_big(compound))?;
     let eof = match compound.current()? {
         Handle::Pseudo(node) => list_pseudo(compound, *node, &args, &mut listing).await?,
         Handle::Object(directory) => list(compound, directory, &args, &mut listing).await?,
@@ -173,9 +173,9 @@ async fn root_of_export(
 struct Listing {
     entries: EntryWriter,
     /// Bytes left of the reply.
-    room: usize,
+    space: usize,
     /// Bytes left of names and cookies, a hint of the client.
-    names_room: usize,
+    names_space: usize,
     /// The answer when not even one entry fits.
     too_small: NfsStat4,
 }
@@ -186,28 +186,28 @@ impl Listing {
     /// larger than the session does.
     fn new(
         args: &ReaddirArgs,
-        payload_room: usize,
+        payload_space: usize,
         too_big: NfsStat4,
     ) -> Result<Listing, NfsStat4> {
         let allowed = args.maxcount as usize;
-        let too_small = if allowed <= payload_room {
+        let too_small = if allowed <= payload_space {
             NfsStat4::TooSmall
         } else {
             too_big
         };
-        let room = allowed
-            .min(payload_room)
+        let space = allowed
+            .min(payload_space)
             .checked_sub(ReaddirResOk::EMPTY_SIZE);
         // No hint means no limit (RFC 8881, section 18.23.4).
-        let names_room = if args.dircount == 0 {
+        let names_space = if args.dircount == 0 {
             usize::MAX
         } else {
             args.dircount as usize
         };
         Ok(Listing {
-            entries: EntryWriter::with_capacity(payload_room.min(allowed).min(BUFFER_BYTES)),
-            room: room.ok_or(too_small)?,
-            names_room,
+            entries: EntryWriter::with_capacity(payload_space.min(allowed).min(BUFFER_BYTES)),
+            space: space.ok_or(too_small)?,
+            names_space,
             too_small,
         })
     }
@@ -215,9 +215,9 @@ impl Listing {
     /// How many entries of about `entry_bytes` to read next. `None` when the listing is full, as far as
     /// that can be told before.
     fn entries_that_may_fit(&self, entry_bytes: usize) -> Option<usize> {
-        let by_room = self.room / entry_bytes;
-        let by_names = self.names_room / ENTRY_BYTES;
-        match by_room.min(by_names) {
+        let by_space = self.space / entry_bytes;
+        let by_names = self.names_space / ENTRY_BYTES;
+        match by_space.min(by_names) {
             0 if self.entries.is_empty() => Some(1),
             0 => None,
             count => Some(count.min(PAGE_ENTRIES_MAX)),
@@ -229,14 +229,14 @@ impl Listing {
         let name = name.as_bytes();
         let name_size = 8 + xdr::opaque_size(name.len());
         // The hint may be passed by the first entry, or a listing could not go on.
-        if name_size > self.names_room && !self.entries.is_empty() {
+        if name_size > self.names_space && !self.entries.is_empty() {
             return false;
         }
-        let Some(size) = (self.entries).push(self.room, (cookie.0, name), attributes) else {
+        let Some(size) = (self.entries).push(self.space, (cookie.0, name), attributes) else {
             return false;
         };
-        self.room -= size;
-        self.names_room = self.names_room.saturating_sub(name_size);
+        self.space -= size;
+        self.names_space = self.names_space.saturating_sub(name_size);
         true
     }
 
@@ -264,8 +264,8 @@ mod tests {
         }
     }
 
-    fn begin(args: &ReaddirArgs, payload_room: usize) -> Result<Listing, NfsStat4> {
-        Listing::new(args, payload_room, NfsStat4::RepTooBig)
+    fn begin(args: &ReaddirArgs, payload_space: usize) -> Result<Listing, NfsStat4> {
+        Listing::new(args, payload_space, NfsStat4::RepTooBig)
     }
 
     fn push(listing: &mut Listing, name: &str) -> bool {
@@ -281,7 +281,7 @@ mod tests {
         let mut listing = begin(&args(100, 0), 1000).unwrap();
         assert!(push(&mut listing, "abc"));
         assert!(push(&mut listing, "abcde"));
-        let used = 100 - listing.room;
+        let used = 100 - listing.space;
         let reply = DirList4 {
             encoded: listing.into_entries(true).unwrap(),
             eof: true,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_added_until_the_room_is_used_up() {
+    fn entries_are_added_until_the_space_is_used_up() {
         let exact = (ReaddirResOk::EMPTY_SIZE + 2 * SMALL_ENTRY) as u32;
         let mut listing = begin(&args(exact, 0), 1000).unwrap();
         assert!(push(&mut listing, "a"));

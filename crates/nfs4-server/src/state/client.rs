@@ -9,8 +9,8 @@ use nfs4::{NfsStat4, SessionId4};
 
 use super::layout::Devices;
 use super::newcomers::Newcomer;
-use super::room::Kept;
 use super::session::CreatedSession;
+use super::space::Kept;
 use super::{Departure, State};
 
 /// The shorthand for a client that the server hands out in EXCHANGE_ID.
@@ -182,7 +182,7 @@ impl Unconfirmed {
         self.all.len()
     }
 
-    /// The record that has to go for one more of this network, if there is no room: the oldest of the network, or else of
+    /// The record that has to go for one more of this network, if there is no space: the oldest of the network, or else of
     /// that with most of them.
     fn in_the_way(&self, network: IpAddr) -> Option<ClientId> {
         let own = self.networks.get(&network).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Who makes room when there are as many clients as there may be.
+//! Who makes space when there are as many clients as there may be.
 //!
 //! Clients that have nothing open and nothing locked lose little: they learn that their session is gone, and make another
 //! one. Of these, first those of an address that has most of all clients go, then those that have been silent for longest.
@@ -17,7 +17,7 @@ use super::{Departure, State};
 /// A client that has sent nothing for this long may go. One that waits for something sends more
 /// often.
 const SILENT: Duration = Duration::from_secs(15);
-/// An address that has more than this part of all clients has to make room first, silent or not.
+/// An address that has more than this part of all clients has to make space first, silent or not.
 const PART_OF_ONE_ADDRESS: usize = 8;
 /// One in this many of all clients goes at a time, and at least one.
 const PART_THAT_GOES: usize = 128;
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl State {
     /// Lets some clients go that hold nothing, when there is no place for one that wants to make a session. Returns how many,
     /// and what is left of them.
-    pub fn make_room_for(&mut self, newcomer: ClientId, now: Instant) -> (usize, Vec<Departure>) {
+    pub fn make_space_for(&mut self, newcomer: ClientId, now: Instant) -> (usize, Vec<Departure>) {
         if !self.lacks_place(newcomer) || self.nobody_goes_until.is_some_and(|until| now < until) {
             return (0, Vec::new());
         }

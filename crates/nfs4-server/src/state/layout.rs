@@ -69,7 +69,7 @@ impl State {
     ///
     /// # Errors
     /// `BAD_STATEID`, `OLD_STATEID` for a stateid that is neither of a layout nor of an open of the file; `OPENMODE` when no
-    /// open allows writing; `BADLAYOUT`, so that the client does without, when none allows reading, and when there is no room.
+    /// open allows writing; `BADLAYOUT`, so that the client does without, when none allows reading, and when there is no space.
     pub fn begin_layout(
         &mut self,
         client: ClientId,
@@ -99,8 +99,8 @@ impl State {
             layout.asking += 1;
             return Ok(LayoutHolder(key));
         }
-        let no_room = |_| NfsStat4::BadLayout;
-        self.memory.add_state(&[], &self.limits).map_err(no_room)?;
+        let no_space = |_| NfsStat4::BadLayout;
+        self.memory.add_state(&[], &self.limits).map_err(no_space)?;
         let key = self.numbers.next_state();
         let layout = Layout {
             client,

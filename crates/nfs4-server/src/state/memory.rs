@@ -14,7 +14,7 @@ use super::{Limits, SessionChannel};
 const SLOT_BYTES: u64 = 128;
 /// What an open or a lock takes in all tables, besides the name of its owner, in bytes.
 const STATE_BYTES: u64 = 1024;
-/// A kept reply has room for at least this many bytes: enough for any operation that changes
+/// A kept reply has space for at least this many bytes: enough for any operation that changes
 /// something.
 const CACHED_REPLY_BYTES_MIN: u64 = 1024;
 /// Of what those who come first may have, nobody gets more than this part of what is left.
@@ -48,10 +48,10 @@ impl Limits {
 }
 
 impl Memory {
-    /// Reserves room for the replies of a session, of which the channel is cut to what there is. Returns how much it is.
+    /// Reserves space for the replies of a session, of which the channel is cut to what there is. Returns how much it is.
     ///
     /// # Errors
-    /// `DELAY` when there is no room for a single slot.
+    /// `DELAY` when there is no space for a single slot.
     pub(super) fn reserve(
         &mut self,
         channel: &mut SessionChannel,
@@ -80,7 +80,7 @@ impl Memory {
         self.replies = self.replies.saturating_sub(reserved);
     }
 
-    /// Makes room for an open or a lock of this owner.
+    /// Makes space for an open or a lock of this owner.
     ///
     /// # Errors
     /// `DELAY` when there is none.

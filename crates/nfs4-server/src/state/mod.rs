@@ -3,7 +3,7 @@
 //! Pure: time comes in as an argument, and what has to happen outside (files to close, locks to
 //! give back, records to write) goes out as values. Nothing here waits, reads a clock, or knows sockets,
 //! file systems or disks. Conflicts between owners are not decided here but behind
-//! [`vfs::FileSystem`]; this room only knows which stateid stands for what.
+//! [`vfs::FileSystem`]; this module only knows which stateid stands for what.
 
 mod back_channel;
 mod census;
@@ -16,8 +16,8 @@ mod memory;
 mod newcomers;
 mod numbers;
 mod open;
-mod room;
 mod session;
+mod space;
 mod stateid;
 
 use std::collections::HashMap;
@@ -38,11 +38,11 @@ pub use layout::LayoutEnd;
 pub use memory::Memory;
 pub use numbers::KEY_BYTES;
 pub use open::{LockGrant, OpenFile, OpenGrant};
-pub use room::StateKind;
 pub use session::{
     ConnectionId, CreateSession, CreatedSession, ReplySlot, SequenceRequest, Sequenced,
     SessionChannel,
 };
+pub use space::StateKind;
 pub use stateid::{Resolved, StateidUse};
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ pub struct State {
     owners: HashMap<Arc<[u8]>, OwnerRecords>,
     unconfirmed: Unconfirmed,
     departures: Departures,
-    /// Until then there is nobody who could make room for others.
+    /// Until then there is nobody who could make space for others.
     nobody_goes_until: Option<Instant>,
     memory: Memory,
     sessions: HashMap<SessionId4, Session>,

@@ -63,10 +63,10 @@ pub(super) struct Newcomers {
 }
 
 impl Newcomers {
-    /// Remembers that a client's state was given up. Where there is no room, nobody is welcome any more, so
+    /// Remembers that a client's state was given up. Where there is no space, nobody is welcome any more, so
     /// nothing wrong can be granted.
-    fn lose(&mut self, name: &Arc<[u8]>, room: usize, said: Option<Instant>) {
-        if self.place.is_some() && self.lost.len() < room {
+    fn lose(&mut self, name: &Arc<[u8]>, space: usize, said: Option<Instant>) {
+        if self.place.is_some() && self.lost.len() < space {
             self.lost.insert(name.clone(), said);
         }
     }
@@ -188,10 +188,10 @@ impl State {
     /// two servers, one may be lost, and then it comes from there with a session of its own.
     pub(super) fn welcome(&mut self, id: ClientId, now: Instant) {
         let newcomers = &self.newcomers;
-        let has_room = newcomers.lost.len() < self.limits.clients;
+        let has_space = newcomers.lost.len() < self.limits.clients;
         if let Some(client) = self.clients.get_mut(&id)
             && newcomers.place.is_some()
-            && has_room
+            && has_space
             && !newcomers.lost.contains_key(&client.name)
         {
             client.newcomer.since = Some(now);

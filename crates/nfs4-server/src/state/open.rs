@@ -278,7 +278,7 @@ impl State {
     /// Enters a lock, or a change of one, that the file system carried out.
     ///
     /// # Errors
-    /// `BAD_STATEID` when the open is gone meanwhile, `DELAY` when there is no room for more. The caller then unlocks again.
+    /// `BAD_STATEID` when the open is gone meanwhile, `DELAY` when there is no space for more. The caller then unlocks again.
     pub fn record_lock(
         &mut self,
         client: ClientId,

@@ -35,7 +35,7 @@ pub struct SessionChannel {
 }
 
 impl SessionChannel {
-    /// Room for a SEQUENCE and one small operation; less cannot be worked with.
+    /// Space for a SEQUENCE and one small operation; less cannot be worked with.
     const SMALLEST_MESSAGE_BYTES: u32 = 256;
 
     /// The most bytes that a reply may have, RPC header included.
@@ -227,7 +227,7 @@ impl State {
     /// # Errors
     /// `STALE_CLIENTID` for an unknown record, `SEQ_MISORDERED` for a sequence number that is neither the
     /// next nor the last, `CLID_INUSE` when another principal introduced the client, `TOOSMALL`
-    /// when the client's sizes leave no room, `NOSPC` when it has too many sessions, `DELAY` when there are too many
+    /// when the client's sizes leave no space, `NOSPC` when it has too many sessions, `DELAY` when there are too many
     /// clients or kept replies, or what an earlier incarnation of the client held is still being let go.
     pub fn create_session(
         &mut self,

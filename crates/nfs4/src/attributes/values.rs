@@ -219,7 +219,7 @@ attributes! {
     xattr_support: bool = XattrSupport,
 }
 
-/// Room for the attributes that a client commonly asks for at once.
+/// Space for the attributes that a client commonly asks for at once.
 const COMMON_SIZE: usize = 256;
 
 impl Attributes4 {

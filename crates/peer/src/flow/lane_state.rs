@@ -24,8 +24,8 @@ pub(crate) struct LaneState {
     pub inbox: Mutex<Inbox>,
     /// Rung when the connection's writer may have something to do.
     pub wake: Notify,
-    /// Rung when the outbox may have room.
-    room: Notify,
+    /// Rung when the outbox may have space.
+    space: Notify,
     /// Counts connections; only the newest may write. 0 before the first.
     generation: watch::Sender<u64>,
     /// The generation that is alive, or 0.
@@ -40,7 +40,7 @@ impl LaneState {
             outbox: Mutex::new(Outbox::new(window)),
             inbox: Mutex::new(Inbox::new(window)),
             wake: Notify::new(),
-            room: Notify::new(),
+            space: Notify::new(),
             generation: watch::Sender::new(0),
             connected: watch::Sender::new(0),
         }
@@ -92,11 +92,11 @@ impl LaneState {
         let _ = watch.wait_for(|newest| *newest != generation).await;
     }
 
-    /// Queues at once, or says that there is no room.
+    /// Queues at once, or says that there is no space.
     pub(crate) fn try_push(&self, message: Outgoing) -> Result<(), SendError> {
         {
             let mut outbox = locked(&self.outbox);
-            if !outbox.has_room(message.cost) {
+            if !outbox.has_space(message.cost) {
                 return Err(SendError::Full(self.lane));
             }
             outbox.push(message);
@@ -105,24 +105,24 @@ impl LaneState {
         Ok(())
     }
 
-    /// Queues a reply, for which there is always room.
+    /// Queues a reply, for which there is always space.
     pub(crate) fn push_reply(&self, message: Outgoing) {
         locked(&self.outbox).push(message);
         self.wake.notify_one();
     }
 
-    /// Queues as soon as there is room.
+    /// Queues as soon as there is space.
     pub(crate) async fn push(&self, message: Outgoing) {
         let mut message = Some(message);
         loop {
-            let rung = self.room.notified();
+            let rung = self.space.notified();
             tokio::pin!(rung);
-            // Registered before looking, or room made in between would go unnoticed.
+            // Registered before looking, or space made in between would go unnoticed.
             rung.as_mut().enable();
             {
                 let mut outbox = locked(&self.outbox);
                 let cost = message.as_ref().map_or(0, |message| message.cost);
-                if outbox.has_room(cost) {
+                if outbox.has_space(cost) {
                     message
                         .take()
                         .into_iter()
@@ -135,9 +135,9 @@ impl LaneState {
         self.wake.notify_one();
     }
 
-    /// Rings everyone who waits for room.
-    pub(crate) fn ring_room(&self) {
-        self.room.notify_waiters();
+    /// Rings everyone who waits for space.
+    pub(crate) fn ring_space(&self) {
+        self.space.notify_waiters();
     }
 
     /// Whether enough bytes of replies wait that no further request should be begun.

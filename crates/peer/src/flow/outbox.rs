@@ -2,7 +2,7 @@
 //!
 //! A message gets its sequence number when it is transmitted first and stays until it is
 //! acknowledged, so that a new connection can send it again. Replies overtake what waits for credit
-//! and need none: the side that asked has made room for them, and two replicas that wait for each
+//! and need none: the side that asked has made space for them, and two replicas that wait for each
 //! other's credit could otherwise never finish a request.
 
 use std::collections::VecDeque;
@@ -75,11 +75,11 @@ impl Outbox {
         }
     }
 
-    pub(crate) fn has_room(&self, cost: u64) -> bool {
+    pub(crate) fn has_space(&self, cost: u64) -> bool {
         self.queued + cost <= self.queued_max || self.queued == 0
     }
 
-    /// Queues a message; the caller has seen that there is room.
+    /// Queues a message; the caller has seen that there is space.
     pub(crate) fn push(&mut self, message: Outgoing) {
         if message.needs_credit() {
             self.queued += message.cost;
@@ -248,17 +248,17 @@ mod tests {
     }
 
     #[test]
-    fn room_returns_only_with_acknowledgement() {
+    fn space_returns_only_with_acknowledgement() {
         let mut outbox = Outbox::new(20);
         outbox.extend_credit(1000);
         outbox.push(message(Role::OneWay, 1, 15));
-        assert!(!outbox.has_room(10));
+        assert!(!outbox.has_space(10));
         transmitted(&mut outbox);
-        assert!(!outbox.has_room(10), "in flight it may be needed again");
+        assert!(!outbox.has_space(10), "in flight it may be needed again");
         outbox.acknowledge(1).expect("sent");
-        assert!(outbox.has_room(10));
+        assert!(outbox.has_space(10));
         assert!(
-            outbox.has_room(50),
+            outbox.has_space(50),
             "one message of any size fits an empty outbox"
         );
     }

@@ -35,7 +35,7 @@ async fn a_slow_receiver_bounds_memory_and_leaves_other_lanes_alone() {
     });
     // The window is full at the receiver, and as much waits at the sender.
     let one = Message::OVERHEAD_BYTES + PAYLOAD as u64;
-    // One message may still be on its way from the one to the other; then there is room for another.
+    // One message may still be on its way from the one to the other; then there is space for another.
     let mut looks = 0;
     while looks < 10 {
         let held = first.endpoint.status()[0].held_bytes;
@@ -62,7 +62,7 @@ async fn a_slow_receiver_bounds_memory_and_leaves_other_lanes_alone() {
     assert!(first.recorder.kinds(Lane::Data).is_empty());
 
     first.recorder.data_permits.add_permits(held_back);
-    sender.await.expect("everything found room");
+    sender.await.expect("everything found space");
     first.recorder.until_messages(100 + COUNT).await;
     assert_eq!(
         first.recorder.kinds(Lane::Data),

@@ -6,7 +6,7 @@ use super::proxy::{Proxy, Random};
 use super::replica::{NOT_ADMITTED, Replica, Seen, TestSet, quick};
 use crate::{Incarnation, Lane, Message, SendError, Session};
 
-/// Sends numbered messages on every kind of lane, as fast as there is room.
+/// Sends numbered messages on every kind of lane, as fast as there is space.
 async fn send_numbered(session: Session, seed: u64, count: u32) {
     let lanes = [Lane::Control, Lane::Metadata, Lane::Data];
     let tasks = lanes.map(|lane| {
@@ -133,7 +133,7 @@ async fn what_is_queued_while_there_is_no_connection_arrives_afterwards() {
         let message = Message::new(kind, vec![7; 1000]);
         session
             .try_send(Lane::Control, message)
-            .expect("there is room");
+            .expect("there is space");
     }
     proxy.be_calm();
     first.recorder.until_messages(200).await;

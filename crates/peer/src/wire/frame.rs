@@ -21,7 +21,7 @@ use crate::message::Message;
 /// Length of the prefix.
 pub(crate) const FRAME_PREFIX_BYTES: usize = 12;
 
-/// The longest header: the largest body and room for its other fields.
+/// The longest header: the largest body and space for its other fields.
 const HEADER_BYTES_MAX: usize = Message::MAX_BODY_BYTES + 1024;
 
 /// What a reliable frame carries.
@@ -94,7 +94,7 @@ pub(crate) fn encode_frame(header: &Header, payload_bytes: usize, out: &mut Byte
     out.put_bytes(0, FRAME_PREFIX_BYTES);
     header
         .encode(out)
-        .expect("a BytesMut grows, so encoding into it cannot run out of room");
+        .expect("a BytesMut grows, so encoding into it cannot run out of space");
     let body = &out[start + FRAME_PREFIX_BYTES..];
     let (length, checksum) = (wire_length(body.len()), crc32c::crc32c(body));
     let mut prefix = &mut out[start..start + FRAME_PREFIX_BYTES];

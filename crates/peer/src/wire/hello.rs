@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::WireError;
 
-/// The longest hello, with room for what later versions may add.
+/// The longest hello, with space for what later versions may add.
 const HELLO_BYTES_MAX: usize = 64 * 1024;
 
 /// What each side says of itself and of one lane. Sent by the dialler, answered by [`HelloReply`]. Tag 6 was used before.

@@ -10,7 +10,9 @@ pub use admission::{NotServed, Ticket};
 
 use crate::keys::HandleKeys;
 use crate::lease::LeaseSettings;
-use crate::message::{ContentsId, Intent, IntentNumber, Report, Standing, ToDataServer, ToHome};
+use crate::message::{
+    ContentsId, Intent, IntentNumber, Report, StoreIdentity, ToDataServer, ToHome,
+};
 use crate::numbers::{DataServerNumber, Generation, HomeNumber, IssueNumber};
 use crate::rules::Rules;
 use control::Moment;
@@ -93,15 +95,15 @@ impl DataServer {
         }
     }
 
-    /// It is time to ask a home for a lease. The counter of `standing` has counted, stably, the
+    /// It is time to ask a home for a lease. The counter of `identity` has counted, stably, the
     /// start of this run, and the question before if that was answered.
-    pub fn ask(&mut self, now: Moment, home: HomeNumber, standing: Standing) -> Command {
+    pub fn ask(&mut self, now: Moment, home: HomeNumber, identity: StoreIdentity) -> Command {
         let asked = self.asked.entry(home).or_default();
         asked.insert(now);
         *asked = asked.split_off(&now.before(self.lease.length));
         let ask = ToHome::LeaseRequest {
             asked: now,
-            standing,
+            identity,
         };
         Command::Send(home, ask)
     }

@@ -1,7 +1,7 @@
 //! What a home asks its caller to do. Nothing happens in any other way.
 
 use super::{FileRow, Holder, Outcome, Owed};
-use crate::message::{IntentNumber, Standing, ToDataServer};
+use crate::message::{IntentNumber, StoreIdentity, ToDataServer};
 use crate::numbers::DataServerNumber;
 use control::{Mark, OperationId};
 use vfs::ObjectId;
@@ -10,7 +10,7 @@ use vfs::ObjectId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A data server was heard of, with these contents.
-    Standing(DataServerNumber, Standing),
+    StoreIdentity(DataServerNumber, StoreIdentity),
     /// An intent, with all who owe it.
     Intend(Owed),
     /// A data server owes an intent no more. The intent goes when nobody owes it and the row says it.

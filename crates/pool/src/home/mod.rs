@@ -19,7 +19,7 @@ pub use servers::{ServerView, Stranger};
 use crate::handle::{Access, Capability, Handle};
 use crate::keys::{HandleKey, HandleKeys};
 use crate::lease::LeaseSettings;
-use crate::message::{Intent, IntentNumber, Standing, ToDataServer, ToHome};
+use crate::message::{Intent, IntentNumber, StoreIdentity, ToDataServer, ToHome};
 use crate::numbers::{DataServerNumber, HomeNumber, IssueNumber};
 use crate::rules::Rules;
 use control::{Mark, Moment, OperationId};
@@ -65,7 +65,7 @@ pub struct Owed {
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
     /// The data servers of the pool, with what each of them had when it was last heard of.
-    pub servers: BTreeMap<DataServerNumber, Option<Standing>>,
+    pub servers: BTreeMap<DataServerNumber, Option<StoreIdentity>>,
     /// The intents, by number.
     pub intents: Vec<Owed>,
     /// The rows of all files that have an intent which is not in the row.
@@ -110,10 +110,10 @@ impl Home {
         recovered: Recovered,
     ) -> Home {
         let forgotten = match settings.rules.forgotten_leases_waited_for() {
-            true => settings.lease.promised_until(started),
+            true => settings.lease.granted_until(started),
             false => started,
         };
-        let server = |(number, standing)| (number, Server::new(standing, forgotten));
+        let server = |(number, identity)| (number, Server::new(identity, forgotten));
         let mut home = Home {
             number,
             issue,
@@ -141,7 +141,7 @@ impl Home {
     /// A data server has sent a message.
     pub fn handle(&mut self, now: Moment, from: DataServerNumber, message: ToHome) -> Vec<Command> {
         match message {
-            ToHome::LeaseRequest { asked, standing } => self.ask(now, from, (asked, standing)),
+            ToHome::LeaseRequest { asked, identity } => self.ask(now, from, (asked, identity)),
             ToHome::Taken { number, report } => self.taken(now, from, number, report),
             ToHome::Looked { question, report } => {
                 self.looked(now, from, question, report);

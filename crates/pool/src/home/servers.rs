@@ -2,7 +2,7 @@
 
 use super::Home;
 use super::command::{Command, Record};
-use crate::message::{Report, Standing, ToDataServer};
+use crate::message::{Report, StoreIdentity, ToDataServer};
 use crate::numbers::DataServerNumber;
 use control::Moment;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     /// What it had when it was last heard of.
-    standing: Option<Standing>,
+    identity: Option<StoreIdentity>,
     /// It may serve until then, by this home's clock.
     leased_until: Moment,
     /// This run of the home has given it a lease.
@@ -52,9 +52,9 @@ pub struct ServerView {
 }
 
 impl Server {
-    pub(super) fn new(standing: Option<Standing>, leased_until: Moment) -> Server {
+    pub(super) fn new(identity: Option<StoreIdentity>, leased_until: Moment) -> Server {
         Server {
-            standing,
+            identity,
             leased_until,
             is_leased: false,
             run: None,
@@ -63,13 +63,13 @@ impl Server {
     }
 
     /// Why these are not the contents it had, and not what came of them either.
-    fn objection(&self, standing: Standing) -> Option<Stranger> {
-        let known = self.standing?;
-        if known.identity != standing.identity {
+    fn objection(&self, identity: StoreIdentity) -> Option<Stranger> {
+        let known = self.identity?;
+        if known.store != identity.store {
             return Some(Stranger::OtherContents);
         }
         let counter = known.believed().counter;
-        let is_later = (counter, true) <= (standing.counter, known.run == standing.run);
+        let is_later = (counter, true) <= (identity.counter, known.run == identity.run);
         match is_later {
             false => Some(Stranger::OlderCopy),
             true => known.is_doubted().then_some(Stranger::Doubted),
@@ -100,13 +100,13 @@ impl Home {
     /// these are not refused for that alone ([`Stranger::Doubted`]).
     pub fn readmit(&mut self, number: DataServerNumber) -> Option<Vec<Command>> {
         let server = self.servers.get_mut(&number)?;
-        let known = server.standing.as_mut()?;
+        let known = server.identity.as_mut()?;
         if server.stranger != Some(Stranger::Doubted) || self.dismissed.contains(&number) {
             return None;
         }
         server.stranger = None;
         *known = known.believed();
-        let record = Record::Standing(number, *known);
+        let record = Record::StoreIdentity(number, *known);
         self.record(record);
         Some(self.take_commands())
     }
@@ -135,15 +135,15 @@ impl Home {
         &mut self,
         now: Moment,
         from: DataServerNumber,
-        (asked, standing): (Moment, Standing),
+        (asked, identity): (Moment, StoreIdentity),
     ) {
         let rules = self.settings.rules;
         if self.dismissed.contains(&from) {
             return;
         }
         let has_it = |server: &Server| {
-            let known = server.standing;
-            known.is_some_and(|known| known.identity == standing.identity)
+            let known = server.identity;
+            known.is_some_and(|known| known.store == identity.store)
         };
         let mut others = self.servers.iter().filter(|(number, _)| **number != from);
         let owner = others.find_map(|(number, server)| has_it(server).then_some(*number));
@@ -151,24 +151,24 @@ impl Home {
             return;
         };
         let owner = owner.map(Stranger::ContentsOf);
-        server.stranger = owner.or_else(|| server.objection(standing));
-        if server.stranger.is_some() && rules.standing_checked() {
+        server.stranger = owner.or_else(|| server.objection(identity));
+        if server.stranger.is_some() && rules.identity_checked() {
             server.run = None;
             // Other contents are known as such however often they ask.
             let is_older = server.stranger == Some(Stranger::OlderCopy);
-            let known = server.standing.as_mut().filter(|_| is_older);
+            let known = server.identity.as_mut().filter(|_| is_older);
             if let Some(known) = known.filter(|known| !known.is_doubted()) {
                 // From now on an administrator says which are the right contents, after a restart, too: two servers may run with copies of
                 // one store.
                 *known = known.doubted();
-                let stranger = Record::Standing(from, *known);
+                let stranger = Record::StoreIdentity(from, *known);
                 self.record(stranger);
             }
             return;
         }
-        server.standing = Some(standing);
-        server.run = Some(standing.run);
-        self.record(Record::Standing(from, standing));
+        server.identity = Some(identity);
+        server.run = Some(identity.run);
+        self.record(Record::StoreIdentity(from, identity));
         let owed = self
             .intents
             .values()
@@ -185,9 +185,9 @@ impl Home {
         if !intents.is_empty() && rules.intents_before_lease() {
             return;
         }
-        let promised = self.settings.lease.promised_until(now);
+        let granted = self.settings.lease.granted_until(now);
         if let Some(server) = self.servers.get_mut(&from) {
-            server.leased_until = promised.max(server.leased_until);
+            server.leased_until = granted.max(server.leased_until);
             server.is_leased = true;
         }
         let lease = ToDataServer::Lease {

@@ -50,7 +50,7 @@ impl Engine {
         self.ring_contents();
     }
 
-    /// Those out of the view, of these, who lack contents of more files than are kept for anybody, beyond so many for each.
+    /// Those out of the view, of these, who lack contents of more files than are kept for anybody, beyond a number for each.
     pub(crate) fn overdrawn(
         &self,
         beyond: Vec<(ReplicaSlot, usize)>,

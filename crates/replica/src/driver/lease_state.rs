@@ -1,7 +1,7 @@
 //! Whether this replica may answer clients: its lease, and whether it is up to date.
 //!
 //! Asked for at every operation, so the answer is a few loads, and three readings of clocks that need no system call. Its
-//! clock goes on while the machine is suspended, because the clocks of those who promised do. It does not see that a
+//! clock goes on while the machine is suspended, because the clocks of those who granted do. It does not see that a
 //! virtual machine stood still, so it is compared with the time of day whenever it is read.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -175,13 +175,13 @@ impl LeaseState {
             self.jumps.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 "the time of day has jumped: it was set, or this machine stood still; \
-                 nobody is answered before the others have promised anew"
+                 nobody is answered before the others have granted it anew"
             );
             self.ended_early.notify_one();
         }
     }
 
-    /// Returns when promises have to be asked for at once.
+    /// Returns when grants have to be asked for at once.
     pub(crate) async fn ended_early(&self) {
         self.ended_early.notified().await;
     }
@@ -191,13 +191,13 @@ impl LeaseState {
         self.jumps.load(Ordering::Relaxed)
     }
 
-    /// How many promises were dropped because this incarnation had not asked for them.
+    /// How many grants were dropped because this incarnation had not asked for them.
     pub(crate) fn unbelieved(&self) -> u64 {
         let state = self.state.lock();
         state.lease.unbelieved()
     }
 
-    /// Nothing is answered any more, whatever is promised.
+    /// Nothing is answered any more, whatever is granted.
     pub(crate) fn bar(&self) {
         self.barred.store(true, Ordering::Release);
         self.set_up_to_date(false);
@@ -225,7 +225,7 @@ impl LeaseState {
         }
     }
 
-    /// How long clients may be answered if nothing more is promised, in microseconds; `None`: for ever.
+    /// How long clients may be answered if nothing more is granted, in microseconds; `None`: for ever.
     pub(crate) fn left_micros(&self) -> Option<u64> {
         let until = self.until.load(Ordering::Acquire);
         (until != u64::MAX).then(|| until.saturating_sub(now().0))
@@ -267,7 +267,7 @@ impl LeaseState {
         if !believed {
             tracing::debug!(
                 peer = from.0,
-                "a promise that this incarnation did not ask for"
+                "a grant that this incarnation did not ask for"
             );
         }
     }
@@ -361,12 +361,12 @@ mod tests {
     }
 
     #[test]
-    fn counterexample_50_nothing_is_answered_after_a_pause_before_it_is_promised_anew() {
+    fn counterexample_50_nothing_is_answered_after_a_pause_before_it_is_granted_anew() {
         let lease = answering();
         assert!(lease.may_answer());
         let after = stood_still(60_000_000);
         assert!(!lease.may_answer_by(&after), "its lease is a minute old");
-        assert!(!lease.may_answer_by(&after), "nobody has promised anew");
+        assert!(!lease.may_answer_by(&after), "nobody has granted anew");
         assert_eq!((lease.jumps(), lease.left_micros()), (1, Some(0)));
         let question = lease.request();
         lease.granted(ReplicaSlot(3), question);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_that_was_asked_for_by_nobody_is_counted_and_gives_no_lease() {
+    fn a_grant_that_was_asked_for_by_nobody_is_counted_and_gives_no_lease() {
         let lease = answering();
         let of_previous = Question {
             incarnation: Incarnation(0),

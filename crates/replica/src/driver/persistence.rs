@@ -17,7 +17,7 @@ use crate::driver::engine::{Engine, Step};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire;
 
-/// Facts of this room that say which controls were acknowledged here.
+/// Facts of this module that say which controls were acknowledged here.
 const CONTROLS: &[u8] = b"control/";
 
 /// Those that say which were acknowledged before this replica left the view.
@@ -60,9 +60,12 @@ impl Draft {
 }
 
 /// Carries steps out until the replica stops.
-pub(crate) async fn carry_out(shared: Arc<LocalReplica>, mut steps: mpsc::UnboundedReceiver<Step>) {
+pub(crate) async fn carry_out(
+    replica: Arc<LocalReplica>,
+    mut steps: mpsc::UnboundedReceiver<Step>,
+) {
     let (groups, groups_out) = mpsc::unbounded_channel();
-    tokio::spawn(settle(shared.clone(), groups_out));
+    tokio::spawn(settle(replica.clone(), groups_out));
     let mut persisted = Mark(0);
     let mut draft = Draft::default();
     let mut first = Mark(1);
@@ -74,7 +77,7 @@ pub(crate) async fn carry_out(shared: Arc<LocalReplica>, mut steps: mpsc::Unboun
         tokio::select! {
             count = steps.recv_many(&mut waiting, STEPS_AT_ONCE) => if count == 0 { return },
             () = tokio::time::sleep_until(due), if gathering => complete = true,
-            () = shared.engine.demanded(first), if gathering => draft.awaited = true,
+            () = replica.engine.demanded(first), if gathering => draft.awaited = true,
         }
         for step in waiting.drain(..) {
             match step {
@@ -83,7 +86,7 @@ pub(crate) async fn carry_out(shared: Arc<LocalReplica>, mut steps: mpsc::Unboun
                     draft.rows.extend(rows(&record));
                     draft.awaited |= awaited;
                 }
-                Step::Send { after: Mark(0), .. } => say(&shared, &step),
+                Step::Send { after: Mark(0), .. } => say(&replica, &step),
                 Step::Send { .. } => draft.letters.push(step),
             }
         }
@@ -93,7 +96,7 @@ pub(crate) async fn carry_out(shared: Arc<LocalReplica>, mut steps: mpsc::Unboun
         if !complete && !draft.is_needed() {
             continue;
         }
-        match commit(&shared, std::mem::take(&mut draft), first, persisted).await {
+        match commit(&replica, std::mem::take(&mut draft), first, persisted).await {
             // The other task ends only with the runtime.
             Ok(group) => drop(groups.send(group)),
             // The store has failed and ends the server; nothing may be said any more.
@@ -104,7 +107,7 @@ pub(crate) async fn carry_out(shared: Arc<LocalReplica>, mut steps: mpsc::Unboun
 }
 
 async fn commit(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     draft: Draft,
     first: Mark,
     last: Mark,
@@ -113,7 +116,7 @@ async fn commit(
     Ok(Group {
         first,
         last,
-        ticket: shared.store.put_facts(draft.rows).await?,
+        ticket: replica.store.put_facts(draft.rows).await?,
         letters: draft.letters,
         needed,
     })
@@ -122,16 +125,16 @@ async fn commit(
 /// Tells of groups that have become stable, in order, and says what waited for them. Nobody may need a
 /// group for a while, such as controls announced under one that is stable: then it shares the trip of
 /// what is.
-async fn settle(shared: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<Group>) {
+async fn settle(replica: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<Group>) {
     let mut next = groups.recv().await;
     while let Some(group) = next.take() {
         let stable = if group.needed {
-            shared.store.wait_stable(group.ticket).await
+            replica.store.wait_stable(group.ticket).await
         } else {
             tokio::select! {
-                stable = shared.store.wait_stable_lazily(group.ticket) => stable,
-                () = shared.engine.demanded(group.first) => {
-                    shared.store.wait_stable(group.ticket).await
+                stable = replica.store.wait_stable_lazily(group.ticket) => stable,
+                () = replica.engine.demanded(group.first) => {
+                    replica.store.wait_stable(group.ticket).await
                 }
                 // Stable tickets cover earlier ones, and this group says nothing.
                 Some(later) = groups.recv() => {
@@ -144,18 +147,18 @@ async fn settle(shared: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<G
         if let Err(error) = stable {
             return tracing::error!(%error, "the control table is not stable");
         }
-        shared.engine.marks_stable(group.last);
+        replica.engine.marks_stable(group.last);
         for letter in &group.letters {
-            say(&shared, letter);
+            say(&replica, letter);
         }
         next = groups.recv().await;
     }
 }
 
-fn say(shared: &LocalReplica, step: &Step) {
+fn say(replica: &LocalReplica, step: &Step) {
     if let Step::Send { to, envelope, .. } = step {
         let message = wire::body(wire::Kind::Control, envelope);
-        shared.state.outbound.send(*to, Lane::Control, message);
+        replica.state.outbound.send(*to, Lane::Control, message);
     }
 }
 

@@ -134,7 +134,7 @@ impl Engine {
 
     /// Whether a peer outside the view can take what is on its way to it, if it has this many bytes available. One in the view has said that
     /// before anything was answered.
-    pub(crate) fn has_room_for_pieces(&self, to: ReplicaSlot, available: u64) -> bool {
+    pub(crate) fn has_space_for_pieces(&self, to: ReplicaSlot, available: u64) -> bool {
         self.with_core(|guard| {
             let backlog = guard.ledger.unshipped.backlog(to);
             let in_flight = backlog.map_or(0, |backlog| backlog.in_flight_bytes());

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::driver::local_replica::LocalReplica;
 
-/// Not everything that lets an operation go on is notified of here, such as room in the queues of a peer.
+/// Not everything that lets an operation go on is notified of here, such as space in the queues of a peer.
 pub(crate) const UNNOTIFIED: Duration = Duration::from_millis(500);
 
 /// At least this long lies between two attempts. Nothing is looked at before something has changed; this only bounds how often an attempt is made
@@ -33,10 +33,10 @@ pub(crate) const UNCHANGED: Duration = Duration::from_secs(1);
 
 /// Returns when a task that watches over the set is to look again: after `pause`; where all members take part and have everything,
 /// not before something has changed since, but after `latest`, or [`UNCHANGED`], in any case.
-pub(crate) async fn next_look(shared: &LocalReplica, pause: Duration, latest: Duration) {
+pub(crate) async fn next_look(replica: &LocalReplica, pause: Duration, latest: Duration) {
     let earliest = Instant::now() + pause;
-    let mut changes = shared.engine.notifications();
-    if shared.all_take_part() {
+    let mut changes = replica.engine.notifications();
+    if replica.all_take_part() {
         // Whether something happened or time passed makes no difference.
         if latest < UNCHANGED {
             let _ = tokio::time::timeout(latest, changes.changed()).await;

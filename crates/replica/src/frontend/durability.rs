@@ -29,54 +29,60 @@ fn attribute() -> XattrName {
 }
 
 /// Returns when a majority holds every update made here so far, if this object's tree asks for it.
-pub(crate) async fn hold_by_majority(shared: &LocalReplica, object: ObjectId) {
-    if setting_of(shared, object).await.0 == Durability::Relaxed {
+pub(crate) async fn hold_by_majority(replica: &LocalReplica, object: ObjectId) {
+    if setting_of(replica, object).await.0 == Durability::Relaxed {
         return;
     }
-    let position = shared.engine.last_position();
-    shared.engine.until_majority_applied(position).await;
+    let position = replica.engine.last_position();
+    replica.engine.until_majority_applied(position).await;
 }
 
 /// The same, and that a majority has the content of the file.
-pub(crate) async fn hold_content_by_majority(shared: &LocalReplica, file: ObjectId) {
-    if shared.engine.is_alone() || setting_of(shared, file).await.0 == Durability::Relaxed {
+pub(crate) async fn hold_content_by_majority(replica: &LocalReplica, file: ObjectId) {
+    if replica.engine.is_alone() || setting_of(replica, file).await.0 == Durability::Relaxed {
         return;
     }
-    hold_by_majority(shared, file).await;
-    shared.state.majority_awaited.fetch_add(1, Ordering::AcqRel);
-    shared.engine.expedite(Some(file));
-    shared.send_completed();
-    shared.engine.until_majority_holds(file).await;
-    shared.state.majority_awaited.fetch_sub(1, Ordering::AcqRel);
+    hold_by_majority(replica, file).await;
+    replica
+        .state
+        .majority_awaited
+        .fetch_add(1, Ordering::AcqRel);
+    replica.engine.expedite(Some(file));
+    replica.send_completed();
+    replica.engine.until_majority_holds(file).await;
+    replica
+        .state
+        .majority_awaited
+        .fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Whether a directory somewhere below may have a setting of its own that asks for less.
-pub(crate) async fn relaxed_below(shared: &LocalReplica, directory: ObjectId) -> bool {
+pub(crate) async fn relaxed_below(replica: &LocalReplica, directory: ObjectId) -> bool {
     let root = Credentials::root();
-    let mixed = shared.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
-    let known = shared.engine.knows_relaxed_below(directory);
+    let mixed = replica.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
+    let known = replica.engine.knows_relaxed_below(directory);
     mixed.is_ok() || known
 }
 
 /// The setting that holds for an object, and the directory it comes from.
 pub(crate) async fn setting_of(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     object: ObjectId,
 ) -> (Durability, Option<ObjectId>) {
     loop {
-        let (read, generation) = match shared.engine.nearest_durability(object) {
+        let (read, generation) = match replica.engine.nearest_durability(object) {
             Nearest::Set(durability, place) => return (durability, Some(place)),
-            Nearest::Default => return (shared.state.settings.durability, None),
+            Nearest::Default => return (replica.state.settings.durability, None),
             Nearest::Unread(place, generation) => (place, generation),
         };
-        let own = own_durability(shared, read).await;
-        shared.engine.learn_durability(generation, read, own);
+        let own = own_durability(replica, read).await;
+        replica.engine.learn_durability(generation, read, own);
     }
 }
 
 /// Those objects of a foreign update that may come under `majority` with it and are `relaxed` before: they get
 /// another place, or their attributes are set.
-pub(crate) async fn relaxed_before(shared: &LocalReplica, changes: &[RowChange]) -> Vec<ObjectId> {
+pub(crate) async fn relaxed_before(replica: &LocalReplica, changes: &[RowChange]) -> Vec<ObjectId> {
     let set = changes.iter().filter_map(|change| match change.subject() {
         Some(RowSubject::Xattr(object)) => Some(object),
         _ => None,
@@ -94,7 +100,7 @@ pub(crate) async fn relaxed_before(shared: &LocalReplica, changes: &[RowChange])
     let moved = names(false).filter(|object| named.contains(object));
     let mut relaxed = Vec::new();
     for object in set.chain(moved) {
-        if setting_of(shared, object).await.0 == Durability::Relaxed {
+        if setting_of(replica, object).await.0 == Durability::Relaxed {
             relaxed.push(object);
         }
     }
@@ -103,47 +109,47 @@ pub(crate) async fn relaxed_before(shared: &LocalReplica, changes: &[RowChange])
 
 /// Notes that an update has brought one of these objects under `majority`, if it has.
 pub(crate) async fn note_protected(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     objects: &[ObjectId],
     by: ReplicaSlot,
     position: u64,
 ) {
     for object in objects {
-        if setting_of(shared, *object).await.0 == Durability::Majority {
-            return shared.state.losses.awareness().changed(by, position);
+        if setting_of(replica, *object).await.0 == Durability::Majority {
+            return replica.state.losses.awareness().changed(by, position);
         }
     }
 }
 
 /// The same for what was changed here just now.
-async fn note_protected_here(shared: &LocalReplica, object: ObjectId) {
-    let position = shared.engine.last_position();
-    note_protected(shared, &[object], shared.slot(), position).await;
+async fn note_protected_here(replica: &LocalReplica, object: ObjectId) {
+    let position = replica.engine.last_position();
+    note_protected(replica, &[object], replica.slot(), position).await;
 }
 
 /// Changes an extended attribute here: perhaps this setting.
 pub(crate) async fn change_attribute<T>(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     (object, name): (ObjectId, &XattrName),
     change: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let is_setting = name.as_bytes() == ATTRIBUTE;
-    change_protection(shared, is_setting.then_some(object), change).await
+    change_protection(replica, is_setting.then_some(object), change).await
 }
 
 /// Moves something from a directory to another one here, which may ask for more.
 pub(crate) async fn change_place<T>(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     (from, to): (ObjectId, ObjectId),
     change: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let may_ask_for_more = from != to && setting_of(shared, from).await.0 == Durability::Relaxed;
-    change_protection(shared, may_ask_for_more.then_some(to), change).await
+    let may_ask_for_more = from != to && setting_of(replica, from).await.0 == Durability::Relaxed;
+    change_protection(replica, may_ask_for_more.then_some(to), change).await
 }
 
 /// Makes a change here that brings something under `majority` if that holds for `object` afterwards.
 async fn change_protection<T>(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     object: Option<ObjectId>,
     change: impl Future<Output = Result<T>>,
 ) -> Result<T> {
@@ -151,17 +157,21 @@ async fn change_protection<T>(
         return change.await;
     };
     // Nobody is to go on with a lost replica's objects between the change and its note.
-    let _undecided = shared.state.losses.undecided();
+    let _undecided = replica.state.losses.undecided();
     let outcome = change.await;
     if outcome.is_ok() {
-        note_protected_here(shared, object).await;
+        note_protected_here(replica, object).await;
     }
     outcome
 }
 
-async fn own_durability(shared: &LocalReplica, object: ObjectId) -> Option<Durability> {
+async fn own_durability(replica: &LocalReplica, object: ObjectId) -> Option<Durability> {
     let root = Credentials::root();
-    let value = shared.store.xattr(&root, object, &attribute()).await.ok()?;
+    let value = replica
+        .store
+        .xattr(&root, object, &attribute())
+        .await
+        .ok()?;
     match &value[..] {
         b"majority" => Some(Durability::Majority),
         b"relaxed" => Some(Durability::Relaxed),

@@ -46,13 +46,13 @@ pub(crate) struct ClientsAbsent {
 }
 
 /// Answers another replica.
-pub(crate) fn answer(shared: &LocalReplica, asked: &ClientsAsked) -> ClientsAbsent {
+pub(crate) fn answer(replica: &LocalReplica, asked: &ClientsAsked) -> ClientsAbsent {
     let names: Vec<Client> = asked
         .names
         .iter()
         .map(|name| Arc::from(&name[..]))
         .collect();
-    let absent = shared.state.servers.absent(&names, asked.for_good);
+    let absent = replica.state.servers.absent(&names, asked.for_good);
     ClientsAbsent {
         names: absent
             .iter()
@@ -62,40 +62,40 @@ pub(crate) fn answer(shared: &LocalReplica, asked: &ClientsAsked) -> ClientsAbse
 }
 
 /// Looks after what absent clients hold, until the replica stops.
-pub(crate) async fn keep(shared: Arc<LocalReplica>) {
-    let lease = shared.state.settings.client_lease;
+pub(crate) async fn keep(replica: Arc<LocalReplica>) {
+    let lease = replica.state.settings.client_lease;
     let mut absent_since = BTreeMap::new();
     loop {
         tokio::time::sleep((lease / LOOKS_PER_LEASE).max(SHORTEST_PAUSE)).await;
-        match look(&shared, &mut absent_since).await {
+        match look(&replica, &mut absent_since).await {
             // It begins anew when it is this replica's turn.
             None => absent_since.clear(),
             Some(long_absent) if long_absent.is_empty() => {}
-            Some(long_absent) => give_up(&shared, &long_absent).await,
+            Some(long_absent) => give_up(&replica, &long_absent).await,
         }
     }
 }
 
 /// The replicas whose clients count, if it is up to this one to ask: everybody who takes part and holds contents.
-fn asked_by_this_one(shared: &LocalReplica) -> Option<BTreeSet<ReplicaSlot>> {
-    let own = shared.slot();
-    if shared.engine.is_alone() {
+fn asked_by_this_one(replica: &LocalReplica) -> Option<BTreeSet<ReplicaSlot>> {
+    let own = replica.slot();
+    if replica.engine.is_alone() {
         return Some([own].into());
     }
-    let servers = shared.engine.keepers();
+    let servers = replica.engine.keepers();
     let first = servers.first() == Some(&own);
-    (first && shared.is_whole() && shared.lease.may_answer()).then_some(servers)
+    (first && replica.is_whole() && replica.lease.may_answer()).then_some(servers)
 }
 
 /// Learns who is absent; returns those who have been for a whole lease.
 async fn look(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     absent_since: &mut BTreeMap<Client, Instant>,
 ) -> Option<Vec<Client>> {
-    let servers = asked_by_this_one(shared)?;
-    let holders = shared.store.holdings().clients();
+    let servers = asked_by_this_one(replica)?;
+    let holders = replica.store.holdings().clients();
     let began = Instant::now();
-    let Some(absent) = absent_everywhere(shared, &servers, &holders, false).await else {
+    let Some(absent) = absent_everywhere(replica, &servers, &holders, false).await else {
         // Somebody did not answer: a client that was absent may be there by now.
         return Some(Vec::new());
     };
@@ -103,7 +103,7 @@ async fn look(
     for client in absent {
         absent_since.entry(client).or_insert(began);
     }
-    let lease = shared.state.settings.client_lease;
+    let lease = replica.state.settings.client_lease;
     let is_over = |since: &Instant| began.duration_since(*since) > lease;
     let long = absent_since.iter().filter(|(_, since)| is_over(since));
     Some(long.map(|(client, _)| client.clone()).collect())
@@ -111,7 +111,7 @@ async fn look(
 
 /// Which of these clients none of the servers has. `None`: not all of them answered.
 async fn absent_everywhere(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     servers: &BTreeSet<ReplicaSlot>,
     clients: &[Client],
     for_good: bool,
@@ -120,9 +120,9 @@ async fn absent_everywhere(
     for some in clients.chunks(CLIENTS_AT_ONCE) {
         let mut left: Vec<Client> = some.to_vec();
         for server in servers {
-            left = match *server == shared.slot() {
-                true => shared.state.servers.absent(&left, for_good),
-                false => ask(shared, *server, &left, for_good).await?,
+            left = match *server == replica.slot() {
+                true => replica.state.servers.absent(&left, for_good),
+                false => ask(replica, *server, &left, for_good).await?,
             };
             if left.is_empty() {
                 break;
@@ -134,12 +134,12 @@ async fn absent_everywhere(
 }
 
 async fn ask(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     server: ReplicaSlot,
     clients: &[Client],
     for_good: bool,
 ) -> Option<Vec<Client>> {
-    let peer = shared.endpoint.get()?.peer(server)?;
+    let peer = replica.endpoint.get()?.peer(server)?;
     let session = peer.session().ok()?;
     let asked = ClientsAsked {
         names: clients
@@ -157,27 +157,27 @@ async fn ask(
 }
 
 /// Gives up what these clients hold, if everybody who takes part lets them go for good.
-async fn give_up(shared: &Arc<LocalReplica>, clients: &[Client]) {
-    let epoch = shared.lease.view().epoch;
-    let Some(servers) = asked_by_this_one(shared) else {
+async fn give_up(replica: &Arc<LocalReplica>, clients: &[Client]) {
+    let epoch = replica.lease.view().epoch;
+    let Some(servers) = asked_by_this_one(replica) else {
         return;
     };
-    let Some(gone) = absent_everywhere(shared, &servers, clients, true).await else {
+    let Some(gone) = absent_everywhere(replica, &servers, clients, true).await else {
         return;
     };
     let gone: Vec<Client> = gone.into_iter().collect();
     // A replica that takes part since then has not been asked.
-    if gone.is_empty() || shared.lease.view().epoch != epoch {
+    if gone.is_empty() || replica.lease.view().epoch != epoch {
         return;
     }
-    let holdings = shared.store.holdings().of(&gone);
+    let holdings = replica.store.holdings().of(&gone);
     tracing::warn!(
         clients = gone.len(),
         locks = holdings.locks.len(),
         denials = holdings.denials.len(),
         "clients have not come back from a server that they lost; what they held is given up"
     );
-    let file_system = ReplicatedFileSystem::new(shared.clone());
+    let file_system = ReplicatedFileSystem::new(replica.clone());
     if let Err(error) = file_system.give_up(&holdings).await {
         tracing::info!(%error, "not everything that absent clients hold could be given up; it is tried again");
     }

@@ -23,36 +23,39 @@ const FORWARD_LIMIT: Duration = Duration::from_secs(600);
 /// The operation's own, and [`Error::Delay`] when the replica cannot be asked, or did not answer and may be
 /// asked once more.
 pub(crate) async fn forward(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     to: ReplicaSlot,
     (operation, removed): (Operation, bool),
     deadline: Instant,
 ) -> Result<Handed> {
-    let peer = shared.endpoint.get().and_then(|endpoint| endpoint.peer(to));
+    let peer = replica
+        .endpoint
+        .get()
+        .and_then(|endpoint| endpoint.peer(to));
     let peer = peer.ok_or(Error::Delay)?;
     let session = tokio::select! {
         session = tokio::time::timeout_at(deadline, peer.ready()) => session,
-        () = shared.lease.lost(to) => return Ok(Handed::NotPrimary),
+        () = replica.lease.lost(to) => return Ok(Handed::NotPrimary),
     };
     let session = session.map_err(|_| Error::Delay)?;
     let lane = match operation.is_bulky() {
         true => Lane::Data,
         false => Lane::Control,
     };
-    let number = shared.state.requests.fetch_add(1, Ordering::Relaxed);
+    let number = replica.state.requests.fetch_add(1, Ordering::Relaxed);
     let watch = operation
         .repeated_on()
-        .map(|_| shared.state.outcomes.watch(number));
+        .map(|_| replica.state.outcomes.watch(number));
     let forwarded = Forwarded {
         origin: Origin {
-            slot: shared.slot().0,
-            incarnation: shared.state.incarnation,
+            slot: replica.slot().0,
+            incarnation: replica.state.incarnation,
             number,
         },
         operation,
         removed,
     };
-    shared
+    replica
         .state
         .metrics
         .forwarded
@@ -61,14 +64,14 @@ pub(crate) async fn forward(
     let limit = Instant::now() + FORWARD_LIMIT;
     let reply = tokio::select! {
         reply = session.request(lane, message, limit) => Some(reply),
-        () = shared.lease.lost(to) => None,
+        () = replica.lease.lost(to) => None,
     };
     match reply {
         Some(Ok(reply)) => match wire::decode::<Answer>(&reply.payload) {
             Ok(Answer::Done(outcome)) => outcome.map(Handed::Done),
             Ok(Answer::NotPrimary) => Ok(Handed::NotPrimary),
             Err(error) => {
-                shared.refuse_nonsense(session.peer(), &error.to_string());
+                replica.refuse_nonsense(session.peer(), &error.to_string());
                 Err(Error::Delay)
             }
         },
@@ -81,7 +84,7 @@ pub(crate) async fn forward(
             let unanswered = watch.map(|watch| Unanswered {
                 watch,
                 by: session.peer(),
-                epoch: shared.lease.view().epoch,
+                epoch: replica.lease.view().epoch,
             });
             unanswered.map(Handed::Unanswered).ok_or(Error::Delay)
         }

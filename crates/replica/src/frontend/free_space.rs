@@ -5,7 +5,7 @@
 //! way to it, and a reserve for what others send it meanwhile. From then until it tells again every admitted change
 //! counts: what arrives there meanwhile is not on its way any more, and not yet in what it told.
 //!
-//! What must never enter: the room on the own disk, which the store looks after itself.
+//! What must never enter: the space on the own disk, which the store looks after itself.
 
 use std::collections::BTreeSet;
 
@@ -22,22 +22,22 @@ const LOOKED_AT: usize = 4096;
 /// When a peer lacks more bytes than this, its files are looked at more closely.
 const MANY: u64 = 1 << 30;
 /// What is told of once, with sums later.
-const REFUSED: &str = "changes are refused for want of room on another replica's disk";
+const REFUSED: &str = "changes are refused for lack of space on another replica's disk";
 
-/// [`Error::NoSpace`] unless everybody who holds the tree has room for this many bytes and the rows that go
+/// [`Error::NoSpace`] unless everybody who holds the tree has space for this many bytes and the rows that go
 /// with them.
-pub(crate) fn admit_bytes(shared: &LocalReplica, bytes: u64) -> Result<()> {
+pub(crate) fn admit_bytes(replica: &LocalReplica, bytes: u64) -> Result<()> {
     let wanted = bytes.saturating_add(ROW_BYTES);
-    shared
+    replica
         .state
         .free_space
         .take(wanted)
         .map_err(|(slot, left)| {
-            shared.state.free_space.note_refusal(slot, Instant::now());
-            if let Some(sum) = shared.state.repeats.is_to_tell(REFUSED, slot) {
+            replica.state.free_space.note_refusal(slot, Instant::now());
+            if let Some(sum) = replica.state.repeats.is_to_tell(REFUSED, slot) {
                 tracing::warn!(
                     replica = slot.0, left, wanted, %sum,
-                    "a change is refused for want of room on another replica's disk"
+                    "a change is refused for lack of space on another replica's disk"
                 );
             }
             Error::NoSpace
@@ -45,11 +45,15 @@ pub(crate) fn admit_bytes(shared: &LocalReplica, bytes: u64) -> Result<()> {
 }
 
 /// Who refuses changes, or soon will, because of whose disk: this replica, and others as they say.
-pub(crate) fn shortages(shared: &LocalReplica) -> BTreeSet<(ReplicaSlot, ReplicaSlot)> {
-    let own = shared.state.free_space.short_of(Instant::now()).into_iter();
-    let mut all: BTreeSet<_> = own.map(|of| (shared.slot(), of)).collect();
-    let fresh = shared.state.settings.site_lease;
-    for (by, news) in shared.state.peers.news() {
+pub(crate) fn shortages(replica: &LocalReplica) -> BTreeSet<(ReplicaSlot, ReplicaSlot)> {
+    let own = replica
+        .state
+        .free_space
+        .short_of(Instant::now())
+        .into_iter();
+    let mut all: BTreeSet<_> = own.map(|of| (replica.slot(), of)).collect();
+    let fresh = replica.state.settings.site_lease;
+    for (by, news) in replica.state.peers.news() {
         if let Some((ask, _)) = news.said.filter(|(_, at)| at.elapsed() < fresh) {
             all.extend(ask.short_of.into_iter().map(|of| (by, ReplicaSlot(of))));
         }
@@ -58,29 +62,29 @@ pub(crate) fn shortages(shared: &LocalReplica) -> BTreeSet<(ReplicaSlot, Replica
 }
 
 /// A peer says how much its users may still fill.
-pub(crate) fn note_available(shared: &LocalReplica, slot: ReplicaSlot, available: u64) {
-    if shared.engine.is_keeper(slot) {
-        shared
+pub(crate) fn note_available(replica: &LocalReplica, slot: ReplicaSlot, available: u64) {
+    if replica.engine.is_keeper(slot) {
+        replica
             .state
             .free_space
-            .set(slot, available, bytes_for(shared, slot));
+            .set(slot, available, bytes_for(replica, slot));
     }
 }
 
-/// Nobody is asked for room who is not in the view any more.
-pub(crate) fn forget_outsiders(shared: &LocalReplica) {
-    let told: Vec<ReplicaSlot> = shared.state.free_space.left().keys().copied().collect();
-    let keepers = shared.engine.keepers();
+/// Nobody is asked for space who is not in the view any more.
+pub(crate) fn forget_outsiders(replica: &LocalReplica) {
+    let told: Vec<ReplicaSlot> = replica.state.free_space.left().keys().copied().collect();
+    let keepers = replica.engine.keepers();
     for slot in told.into_iter().filter(|slot| !keepers.contains(slot)) {
-        shared.state.free_space.left().remove(&slot);
+        replica.state.free_space.left().remove(&slot);
     }
 }
 
 /// Bytes that a peer lacks; of files of which everything counts, or that are few and large, what they take here. `None` when there are
 /// too many of those.
-fn bytes_for(shared: &LocalReplica, slot: ReplicaSlot) -> Option<u64> {
-    // Holes count among the bytes, and take no room.
-    let Some(lacking) = shared.engine.lacking(slot, MANY, LOOKED_AT) else {
+fn bytes_for(replica: &LocalReplica, slot: ReplicaSlot) -> Option<u64> {
+    // Holes count among the bytes, and take no space.
+    let Some(lacking) = replica.engine.lacking(slot, MANY, LOOKED_AT) else {
         return Some(0);
     };
     let Some(files) = lacking.listed else {
@@ -88,13 +92,13 @@ fn bytes_for(shared: &LocalReplica, slot: ReplicaSlot) -> Option<u64> {
     };
     let sizes = files
         .into_iter()
-        .filter_map(|file| shared.store.file_space(file).ok());
+        .filter_map(|file| replica.store.file_space(file).ok());
     Some(sizes.fold(0, u64::saturating_add))
 }
 
-/// The room as clients are told: no more than the smallest replica has.
-pub(crate) fn common_space(shared: &LocalReplica, own: Space) -> Space {
-    let left = shared.state.free_space.least().unwrap_or(UNKNOWN);
+/// The space as clients are told: no more than the smallest replica has.
+pub(crate) fn common_space(replica: &LocalReplica, own: Space) -> Space {
+    let left = replica.state.free_space.least().unwrap_or(UNKNOWN);
     if left >= own.available_bytes {
         return own;
     }

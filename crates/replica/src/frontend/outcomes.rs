@@ -16,12 +16,12 @@ const FORGOTTEN: &str =
     "a change was made whose record is lost, so its client cannot be told what it did";
 
 /// Returns when it is certain what became of a forward.
-pub(crate) async fn outcome(shared: &LocalReplica, of: &Unanswered) -> Outcome {
-    shared
+pub(crate) async fn outcome(replica: &LocalReplica, of: &Unanswered) -> Outcome {
+    replica
         .engine
         .until(|| {
             // What everything of the lost replica is, first; then whether this was among it.
-            let everything = has_all_of(shared, of);
+            let everything = has_all_of(replica, of);
             match of.watch.applied() {
                 Some(position) => Some(Outcome::Done(position)),
                 None => everything.then_some(Outcome::Nothing),
@@ -31,49 +31,52 @@ pub(crate) async fn outcome(shared: &LocalReplica, of: &Unanswered) -> Outcome {
 }
 
 /// Whether nothing more can come of a forward: all that its receiver did by then is here, or was given up.
-fn has_all_of(shared: &LocalReplica, of: &Unanswered) -> bool {
+fn has_all_of(replica: &LocalReplica, of: &Unanswered) -> bool {
     let slot = of.by.slot;
-    let view = shared.lease.view();
+    let view = replica.lease.view();
     let since = view.since.get(&slot).copied().unwrap_or(Epoch(0));
-    if view.active.contains(&slot) && since > of.epoch && shared.state.outcomes.is_still(of.by) {
+    if view.active.contains(&slot) && since > of.epoch && replica.state.outcomes.is_still(of.by) {
         // One that had carried anything out would have had to start anew.
         return true;
     }
-    if shared.view_state().is_some_and(|state| state.is_gone(slot)) {
+    if replica
+        .view_state()
+        .is_some_and(|state| state.is_gone(slot))
+    {
         // Everything of it that counts was with all who are left before it was removed.
         return true;
     }
-    let applied = shared
+    let applied = replica
         .state
         .inboxes
         .get(slot)
         .map_or(0, |inbox| inbox.applied());
-    let behind = shared.state.outcomes.left_behind(of.by);
-    let behind = behind.or_else(|| settled_through(shared, slot));
+    let behind = replica.state.outcomes.left_behind(of.by);
+    let behind = behind.or_else(|| settled_through(replica, slot));
     behind.is_some_and(|through| applied >= through)
 }
 
 /// Up to where a lost replica's stream counts, once that is decided.
-fn settled_through(shared: &LocalReplica, slot: ReplicaSlot) -> Option<u64> {
-    let end = shared.view_state()?.stream_end(slot)?;
+fn settled_through(replica: &LocalReplica, slot: ReplicaSlot) -> Option<u64> {
+    let end = replica.view_state()?.stream_end(slot)?;
     Some(end.through)
 }
 
 /// What to answer for an operation that was carried out elsewhere: what its maker has put on record with the change,
 /// which is here. What has the same name by now may be another object, of somebody else.
 pub(crate) async fn answer_for(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     mut operation: Operation,
     by: ReplicaSlot,
     position: u64,
 ) -> Result<Value> {
-    held_as_asked(shared, &operation, by, position).await?;
+    held_as_asked(replica, &operation, by, position).await?;
     match operation.request() {
         Some(request) => request.repeat_only = true,
         // It is the same however often it is done.
         None => return Err(Error::Delay),
     }
-    match forward::perform(&*shared.store, operation).await {
+    match forward::perform(&*replica.store, operation).await {
         Err(Error::NotCarriedOut) => Err(Error::Io(FORGOTTEN.into())),
         answer => answer,
     }
@@ -82,29 +85,29 @@ pub(crate) async fn answer_for(
 /// Returns when an update of another replica's stream may be answered for: it is stable here, and where a
 /// majority is asked for, a majority has it.
 async fn held_as_asked(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     operation: &Operation,
     by: ReplicaSlot,
     position: u64,
 ) -> Result<()> {
-    shared.store.wait_all_stable().await?;
+    replica.store.wait_all_stable().await?;
     let Some(object) = operation.repeated_on() else {
         return Ok(());
     };
-    if durability::setting_of(shared, object).await.0 == Durability::Relaxed {
+    if durability::setting_of(replica, object).await.0 == Durability::Relaxed {
         return Ok(());
     }
-    shared
+    replica
         .engine
         .until(|| {
             // Its maker has it, unless it is lost; then it is with all who are left.
-            let having = shared.state.peers.news().into_iter().filter(|(_, news)| {
+            let having = replica.state.peers.news().into_iter().filter(|(_, news)| {
                 let mut applied = news.said.iter().flat_map(|(ask, _)| &ask.applied);
                 applied.any(|(of, at)| *of == by.0 && *at >= position)
             });
             let having = having.map(|(slot, _)| slot).chain([by]).collect();
-            let enough = shared.engine.is_majority(&having);
-            (enough || settled_through(shared, by).is_some()).then_some(())
+            let enough = replica.engine.is_majority(&having);
+            (enough || settled_through(replica, by).is_some()).then_some(())
         })
         .await;
     Ok(())

@@ -19,33 +19,33 @@ use crate::state::wire::{self, Note};
 const RECORDS_AT_ONCE: usize = 256;
 
 /// Those out of the view for whom more is noted than is kept for anybody: their updates are kept no longer either.
-pub(crate) fn overdrawn(shared: &LocalReplica) -> BTreeSet<ReplicaSlot> {
-    let others = shared.state.members.others().into_iter();
+pub(crate) fn overdrawn(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
+    let others = replica.state.members.others().into_iter();
     let wanted: Vec<(ReplicaSlot, usize)> = others
-        .map(|slot| (slot, shared.state.conversations.owed_files(slot)))
+        .map(|slot| (slot, replica.state.conversations.owed_files(slot)))
         .collect();
-    let kept = shared.kept_files();
-    shared.engine.overdrawn(wanted, kept)
+    let kept = replica.kept_files();
+    replica.engine.overdrawn(wanted, kept)
 }
 
 /// Notes nothing more for those out of the view who lack updates that are not kept: they take a whole copy, which needs
 /// nothing of that. The marks of files that everybody else has can go then.
-pub(crate) fn give_up_overdue(shared: &LocalReplica) {
-    let overdrawn = overdrawn(shared);
-    let trimmed = shared.trimmed();
-    let others = shared.state.members.others().into_iter();
+pub(crate) fn give_up_overdue(replica: &LocalReplica) {
+    let overdrawn = overdrawn(replica);
+    let trimmed = replica.trimmed();
+    let others = replica.state.members.others().into_iter();
     // Nobody knows yet where the copy will begin that somebody is being sent.
     let settled: Vec<ReplicaSlot> = others
-        .filter(|slot| !shared.state.conversations.takes_rows(*slot))
+        .filter(|slot| !replica.state.conversations.takes_rows(*slot))
         .collect();
-    let given_up = (shared.engine).give_up_accounts(settled, &overdrawn, trimmed);
+    let given_up = (replica.engine).give_up_accounts(settled, &overdrawn, trimmed);
     for slot in given_up {
         tracing::warn!(
             replica = slot.0,
             "so much was changed while a replica is away that it takes a whole copy when it is back"
         );
-        if shared.state.outbound.is_in_session(slot) {
-            conversing::too_far_behind(shared, slot);
+        if replica.state.outbound.is_in_session(slot) {
+            conversing::too_far_behind(replica, slot);
         }
     }
 }
@@ -54,23 +54,23 @@ pub(crate) fn give_up_overdue(shared: &LocalReplica) {
 /// contents that were changed while it was given up is behind that place; what it lacks of earlier ones it knows itself, and
 /// asks for.
 pub(crate) async fn balance(
-    shared: Arc<LocalReplica>,
+    replica: Arc<LocalReplica>,
     slot: ReplicaSlot,
     applied: u64,
     whole: bool,
 ) {
-    let was_given_up = shared.engine.reopen_account(slot);
-    if was_given_up && let Err(error) = note_changed_behind(&shared, slot, applied) {
+    let was_given_up = replica.engine.reopen_account(slot);
+    if was_given_up && let Err(error) = note_changed_behind(&replica, slot, applied) {
         // The store has failed, which ends the server.
         return tracing::error!(%error, "what a peer lacks cannot be found out");
     }
-    shared.engine.balance_account(slot, whole);
+    replica.engine.balance_account(slot, whole);
 }
 
-fn note_changed_behind(shared: &LocalReplica, slot: ReplicaSlot, applied: u64) -> vfs::Result<()> {
+fn note_changed_behind(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) -> vfs::Result<()> {
     let mut behind = applied;
     loop {
-        let found = shared.store.updates(behind + 1, RECORDS_AT_ONCE)?;
+        let found = replica.store.updates(behind + 1, RECORDS_AT_ONCE)?;
         let Some(last) = found.last().map(|update| update.position) else {
             return Ok(());
         };
@@ -80,31 +80,31 @@ fn note_changed_behind(shared: &LocalReplica, slot: ReplicaSlot, applied: u64) -
             let note: Note = wire::decode(&update.note)?;
             changed.extend(note.data.map(|file| (file, Position(update.position))));
         }
-        shared.engine.suspect(slot, changed);
+        replica.engine.suspect(slot, changed);
     }
 }
 
 /// Follows the streams of those who are lost, members or not, until it is decided how they end; and closes the accounts of
 /// those who are gone, who keep nothing and nobody waiting.
-pub(crate) fn follow(shared: &Arc<LocalReplica>, state: &ViewState) {
-    for slot in state.losses.keys().filter(|slot| **slot != shared.slot()) {
-        streams::follow(shared, *slot);
+pub(crate) fn follow(replica: &Arc<LocalReplica>, state: &ViewState) {
+    for slot in state.losses.keys().filter(|slot| **slot != replica.slot()) {
+        streams::follow(replica, *slot);
     }
     let known: BTreeSet<ReplicaSlot> = {
-        let followed = shared.state.inboxes.followed();
+        let followed = replica.state.inboxes.followed();
         followed
             .into_iter()
-            .chain(shared.state.members.others())
+            .chain(replica.state.members.others())
             .collect()
     };
     for slot in known.into_iter().filter(|slot| state.is_gone(*slot)) {
         tracing::info!(replica = slot.0, "a removed replica's accounts are closed");
-        close(shared, slot);
+        close(replica, slot);
     }
 }
 
-fn close(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
-    shared.forget_member(slot);
-    shared.state.losses.forget(slot);
-    shared.engine.close_account(slot);
+fn close(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
+    replica.forget_member(slot);
+    replica.state.losses.forget(slot);
+    replica.engine.close_account(slot);
 }

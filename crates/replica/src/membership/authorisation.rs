@@ -141,22 +141,22 @@ fn to_keeper(hearer: Hearer) -> Result<(), Reason> {
 ///
 /// # Errors
 /// What it is told, and whether it is worth its while to come again soon.
-pub(crate) fn admit_session(shared: &LocalReplica, peer: Sender) -> Result<(), TurnedAway> {
+pub(crate) fn admit_session(replica: &LocalReplica, peer: Sender) -> Result<(), TurnedAway> {
     let from = peer.slot;
-    if let Some(what) = shared
+    if let Some(what) = replica
         .state
         .peers
         .with(peer.slot, |known| known.nonsense.refuses(peer.incarnation))
     {
-        return Err(refusal_of_nonsense(shared, from, &what));
+        return Err(refusal_of_nonsense(replica, from, &what));
     }
-    let speaker = shared.speaker(from);
-    let Err(reason) = may_meet(speaker, shared.hearer()) else {
+    let speaker = replica.speaker(from);
+    let Err(reason) = may_meet(speaker, replica.hearer()) else {
         return Ok(());
     };
-    let Refusal(reason) = refusal(shared, from, reason);
+    let Refusal(reason) = refusal(replica, from, reason);
     let evidence = match speaker {
-        Speaker::Removed => wire::encode(&Grounds::Removed(shared.state.members.list())).into(),
+        Speaker::Removed => wire::encode(&Grounds::Removed(replica.state.members.list())).into(),
         _ => Bytes::new(),
     };
     Err(TurnedAway {
@@ -171,29 +171,29 @@ pub(crate) fn admit_session(shared: &LocalReplica, peer: Sender) -> Result<(), T
 /// # Errors
 /// What it is told.
 pub(crate) fn admit_message(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     from: ReplicaSlot,
     number: u32,
 ) -> Result<(), Refusal> {
     let kind = Kind::of(number).ok_or(NO_KIND);
-    let admitted = kind.and_then(|kind| may_say(shared.speaker(from), kind, shared.hearer()));
-    admitted.map_err(|reason| refusal(shared, from, reason))
+    let admitted = kind.and_then(|kind| may_say(replica.speaker(from), kind, replica.hearer()));
+    admitted.map_err(|reason| refusal(replica, from, reason))
 }
 
 /// Whether what others relay of a replica's stream is taken now.
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn admit_relayed(shared: &LocalReplica, of: ReplicaSlot) -> Result<(), Reason> {
-    let news = shared.state.peers.news();
+pub(crate) fn admit_relayed(replica: &LocalReplica, of: ReplicaSlot) -> Result<(), Reason> {
+    let news = replica.state.peers.news();
     let said = news.get(&of).and_then(|news| news.said.as_ref());
-    let is_heard = said.is_some_and(|(_, at)| at.elapsed() <= shared.state.settings.suspicion);
-    may_be_relayed(shared.speaker(of), is_heard)
+    let is_heard = said.is_some_and(|(_, at)| at.elapsed() <= replica.state.settings.suspicion);
+    may_be_relayed(replica.speaker(of), is_heard)
 }
 
 /// The same bytes would come again.
-fn refusal_of_nonsense(shared: &LocalReplica, from: ReplicaSlot, what: &str) -> TurnedAway {
-    let (sender, receiver) = (from.0, shared.slot().0);
+fn refusal_of_nonsense(replica: &LocalReplica, from: ReplicaSlot, what: &str) -> TurnedAway {
+    let (sender, receiver) = (from.0, replica.slot().0);
     TurnedAway {
         again: false,
         reason: format!(
@@ -203,8 +203,8 @@ fn refusal_of_nonsense(shared: &LocalReplica, from: ReplicaSlot, what: &str) -> 
     }
 }
 
-fn refusal(shared: &LocalReplica, from: ReplicaSlot, reason: Reason) -> Refusal {
-    let (sender, receiver) = (from.0, shared.slot().0);
+fn refusal(replica: &LocalReplica, from: ReplicaSlot, reason: Reason) -> Refusal {
+    let (sender, receiver) = (from.0, replica.slot().0);
     Refusal(format!(
         "replica {receiver} refuses this of replica {sender}: {reason}"
     ))

@@ -24,15 +24,15 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 /// Why not, for people, with what to do next. The authority is kept here then.
-pub(crate) async fn hand_over(shared: &Arc<LocalReplica>, to: ReplicaSlot) -> Result<(), String> {
-    let handover = on_files(shared, move |set| set.begin_handover(to)).await?;
+pub(crate) async fn hand_over(replica: &Arc<LocalReplica>, to: ReplicaSlot) -> Result<(), String> {
+    let handover = on_files(replica, move |set| set.begin_handover(to)).await?;
     let words = |why: String| {
         format!(
             "replica {} has not stored the authority's key, which stays here: {why}",
             to.0
         )
     };
-    let peer = shared.endpoint.get().and_then(|all| all.peer(to));
+    let peer = replica.endpoint.get().and_then(|all| all.peer(to));
     let session = peer.and_then(|peer| peer.session().ok());
     let session = session.ok_or_else(|| {
         words("it is not in contact; `meridian status` shows the links".to_owned())
@@ -43,21 +43,21 @@ pub(crate) async fn hand_over(shared: &Arc<LocalReplica>, to: ReplicaSlot) -> Re
     let stored = tokio::time::timeout_at(deadline, stored).await;
     let stored = stored.map_err(|_| words("it does not answer in time".to_owned()))?;
     stored.map_err(|error| words(error.to_string()))?;
-    on_files(shared, move |set| set.complete_handover(to, &handover)).await?;
-    members::look_for_members(shared);
+    on_files(replica, move |set| set.complete_handover(to, &handover)).await?;
+    members::look_for_members(replica);
     Ok(())
 }
 
 /// Whether the next keeper confirms soon that it keeps the authority.
-pub(crate) async fn is_taken(shared: &LocalReplica) -> bool {
+pub(crate) async fn is_taken(replica: &LocalReplica) -> bool {
     // The key goes when the next keeper's list is stored, which is notified of when it is taken over.
-    let taken = (shared.engine).until(|| (!shared.set.holds_key()).then_some(()));
+    let taken = (replica.engine).until(|| (!replica.set.holds_key()).then_some(()));
     tokio::time::timeout(TAKEN_WITHIN, taken).await.is_ok()
 }
 
 /// A keeper wants this replica to keep the authority: says so once the key is stored.
 pub(crate) async fn offered(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     from: ReplicaSlot,
     payload: &[u8],
 ) -> Result<Message, Refusal> {
@@ -65,7 +65,7 @@ pub(crate) async fn offered(
     // The error might quote the key.
     let handover: Handover =
         wire::decode(payload).map_err(|_: Malformed| refused("it cannot be decoded".to_owned()))?;
-    let stored = on_files(shared, move |set| set.store_offer(&handover)).await;
+    let stored = on_files(replica, move |set| set.store_offer(&handover)).await;
     stored.map_err(refused)?;
     tracing::info!(
         from = from.0,
@@ -76,10 +76,10 @@ pub(crate) async fn offered(
 
 /// Works on the set's files, which may have to wait for the disk or for a command.
 async fn on_files<T: Send + 'static>(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     work: impl FnOnce(&SetDirectory) -> Result<T, SetError> + Send + 'static,
 ) -> Result<T, String> {
-    let set = shared.set.clone();
+    let set = replica.set.clone();
     let done = tokio::task::spawn_blocking(move || work(&set)).await;
     let done = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     done.map_err(|error| error.to_string())

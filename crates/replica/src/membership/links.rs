@@ -8,20 +8,20 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::Link;
 
 /// The peers that can be talked to now.
-pub(crate) fn connected(shared: &LocalReplica) -> BTreeSet<ReplicaSlot> {
-    let transport = shared.endpoint.get();
+pub(crate) fn connected(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
+    let transport = replica.endpoint.get();
     let transport = transport.map_or_else(Vec::new, peer::Endpoint::status);
     let with_lanes = transport.iter().filter(|wire| wire.lanes_connected > 0);
     let slots = with_lanes.map(|wire| wire.slot);
     slots
-        .filter(|slot| shared.state.outbound.is_in_session(*slot))
+        .filter(|slot| replica.state.outbound.is_in_session(*slot))
         .collect()
 }
 
 /// The links to all others, for them to show.
-pub(crate) fn links(shared: &LocalReplica) -> Vec<Link> {
-    let connected = connected(shared);
-    let wires = shared
+pub(crate) fn links(replica: &LocalReplica) -> Vec<Link> {
+    let connected = connected(replica);
+    let wires = replica
         .endpoint
         .get()
         .map_or_else(Vec::new, peer::Endpoint::status);
@@ -30,8 +30,8 @@ pub(crate) fn links(shared: &LocalReplica) -> Vec<Link> {
         let rtt = wire.filter(|_| connected.contains(&slot))?.rtt?;
         u64::try_from(rtt.as_micros()).ok()
     };
-    let lags = shared.engine.lags().into_iter();
-    let lags = lags.filter(|(slot, _)| shared.state.members.is_member(*slot));
+    let lags = replica.engine.lags().into_iter();
+    let lags = lags.filter(|(slot, _)| replica.state.members.is_member(*slot));
     lags.map(|(slot, lag)| Link {
         to: slot.0,
         round_trip_us: round_trip(slot),

@@ -46,13 +46,13 @@ use crate::state::wire::LeaseRequest;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Controls end that all have agreed to end.
-pub(crate) async fn apply_settlements(shared: &Arc<LocalReplica>, state: &ViewState) {
+pub(crate) async fn apply_settlements(replica: &Arc<LocalReplica>, state: &ViewState) {
     for (slot, end) in state.settled_streams() {
-        if !shared.state.losses.settles_now(end.settlement) {
+        if !replica.state.losses.settles_now(end.settlement) {
             continue;
         }
-        if slot != shared.slot()
-            && let Err(error) = shared.store.abandon(slot, end.settlement).await
+        if slot != replica.slot()
+            && let Err(error) = replica.store.abandon(slot, end.settlement).await
         {
             // The store has failed, which ends the server.
             return tracing::error!(%error, "what a lost replica had sent in part cannot be given up");
@@ -63,8 +63,8 @@ pub(crate) async fn apply_settlements(shared: &Arc<LocalReplica>, state: &ViewSt
             "a lost replica's controls end"
         );
     }
-    end_controls(shared, state);
-    if let Err(error) = views::go_through(shared, state).await {
+    end_controls(replica, state);
+    if let Err(error) = views::go_through(replica, state).await {
         // The store has failed, which ends the server.
         tracing::error!(%error, "settlements cannot be noted");
     }
@@ -72,7 +72,7 @@ pub(crate) async fn apply_settlements(shared: &Arc<LocalReplica>, state: &ViewSt
 
 /// Of one that comes back those controls end that it may have had; of one that is gone all do, at everybody who hears of
 /// it now or later.
-fn end_controls(shared: &LocalReplica, state: &ViewState) {
+fn end_controls(replica: &LocalReplica, state: &ViewState) {
     let settled = state.losses.iter().flat_map(|(slot, loss)| {
         let below = loss.settled.iter().map(|one| one.incarnation_below);
         below.max().map(|below| (*slot, Incarnation(below)))
@@ -80,15 +80,15 @@ fn end_controls(shared: &LocalReplica, state: &ViewState) {
     let gone = state.stream_ends.keys();
     let gone = gone.map(|slot| (*slot, Incarnation(u64::MAX)));
     for (slot, below) in settled.chain(gone) {
-        shared.engine.end_controls(slot, below);
+        replica.engine.end_controls(slot, below);
     }
 }
 
 /// Others take part than before: whatever was found out counts no more.
-pub(crate) fn view_changed(shared: &Arc<LocalReplica>) {
-    shared.state.losses.equalling().clear();
-    shared.state.losses.closing.end_all();
-    shared.engine.notify();
+pub(crate) fn view_changed(replica: &Arc<LocalReplica>) {
+    replica.state.losses.equalling().clear();
+    replica.state.losses.closing.end_all();
+    replica.engine.notify();
 }
 
 /// What is told of once, with sums later.
@@ -119,32 +119,32 @@ const RELAY_PATIENCE: Duration = Duration::from_secs(15);
 const _: () = assert!(RELAY_PATIENCE.as_millis() >= 3 * relays::AGAIN.as_millis());
 
 /// Looks after lost replicas' objects until the replica stops.
-pub(crate) async fn attend(shared: Arc<LocalReplica>) {
+pub(crate) async fn attend(replica: Arc<LocalReplica>) {
     let mut missing = Missing::default();
     let mut adoption = adopting::Adoption::default();
     loop {
-        next_look(&shared, PAUSE, UNCHANGED).await;
-        relay::forget_what_all_have(&shared);
-        relay::relay_to_rejoining(&shared);
-        let lacking = lacking_of_lost(&shared, &views::absent(&shared));
+        next_look(&replica, PAUSE, UNCHANGED).await;
+        relay::forget_what_all_have(&replica);
+        relay::relay_to_rejoining(&replica);
+        let lacking = lacking_of_lost(&replica, &views::absent(&replica));
         let lacking = lacking.map(|lost| (lost, "lacks"));
-        let differing = match shared.state.is_witness {
-            true => lacking.or_else(|| Some((witnessed::beyond_all(&shared)?, "alone has"))),
+        let differing = match replica.state.is_witness {
+            true => lacking.or_else(|| Some((witnessed::beyond_all(&replica)?, "alone has"))),
             false => lacking,
         };
-        let place = differing.map(|(lost, _)| (lost, shared.state.inboxes.acknowledged(lost)));
+        let place = differing.map(|(lost, _)| (lost, replica.state.inboxes.acknowledged(lost)));
         if let (true, Some((lost, how))) = (missing.look(place, Instant::now()), differing) {
             missing = Missing::default();
-            take_copy(&shared, lost, how).await;
+            take_copy(&replica, lost, how).await;
         }
-        if !shared.state.is_witness {
-            adoption.go_on(&shared).await;
+        if !replica.state.is_witness {
+            adoption.go_on(&replica).await;
         }
-        for slot in shared.lost() {
-            relay::relay(&shared, slot).await;
-            if !shared.state.is_witness {
-                contents::equal(&shared, slot).await;
-                takeover::take_over(&shared, slot).await;
+        for slot in replica.lost() {
+            relay::relay(&replica, slot).await;
+            if !replica.state.is_witness {
+                contents::equal(&replica, slot).await;
+                takeover::take_over(&replica, slot).await;
             }
         }
     }
@@ -152,47 +152,47 @@ pub(crate) async fn attend(shared: Arc<LocalReplica>) {
 
 /// This replica has other updates of a lost one than the rest, and nobody can change that; it needs another's
 /// copy.
-async fn take_copy(shared: &Arc<LocalReplica>, lost: ReplicaSlot, how: &str) {
+async fn take_copy(replica: &Arc<LocalReplica>, lost: ReplicaSlot, how: &str) {
     let place = lost.0;
     let reason = format!("it {how} updates of replica {place}, which is lost");
-    if let Some(sum) = shared.state.repeats.is_to_tell(COPY_NEEDED, lost) {
+    if let Some(sum) = replica.state.repeats.is_to_tell(COPY_NEEDED, lost) {
         tracing::warn!(reason, %sum, "a whole copy is needed");
     }
-    if shared.takes_part() {
-        shared.exclude(shared.slot(), &reason).await;
-        if shared.state.is_witness {
+    if replica.takes_part() {
+        replica.exclude(replica.slot(), &reason).await;
+        if replica.state.is_witness {
             // It has nothing to deliver before.
-            return witnessed::begin_anew(shared, &reason).await;
+            return witnessed::begin_anew(replica, &reason).await;
         }
-        if shared.lease.is_up_to_date() {
+        if replica.lease.is_up_to_date() {
             // Too few may be left without it. As a new incarnation it answers nobody before it has the copy.
-            return shared.lease.leave(&reason);
+            return replica.lease.leave(&reason);
         }
     }
-    shared.state.needs_copy.store(true, Ordering::Release);
+    replica.state.needs_copy.store(true, Ordering::Release);
 }
 
 /// The others who take part.
-fn others(shared: &LocalReplica) -> Vec<ReplicaSlot> {
-    let mut others = shared.lease.view().active;
-    others.remove(&shared.slot());
+fn others(replica: &LocalReplica) -> Vec<ReplicaSlot> {
+    let mut others = replica.lease.view().active;
+    others.remove(&replica.slot());
     others.into_iter().collect()
 }
 
 /// Whether this replica is the first of those who take part and hold contents: what one has to do, it does.
-pub(crate) fn is_first(shared: &LocalReplica) -> bool {
-    let own = shared.slot();
-    shared.holders().into_iter().all(|slot| slot > own)
+pub(crate) fn is_first(replica: &LocalReplica) -> bool {
+    let own = replica.slot();
+    replica.holders().into_iter().all(|slot| slot > own)
 }
 
 /// The members of the view that take part since later than a lost one did.
-fn late(shared: &LocalReplica, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
-    let state = shared.view_state();
+fn late(replica: &LocalReplica, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
+    let state = replica.view_state();
     let gone = state
         .as_ref()
         .and_then(|state| state.members.get(&lost))
         .map_or(u64::MAX, |member| member.since_epoch);
-    let since = shared.lease.view().since;
+    let since = replica.lease.view().since;
     let late = since.into_iter().filter(|(_, since)| since.0 >= gone);
     late.map(|(slot, _)| slot).collect()
 }
@@ -200,17 +200,17 @@ fn late(shared: &LocalReplica, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
 /// A replica out of the view, or absent from it, of whose stream this one lacks what somebody in the view holds. What
 /// only a witness has heard of, nobody holds.
 pub(crate) fn lacking_of_lost(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Option<ReplicaSlot> {
-    let view = shared.lease.view();
-    let witnesses = shared.engine.witnesses();
-    let news = shared.state.peers.news();
-    let others = shared.state.inboxes.followed().into_iter();
+    let view = replica.lease.view();
+    let witnesses = replica.engine.witnesses();
+    let news = replica.state.peers.news();
+    let others = replica.state.inboxes.followed().into_iter();
     let gone = |slot: &ReplicaSlot| !view.active.contains(slot) || absent.contains(slot);
     let mut lost = others.filter(gone);
     lost.find(|lost| {
-        let here = shared.state.inboxes.acknowledged(*lost);
+        let here = replica.state.inboxes.acknowledged(*lost);
         let said = view
             .active
             .difference(&witnesses)
@@ -223,14 +223,14 @@ pub(crate) fn lacking_of_lost(
 
 /// Whether others in the view hold contents, and of each replica outside it one of them has all updates that are here, but
 /// for those of which it was decided to go on without them.
-pub(crate) fn others_have_all(shared: &LocalReplica) -> bool {
-    let survivors = shared.holders();
-    let view = shared.lease.view();
-    let others = shared.state.inboxes.followed().into_iter();
-    let mut gone = others.filter(|slot| !view.active.contains(slot) && !shared.is_given_up(*slot));
+pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
+    let survivors = replica.holders();
+    let view = replica.lease.view();
+    let others = replica.state.inboxes.followed().into_iter();
+    let mut gone = others.filter(|slot| !view.active.contains(slot) && !replica.is_given_up(*slot));
     let has_all = |lost| {
-        let here = shared.state.inboxes.acknowledged(lost);
-        let others = applied_by_others(shared, lost).unwrap_or_default();
+        let here = replica.state.inboxes.acknowledged(lost);
+        let others = applied_by_others(replica, lost).unwrap_or_default();
         let mut applied = survivors.iter().filter_map(|slot| others.get(slot));
         applied.any(|applied| *applied >= here)
     };
@@ -239,17 +239,17 @@ pub(crate) fn others_have_all(shared: &LocalReplica) -> bool {
 
 /// Whether of each stream but this replica's own, and those that were given up, somebody in the view who holds contents has
 /// said within such a time that it has as much as is here.
-pub(crate) fn present_have_all(shared: &LocalReplica, fresh: Duration) -> bool {
-    let news = shared.state.peers.news();
-    let present = shared.holders().into_iter().filter_map(|slot| {
+pub(crate) fn present_have_all(replica: &LocalReplica, fresh: Duration) -> bool {
+    let news = replica.state.peers.news();
+    let present = replica.holders().into_iter().filter_map(|slot| {
         let (ask, at) = news.get(&slot)?.said.as_ref()?;
         (at.elapsed() < fresh).then_some((slot, ask))
     });
     let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
-    let streams = shared.state.inboxes.followed().into_iter();
-    let streams = streams.filter(|of| !shared.is_given_up(*of));
+    let streams = replica.state.inboxes.followed().into_iter();
+    let streams = streams.filter(|of| !replica.is_given_up(*of));
     let here: Vec<(ReplicaSlot, u64)> = streams
-        .map(|of| (of, shared.state.inboxes.acknowledged(of)))
+        .map(|of| (of, replica.state.inboxes.acknowledged(of)))
         .collect();
     have_all(&present, &here)
 }
@@ -265,8 +265,8 @@ fn have_all(present: &[(ReplicaSlot, &LeaseRequest)], here: &[(ReplicaSlot, u64)
 }
 
 /// Lost replicas whose streams are applied here so far, with all their contents.
-pub(crate) fn whole_here(shared: &LocalReplica) -> Vec<(u16, u64)> {
-    let equalling = shared.state.losses.equalling();
+pub(crate) fn whole_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
+    let equalling = replica.state.losses.equalling();
     let whole = equalling
         .iter()
         .filter(|(_, equalling)| equalling.is_whole());
@@ -276,20 +276,20 @@ pub(crate) fn whole_here(shared: &LocalReplica) -> Vec<(u16, u64)> {
 }
 
 /// What is missing before a lost replica's controls can be ended, for people.
-pub(crate) fn waits_for(shared: &LocalReplica, lost: ReplicaSlot) -> Option<String> {
-    if !shared.engine.is_settled() {
+pub(crate) fn waits_for(replica: &LocalReplica, lost: ReplicaSlot) -> Option<String> {
+    if !replica.engine.is_settled() {
         return Some("not every member of the view has reported".to_owned());
     }
-    let whole = whole_here(shared);
+    let whole = whole_here(replica);
     // A lost replica that is back in contact sends more: what was level before is not all of it.
-    let place = shared.state.inboxes.acknowledged(lost);
+    let place = replica.state.inboxes.acknowledged(lost);
     let here = whole.iter().find(|level| **level == (lost.0, place));
     let Some((_, through)) = here else {
         return Some("this server brings its copy level with the others'".to_owned());
     };
-    let epoch = shared.lease.view().epoch.0;
-    let news = shared.state.peers.news();
-    let behind = shared.holders().into_iter().find(|slot| {
+    let epoch = replica.lease.view().epoch.0;
+    let news = replica.state.peers.news();
+    let behind = replica.holders().into_iter().find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
         !said.is_some_and(|(ask, _)| ask.epoch == epoch && ask.whole.contains(&(lost.0, *through)))
     });
@@ -298,32 +298,32 @@ pub(crate) fn waits_for(shared: &LocalReplica, lost: ReplicaSlot) -> Option<Stri
 
 /// Ends a lost replica's controls, once everybody has the same of it, and takes in nothing more.
 pub(crate) async fn settle(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     lost: ReplicaSlot,
     by: SettledBy,
 ) -> Result<(), String> {
-    let missing = closing::open_at(shared, lost).or_else(|| waits_for(shared, lost));
+    let missing = closing::open_at(replica, lost).or_else(|| waits_for(replica, lost));
     if let Some(missing) = missing {
         return Err(format!("not yet: {missing}; try again in a few seconds"));
     }
-    let through = shared.state.inboxes.acknowledged(lost);
-    let below = shared.engine.frozen_below(lost);
-    let state = shared.view_state();
+    let through = replica.state.inboxes.acknowledged(lost);
+    let below = replica.engine.frozen_below(lost);
+    let state = replica.view_state();
     let loss = state.as_ref().and_then(|state| state.losses.get(&lost));
     let known = loss.map_or(0, |loss| loss.incarnation + 1);
     let below = below.unwrap_or(0).max(known);
-    decide_settlement(shared, lost, through, below, by).await
+    decide_settlement(replica, lost, through, below, by).await
 }
 
 /// Has the set agree that a lost replica's controls end.
 pub(crate) async fn decide_settlement(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     slot: ReplicaSlot,
     through: u64,
     incarnation_below: u64,
     by: SettledBy,
 ) -> Result<(), String> {
-    let views = shared.views.get().ok_or("the server starts; try again")?;
+    let views = replica.views.get().ok_or("the server starts; try again")?;
     let settlement = Settlement {
         through,
         incarnation_below,
@@ -332,7 +332,7 @@ pub(crate) async fn decide_settlement(
         at_unix_s: unix_seconds(),
         id: 0,
     };
-    let decision = shared.decision(DecisionKind::Settle { slot, settlement });
+    let decision = replica.decision(DecisionKind::Settle { slot, settlement });
     match views.decide(decision).await {
         Ok(Outcome::Applied) => Ok(()),
         Ok(Outcome::Refused(why)) => Err(why),

@@ -14,16 +14,16 @@ use crate::state::members::Speaker;
 use crate::state::wire;
 
 /// See [`peer::MessageHandler::introduce`].
-pub(crate) fn introduce(shared: &LocalReplica, to: ReplicaSlot) -> Bytes {
+pub(crate) fn introduce(replica: &LocalReplica, to: ReplicaSlot) -> Bytes {
     // A store that has failed ends the server elsewhere.
-    let applied = shared.store.applied(to).unwrap_or_default();
-    let introduction = shared.state.lineage.introduction(to, applied);
+    let applied = replica.store.applied(to).unwrap_or_default();
+    let introduction = replica.state.lineage.introduction(to, applied);
     wire::encode(&introduction).into()
 }
 
 /// See [`peer::MessageHandler::meet`].
 pub(crate) fn meet(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     peer: Sender,
     introduction: &Bytes,
 ) -> Result<(), TurnedAway> {
@@ -35,8 +35,8 @@ pub(crate) fn meet(
     }
     };
     let said: Introduction = wire::decode(introduction).map_err(unknown)?;
-    let lineage = &shared.state.lineage;
-    let evidence = match shared.speaker(peer.slot) {
+    let lineage = &replica.state.lineage;
+    let evidence = match replica.speaker(peer.slot) {
         // It is told why it is not let in.
         Speaker::Removed => None,
         // These files may be from before it joined.
@@ -45,18 +45,18 @@ pub(crate) fn meet(
     };
     match evidence {
         None => Ok(()),
-        Some(evidence) => Err(refuse(shared, peer.slot, evidence)),
+        Some(evidence) => Err(refuse(replica, peer.slot, evidence)),
     }
 }
 
 /// See [`peer::MessageHandler::turned_away`].
-pub(crate) fn turned_away(shared: &Arc<LocalReplica>, by: ReplicaSlot, evidence: Evidence) {
+pub(crate) fn turned_away(replica: &Arc<LocalReplica>, by: ReplicaSlot, evidence: Evidence) {
     match evidence {
-        Evidence::NotYet => shared.state.lineage.note_met(by),
-        Evidence::Yours(fault) if shared.state.lineage.is_proven(&fault.what) => {
-            give_up(shared, fault);
+        Evidence::NotYet => replica.state.lineage.note_met(by),
+        Evidence::Yours(fault) if replica.state.lineage.is_proven(&fault.what) => {
+            give_up(replica, fault);
         }
-        Evidence::Mine(fault) => shared.state.lineage.note_rolled_back(by, fault),
+        Evidence::Mine(fault) => replica.state.lineage.note_rolled_back(by, fault),
         // A replica that claims what is not so is turned away itself, when it is met the other way
         // round.
         Evidence::Yours(_) => {}
@@ -67,21 +67,21 @@ pub(crate) fn turned_away(shared: &Arc<LocalReplica>, by: ReplicaSlot, evidence:
     }
 }
 
-fn refuse(shared: &Arc<LocalReplica>, peer: ReplicaSlot, evidence: Evidence) -> TurnedAway {
+fn refuse(replica: &Arc<LocalReplica>, peer: ReplicaSlot, evidence: Evidence) -> TurnedAway {
     let (again, reason) = match evidence {
         Evidence::NotYet => (
             true,
             "one of the two waits until it has met the other members".to_owned(),
         ),
         Evidence::Yours(fault) => (false, fault.of_own()),
-        Evidence::Unproven => (false, unproven(peer, shared.slot())),
+        Evidence::Unproven => (false, unproven(peer, replica.slot())),
         Evidence::Mine(fault) => {
-            give_up(shared, fault);
-            (false, fault.of_other(shared.slot().0))
+            give_up(replica, fault);
+            (false, fault.of_other(replica.slot().0))
         }
     };
     if let Evidence::Yours(fault) = evidence {
-        shared.state.lineage.note_rolled_back(peer, fault);
+        replica.state.lineage.note_rolled_back(peer, fault);
     }
     TurnedAway {
         again,
@@ -99,27 +99,27 @@ fn unproven(by: ReplicaSlot, of: ReplicaSlot) -> String {
 }
 
 /// An earlier start found that this directory was put back.
-pub(crate) fn take_up_fault(shared: &LocalReplica) {
-    if let Some(fault) = shared.state.lineage.fault() {
-        shared.lease.bar();
+pub(crate) fn take_up_fault(replica: &LocalReplica) {
+    if let Some(fault) = replica.state.lineage.fault() {
+        replica.lease.bar();
         tracing::error!("{}", fault.of_own());
     }
 }
 
 /// This directory was put back: from here on nothing is said in its name.
-fn give_up(shared: &Arc<LocalReplica>, fault: Fault) {
-    shared.lease.bar();
-    if !shared.state.lineage.accept(fault) {
+fn give_up(replica: &Arc<LocalReplica>, fault: Fault) {
+    replica.lease.bar();
+    if !replica.state.lineage.accept(fault) {
         return;
     }
     tracing::error!("{}", fault.of_own());
-    if let Some(endpoint) = shared.endpoint.get() {
+    if let Some(endpoint) = replica.endpoint.get() {
         endpoint.end_sessions();
     }
-    let shared = shared.clone();
+    let replica = replica.clone();
     tokio::spawn(async move {
         // Found out again at the next start if it cannot be kept.
-        if let Err(error) = shared.state.lineage.keep_fault(fault).await {
+        if let Err(error) = replica.state.lineage.keep_fault(fault).await {
             tracing::error!(%error, "that this copy was put back cannot be noted");
         }
     });

@@ -19,18 +19,18 @@ use crate::state::wire;
 const READING_MEMBERS: &str = "the list of members cannot be read";
 
 /// Takes over a list of members that a peer showed, if the set's authority has signed it and it counts more than ours.
-pub(crate) fn learn_members(shared: &Arc<LocalReplica>, from: ReplicaSlot, list: &MemberList) {
-    match shared.set.learn(list) {
+pub(crate) fn learn_members(replica: &Arc<LocalReplica>, from: ReplicaSlot, list: &MemberList) {
+    match replica.set.learn(list) {
         Ok(Learned::Nothing) => {}
-        Ok(Learned::News) => look_for_members(shared),
+        Ok(Learned::News) => look_for_members(replica),
         // Its keeper takes in what we know and signs anew; until then ours counts.
         Ok(Learned::NotAll) => {
-            let message = wire::body(wire::Kind::Members, &shared.state.members.list());
+            let message = wire::body(wire::Kind::Members, &replica.state.members.list());
             let keeper = ReplicaSlot(list.keeper);
-            shared.state.outbound.send(keeper, Lane::Control, message);
+            replica.state.outbound.send(keeper, Lane::Control, message);
         }
         Err(error @ SetError::Forged(_)) => {
-            if shared.state.members.note_forger(from) {
+            if replica.state.members.note_forger(from) {
                 tracing::error!(peer = from.0, %error, "a peer shows a list of members that does not count; look at its server");
             }
         }
@@ -39,15 +39,15 @@ pub(crate) fn learn_members(shared: &Arc<LocalReplica>, from: ReplicaSlot, list:
 }
 
 /// Takes up the list of members as the files have it: a command or a joining server may have changed it there.
-pub(crate) fn look_for_members(shared: &Arc<LocalReplica>) {
-    match shared.set.member_list() {
-        Ok(list) if list != shared.state.members.list() => adopt_members(shared, list),
+pub(crate) fn look_for_members(replica: &Arc<LocalReplica>) {
+    match replica.set.member_list() {
+        Ok(list) if list != replica.state.members.list() => adopt_members(replica, list),
         Ok(_) => {}
         Err(error) => {
-            if let Some(sum) = shared
+            if let Some(sum) = replica
                 .state
                 .repeats
-                .is_to_tell(READING_MEMBERS, shared.slot())
+                .is_to_tell(READING_MEMBERS, replica.slot())
             {
                 tracing::error!(%error, %sum, "the list of members cannot be read");
             }
@@ -57,28 +57,28 @@ pub(crate) fn look_for_members(shared: &Arc<LocalReplica>) {
 
 /// Talks to the members of a list from now on, and to no others. Those whom the set has removed are none, though the list
 /// may not say so: it is kept where they were given up with the majority.
-pub(crate) fn adopt_members(shared: &Arc<LocalReplica>, list: MemberList) {
-    let state = shared.view_state();
+pub(crate) fn adopt_members(replica: &Arc<LocalReplica>, list: MemberList) {
+    let state = replica.view_state();
     let is_gone = |slot| state.as_ref().is_some_and(|state| state.is_gone(slot));
     let members = list.members.iter().filter(|member| !member.revoked);
     let current: BTreeSet<ReplicaSlot> = members
         .map(|member| ReplicaSlot(member.slot))
         .filter(|slot| !is_gone(*slot))
         .collect();
-    shared.state.members.set(current.clone(), list.clone());
+    replica.state.members.set(current.clone(), list.clone());
     let others: Vec<_> = current
         .iter()
-        .filter(|slot| **slot != shared.slot())
+        .filter(|slot| **slot != replica.slot())
         .copied()
         .collect();
     let accounts: Vec<(ReplicaSlot, bool)> = others
         .iter()
         .map(|slot| (*slot, list.is_witness(slot.0)))
         .collect();
-    shared.engine.open_accounts(&accounts);
-    let removed = shared.state.members.is_removed();
-    shared.engine.set_alone(others.is_empty() && !removed);
-    part_with_removed(shared);
+    replica.engine.open_accounts(&accounts);
+    let removed = replica.state.members.is_removed();
+    replica.engine.set_alone(others.is_empty() && !removed);
+    part_with_removed(replica);
     if removed {
         return;
     }
@@ -88,17 +88,17 @@ pub(crate) fn adopt_members(shared: &Arc<LocalReplica>, list: MemberList) {
             .iter()
             .find(|member| ReplicaSlot(member.slot) == *slot);
         let addresses = member.map_or_else(Vec::new, |member| member.addresses.clone());
-        meet(shared, *slot, addresses);
-        let peer = shared.endpoint.get().and_then(|all| all.peer(*slot));
+        meet(replica, *slot, addresses);
+        let peer = replica.endpoint.get().and_then(|all| all.peer(*slot));
         if let Some(Ok(session)) = peer.map(|peer| peer.session())
-            && !shared.state.conversations.contains(*slot)
+            && !replica.state.conversations.contains(*slot)
         {
-            began(shared, session.peer());
+            began(replica, session.peer());
         }
     }
     let message = wire::body(wire::Kind::Members, &list);
     for slot in others {
-        shared
+        replica
             .state
             .outbound
             .send(slot, Lane::Control, message.clone());
@@ -106,33 +106,33 @@ pub(crate) fn adopt_members(shared: &Arc<LocalReplica>, list: MemberList) {
 }
 
 /// The set has agreed that these are members no more.
-pub(crate) fn agreed_removals(shared: &Arc<LocalReplica>, removed: &BTreeSet<ReplicaSlot>) {
-    if shared.state.members.note_removed(removed) {
-        part_with_removed(shared);
+pub(crate) fn agreed_removals(replica: &Arc<LocalReplica>, removed: &BTreeSet<ReplicaSlot>) {
+    if replica.state.members.note_removed(removed) {
+        part_with_removed(replica);
     }
 }
 
 /// Ends what there is with those who were removed, for ever; or with everybody, if that is this replica.
-fn part_with_removed(shared: &Arc<LocalReplica>) {
-    if shared.state.members.is_removed() {
-        return shared.end_as_removed();
+fn part_with_removed(replica: &Arc<LocalReplica>) {
+    if replica.state.members.is_removed() {
+        return replica.end_as_removed();
     }
-    for slot in shared.state.members.removed() {
-        if let Some(endpoint) = shared.endpoint.get() {
+    for slot in replica.state.members.removed() {
+        if let Some(endpoint) = replica.endpoint.get() {
             endpoint.revoke(slot);
         }
-        if shared.state.outbound.is_in_session(slot) {
+        if replica.state.outbound.is_in_session(slot) {
             tracing::info!(peer = slot.0, "a member was removed; its connections end");
-            shared.end_conversation(slot);
+            replica.end_conversation(slot);
         }
-        shared.forget(slot);
+        replica.forget(slot);
     }
 }
 
 /// Keeps connections to a peer, and a place for what it sends. Again: learns its addresses.
-fn meet(shared: &Arc<LocalReplica>, slot: ReplicaSlot, addresses: Vec<String>) {
-    streams::follow(shared, slot);
-    if let Some(endpoint) = shared.endpoint.get() {
+fn meet(replica: &Arc<LocalReplica>, slot: ReplicaSlot, addresses: Vec<String>) {
+    streams::follow(replica, slot);
+    if let Some(endpoint) = replica.endpoint.get() {
         endpoint.connect(slot, addresses);
     }
 }

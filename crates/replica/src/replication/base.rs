@@ -1,4 +1,4 @@
-//! The copy that a joining or returning replica begins with: all rows of one moment, then contents of files.
+//! The copy that a joining or rejoining replica begins with: all rows of one moment, then contents of files.
 //!
 //! The first member of the view that holds the tree supplies it. Rows of later updates follow in the streams;
 //! contents are shipped like any other change, of those files that the receiver asks for. A replica whose
@@ -43,49 +43,56 @@ pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
     })
 }
 
-async fn note(shared: &LocalReplica, held: Held) -> Result<()> {
-    note_with(shared, held, None).await
+async fn note(replica: &LocalReplica, held: Held) -> Result<()> {
+    note_with(replica, held, None).await
 }
 
-async fn note_with(shared: &LocalReplica, held: Held, more: Option<Fact>) -> Result<()> {
+async fn note_with(replica: &LocalReplica, held: Held, more: Option<Fact>) -> Result<()> {
     let held_row = (FACT.to_vec(), Some(vec![held as u8]));
     // From here on it is a copy as a whole, or is none at all.
     let rows = [held_row, (TAKEN.to_vec(), None)];
     let rows = rows.into_iter().chain(more).collect();
-    let ticket = shared.store.put_facts(rows).await?;
-    shared.store.wait_stable(ticket).await?;
-    shared.state.held.send_replace(held);
+    let ticket = replica.store.put_facts(rows).await?;
+    replica.store.wait_stable(ticket).await?;
+    replica.state.held.send_replace(held);
     Ok(())
 }
 
 /// Sends a new replica all rows that it lacks. When it has taken them in it says so, and gets the rest.
-pub(crate) async fn supply_rows(shared: Arc<LocalReplica>, session: Session, taken: Option<Taken>) {
+pub(crate) async fn supply_rows(
+    replica: Arc<LocalReplica>,
+    session: Session,
+    taken: Option<Taken>,
+) {
     let peer = session.peer().slot.0;
-    if let Err(error) = send_rows(&shared, &session, taken).await {
+    if let Err(error) = send_rows(&replica, &session, taken).await {
         tracing::error!(peer, %error, "a new replica could not be supplied; it asks again when it is back");
     }
     // It may have begun with another one's copy meanwhile, and lose that one.
-    shared.state.conversations.supplied_all(session.peer().slot);
+    replica
+        .state
+        .conversations
+        .supplied_all(session.peer().slot);
 }
 
 async fn send_rows(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     session: &Session,
     taken: Option<Taken>,
 ) -> std::result::Result<(), StreamError> {
-    let (to, own) = (session.peer().slot, shared.state.incarnation);
+    let (to, own) = (session.peer().slot, replica.state.incarnation);
     let known = taken.filter(|taken| taken.incarnation == own);
     let attempt =
-        match known.and_then(|taken| shared.state.copies.go_on(to, taken.copy, taken.pages)) {
+        match known.and_then(|taken| replica.state.copies.go_on(to, taken.copy, taken.pages)) {
             Some(attempt) => attempt,
-            None => shared.state.copies.begin(to, shared.store.base().await?),
+            None => replica.state.copies.begin(to, replica.store.base().await?),
         };
     // What a crash could take from here is shown to nobody.
-    shared.state.lineage.keep().await?;
+    replica.state.lineage.keep().await?;
     let (copy, pages) = (attempt.copy, attempt.pages);
     tracing::info!(peer = to.0, pages, "supplying a replica with the tree");
-    let objects = shared.store.statistics().objects;
-    shared
+    let objects = replica.store.statistics().objects;
+    replica
         .state
         .conversations
         .supplying(to, objects, attempt.objects);
@@ -94,24 +101,30 @@ async fn send_rows(
         copy,
         pages,
     };
-    send_page(shared, session, &BasePage::Begin(place)).await?;
+    send_page(replica, session, &BasePage::Begin(place)).await?;
     loop {
-        match shared.state.copies.next(&attempt, PAGE_BYTES)? {
+        match replica.state.copies.next(&attempt, PAGE_BYTES)? {
             Next::Rows { rows, objects } => {
                 let rows = rows.into_iter().map(Row::from).collect();
-                send_page(shared, session, &BasePage::Rows(place, rows)).await?;
+                send_page(replica, session, &BasePage::Rows(place, rows)).await?;
                 place.pages += 1;
-                shared.state.conversations.supplied(to, objects);
+                replica.state.conversations.supplied(to, objects);
             }
             Next::Rest(positions) => {
                 // The last position given out may have gone to no record.
-                let stable = *shared.store.stable_position().borrow();
-                let own = stable.max(shared.trimmed());
-                let at_most = |slot| if slot == shared.slot() { own } else { u64::MAX };
+                let stable = *replica.store.stable_position().borrow();
+                let own = stable.max(replica.trimmed());
+                let at_most = |slot| {
+                    if slot == replica.slot() {
+                        own
+                    } else {
+                        u64::MAX
+                    }
+                };
                 let positions = positions.iter();
                 let positions = positions.map(|(slot, at)| (slot.0, at_most(*slot).min(*at)));
                 let positions = positions.collect();
-                return send_page(shared, session, &BasePage::Rest(place, positions)).await;
+                return send_page(replica, session, &BasePage::Rest(place, positions)).await;
             }
             Next::Replaced => return Ok(()),
         }
@@ -120,89 +133,89 @@ async fn send_rows(
 
 /// How much of a copy this replica, which holds nothing, has taken from another one. Rows of a copy that was finished,
 /// but not noted as held before a crash, are taken again: nothing can be added to them.
-pub(crate) fn taken(shared: &LocalReplica, from: ReplicaSlot) -> Option<Taken> {
-    if matches!(shared.store.base_state(), Ok(BaseState::Whole)) {
+pub(crate) fn taken(replica: &LocalReplica, from: ReplicaSlot) -> Option<Taken> {
+    if matches!(replica.store.base_state(), Ok(BaseState::Whole)) {
         return None;
     }
     // A store that has failed ends the server elsewhere.
-    let facts = shared.store.facts(TAKEN).unwrap_or_default();
+    let facts = replica.store.facts(TAKEN).unwrap_or_default();
     let (slot, taken): (u16, Taken) = wire::decode(&facts.first()?.1).ok()?;
     (slot == from.0).then_some(taken)
 }
 
-async fn note_taken(shared: &LocalReplica, from: ReplicaSlot, taken: Taken) -> Result<()> {
+async fn note_taken(replica: &LocalReplica, from: ReplicaSlot, taken: Taken) -> Result<()> {
     let value = wire::encode(&(from.0, taken));
     let rows = vec![(TAKEN.to_vec(), Some(value))];
     // Written behind the rows, so that they are there if it is.
-    shared.store.put_facts(rows).await.map(drop)
+    replica.store.put_facts(rows).await.map(drop)
 }
 
 async fn send_page(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     session: &Session,
     page: &BasePage,
 ) -> std::result::Result<(), StreamError> {
     let message = wire::payload(wire::Kind::Base, page);
     let bytes = message.payload.len() as u64;
     session.send(Lane::Metadata, message).await?;
-    sending::sent(shared, session.peer().slot, bytes).await;
+    sending::sent(replica, session.peer().slot, bytes).await;
     Ok(())
 }
 
 /// A peer that has taken all rows says of which files it needs the contents.
-pub(crate) fn wanted(shared: &Arc<LocalReplica>, from: ReplicaSlot, mut wanted: Wanted) {
+pub(crate) fn wanted(replica: &Arc<LocalReplica>, from: ReplicaSlot, mut wanted: Wanted) {
     // What was removed, or never was, is noted for nobody.
     wanted
         .files
-        .retain(|file| shared.store.file_size(*file).is_ok());
+        .retain(|file| replica.store.file_size(*file).is_ok());
     if wanted.copy {
         // What was removed since the rows were sent is not sent.
-        let size = |file: &ObjectId| Some((*file, shared.store.file_size(*file).ok()?));
+        let size = |file: &ObjectId| Some((*file, replica.store.file_size(*file).ok()?));
         let files = wanted.files.iter().filter_map(size);
-        shared.state.conversations.owe(from, files);
+        replica.state.conversations.owe(from, files);
     }
-    let given_up = shared.engine.owe_files(from, &wanted.files);
+    let given_up = replica.engine.owe_files(from, &wanted.files);
     if given_up {
-        return conversing::too_far_behind(shared, from);
+        return conversing::too_far_behind(replica, from);
     }
-    shared.engine.ring_contents();
+    replica.engine.ring_contents();
     if wanted.copy && wanted.last {
         tracing::info!(peer = from.0, "shipping contents");
-        shared.state.conversations.named(from);
-        conversing::look_at_base(shared, from);
+        replica.state.conversations.named(from);
+        conversing::look_at_base(replica, from);
     }
 }
 
 /// Asks the supplier for the contents that this replica, which has all rows, lacks.
-pub(crate) fn want(shared: &LocalReplica, supplier: ReplicaSlot) -> Result<()> {
-    let files = shared.store.files_to_fetch()?;
+pub(crate) fn want(replica: &LocalReplica, supplier: ReplicaSlot) -> Result<()> {
+    let files = replica.store.files_to_fetch()?;
     tracing::info!(
         peer = supplier.0,
         files = files.len(),
         "asking for contents"
     );
-    shared
+    replica
         .state
         .metrics
         .to_fetch
         .store(files.len() as u64, Ordering::Relaxed);
-    ask_for_copy(shared, supplier, &files);
+    ask_for_copy(replica, supplier, &files);
     Ok(())
 }
 
 /// Asks a member for what this replica lacks of its data: the rows that say so came with the copy, and the member does
 /// not know of that.
-pub(crate) fn ask_for_lacking(shared: &LocalReplica, of: ReplicaSlot) {
+pub(crate) fn ask_for_lacking(replica: &LocalReplica, of: ReplicaSlot) {
     // A store that has failed ends the server elsewhere.
-    let lacking = shared.store.incomplete_files(of).unwrap_or_default();
+    let lacking = replica.store.incomplete_files(of).unwrap_or_default();
     let files: Vec<ObjectId> = lacking.into_iter().map(|(file, ..)| file).collect();
     if !files.is_empty() {
-        conversing::want(shared, of, &files);
+        conversing::want(replica, of, &files);
     }
 }
 
 /// Asks a peer for the contents of files, as the rest of a copy.
-fn ask_for_copy(shared: &LocalReplica, peer: ReplicaSlot, files: &[ObjectId]) {
+fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, files: &[ObjectId]) {
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
     let parts = (0..count).map(|part| {
         let first = part * FILES_AT_ONCE;
@@ -214,28 +227,28 @@ fn ask_for_copy(shared: &LocalReplica, peer: ReplicaSlot, files: &[ObjectId]) {
         };
         wire::body(wire::Kind::Wanted, &wanted)
     });
-    conversing::send_list(shared, peer, List::Copy, parts.collect());
+    conversing::send_list(replica, peer, List::Copy, parts.collect());
 }
 
 /// Notes durably that this replica's copy is to be replaced by another one's, and with it why, if that matters later; it has
 /// to start anew then.
-pub(crate) async fn give_up_copy(shared: &LocalReplica, why: Option<Fact>) -> Result<()> {
-    note_with(shared, Held::Nothing, why).await
+pub(crate) async fn give_up_copy(replica: &LocalReplica, why: Option<Fact>) -> Result<()> {
+    note_with(replica, Held::Nothing, why).await
 }
 
 /// This copy has diverged from the others': it leaves the view, and gets a whole copy once everybody has what was
 /// made here.
-pub(crate) async fn take_copy_anew(shared: &Arc<LocalReplica>, why: &str) {
+pub(crate) async fn take_copy_anew(replica: &Arc<LocalReplica>, why: &str) {
     let noted = async {
         let rows = vec![(COPY_ANEW.to_vec(), Some(Vec::new()))];
-        let ticket = shared.store.put_facts(rows).await?;
-        shared.store.wait_stable(ticket).await
+        let ticket = replica.store.put_facts(rows).await?;
+        replica.store.wait_stable(ticket).await
     };
     if let Err(error) = noted.await {
         return tracing::error!(%error, "that a whole copy is needed cannot be noted");
     }
-    shared.state.needs_copy.store(true, Ordering::Release);
-    shared.exclude(shared.slot(), why).await;
+    replica.state.needs_copy.store(true, Ordering::Release);
+    replica.exclude(replica.slot(), why).await;
 }
 
 /// The fact that says that this copy differs from the others'.
@@ -243,15 +256,15 @@ pub(crate) const COPY_ANEW: &[u8] = b"copy-anew";
 
 /// Takes a page of the copy in, if it is one of the copy that is being taken. Others may have been asked for one as well.
 pub(crate) async fn take(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     inbox: &Inbox,
     incoming: &Incoming,
 ) -> std::result::Result<(), Unfit> {
     let page: BasePage = wire::decode(&incoming.message.payload)?;
     // Between looking and writing no page of another one's copy is taken.
-    let _one_at_a_time = shared.state.copying.lock().await;
-    let held = *shared.state.held.borrow();
-    if !is_awaited(&page, held, taken(shared, inbox.from)) {
+    let _one_at_a_time = replica.state.copying.lock().await;
+    let held = *replica.state.held.borrow();
+    if !is_awaited(&page, held, taken(replica, inbox.from)) {
         tracing::debug!(peer = inbox.from.0, ?held, "a page of another copy");
         return Ok(());
     }
@@ -261,42 +274,45 @@ pub(crate) async fn take(
             tracing::info!(peer = inbox.from.0, pages, "receiving the tree");
             if pages == 0 {
                 // Before the rows go that it speaks of.
-                shared.store.put_facts(vec![(TAKEN.to_vec(), None)]).await?;
-                shared.store.begin_resync().await?;
-                settled::note_known(shared).await?;
+                replica
+                    .store
+                    .put_facts(vec![(TAKEN.to_vec(), None)])
+                    .await?;
+                replica.store.begin_resync().await?;
+                settled::note_known(replica).await?;
             }
-            Ok(note_taken(shared, inbox.from, begin).await?)
+            Ok(note_taken(replica, inbox.from, begin).await?)
         }
         BasePage::Rows(place, rows) => {
             let rows = rows.into_iter().map(RowChange::from);
             // A witness lacks all contents, and nobody waits for that.
             let rows = rows.filter(|row| {
-                !shared.state.is_witness
+                !replica.state.is_witness
                     || !matches!(row.subject(), Some(RowSubject::Incomplete(_)))
             });
-            shared.store.install_base(rows.collect()).await?;
+            replica.store.install_base(rows.collect()).await?;
             let pages = place.pages + 1;
-            Ok(note_taken(shared, inbox.from, Taken { pages, ..place }).await?)
+            Ok(note_taken(replica, inbox.from, Taken { pages, ..place }).await?)
         }
         BasePage::Rest(_, positions) => {
-            let own = positions.iter().find(|(slot, _)| *slot == shared.slot().0);
+            let own = positions.iter().find(|(slot, _)| *slot == replica.slot().0);
             if let Some((_, position)) = own {
-                shared.note_trimmed(*position).await?;
+                replica.note_trimmed(*position).await?;
             }
             let positions = positions
                 .into_iter()
                 .map(|(slot, position)| (ReplicaSlot(slot), position));
-            shared.store.finish_base(positions.collect()).await?;
-            Ok(rows_are_here(shared).await?)
+            replica.store.finish_base(positions.collect()).await?;
+            Ok(rows_are_here(replica).await?)
         }
         BasePage::Complete => {
-            note(shared, Held::Everything).await?;
+            note(replica, Held::Everything).await?;
             tracing::info!("the tree is complete; clients are answered from now on");
-            let inboxes = shared.state.inboxes.all();
+            let inboxes = replica.state.inboxes.all();
             for inbox in inboxes {
-                conversing::say_hello(shared, &inbox, false);
+                conversing::say_hello(replica, &inbox, false);
             }
-            shared.engine.notify();
+            replica.engine.notify();
             Ok(())
         }
     }
@@ -321,35 +337,35 @@ fn is_awaited(page: &BasePage, held: Held, taken: Option<Taken>) -> bool {
     }
 }
 
-async fn rows_are_here(shared: &Arc<LocalReplica>) -> Result<()> {
-    if shared.state.is_witness {
+async fn rows_are_here(replica: &Arc<LocalReplica>) -> Result<()> {
+    if replica.state.is_witness {
         // It asks nobody for contents.
-        let files = shared.store.files_to_fetch()?;
-        shared.store.note_fetched(&files).await?;
-        note(shared, Held::Everything).await?;
+        let files = replica.store.files_to_fetch()?;
+        replica.store.note_fetched(&files).await?;
+        note(replica, Held::Everything).await?;
         tracing::info!("the witness knows the tree");
     } else {
-        note(shared, Held::Rows).await?;
+        note(replica, Held::Rows).await?;
     }
-    shared.begin_awareness();
-    shared.note_applied_streams()?;
-    let inboxes = shared.state.inboxes.all();
+    replica.begin_awareness();
+    replica.note_applied_streams()?;
+    let inboxes = replica.state.inboxes.all();
     for inbox in &inboxes {
-        if inbox.applied() > shared.store.applied(inbox.from)? {
-            shared.lease.leave("its copy was replaced by an older one");
+        if inbox.applied() > replica.store.applied(inbox.from)? {
+            replica.lease.leave("its copy was replaced by an older one");
             return Ok(());
         }
     }
-    shared.engine.tree_replaced();
+    replica.engine.tree_replaced();
     for inbox in inboxes {
-        ask_for_lacking(shared, inbox.from);
-        let applied = shared.store.applied(inbox.from)?;
+        ask_for_lacking(replica, inbox.from);
+        let applied = replica.store.applied(inbox.from)?;
         // It is stable. Of one that is lost nobody asks how far it came, but the others compare.
         inbox.note_acknowledged(applied);
         for piece in inbox.reached(applied) {
-            crate::replication::contents::put_in_place(shared, &inbox, piece);
+            crate::replication::contents::put_in_place(replica, &inbox, piece);
         }
-        conversing::say_hello(shared, &inbox, false);
+        conversing::say_hello(replica, &inbox, false);
     }
     Ok(())
 }

@@ -16,30 +16,30 @@ use crate::state::wire::{self, BasePage, Greeting};
 
 /// Sends a list, however long, as fast as a peer takes it, in order. Nothing of it is dropped as long as the session lasts, but for
 /// a newer list about the same, which takes its place.
-pub(crate) fn send_list(shared: &LocalReplica, to: ReplicaSlot, list: List, parts: Vec<Message>) {
-    let lists = shared
+pub(crate) fn send_list(replica: &LocalReplica, to: ReplicaSlot, list: List, parts: Vec<Message>) {
+    let lists = replica
         .state
         .conversations
         .with(to, |with| with.lists.clone());
     // Without a session: a peer that is sent such lists is sent them anew in the next one.
     if let Some(lists) = lists.filter(|lists| lists.tell(list, parts)) {
-        send_lists(shared, to, lists);
+        send_lists(replica, to, lists);
     }
 }
 
 /// Asks a peer for the contents of files, in the same way.
-pub(crate) fn want(shared: &LocalReplica, of: ReplicaSlot, files: &[ObjectId]) {
-    let lists = shared
+pub(crate) fn want(replica: &LocalReplica, of: ReplicaSlot, files: &[ObjectId]) {
+    let lists = replica
         .state
         .conversations
         .with(of, |with| with.lists.clone());
     if let Some(lists) = lists.filter(|lists| lists.want(files)) {
-        send_lists(shared, of, lists);
+        send_lists(replica, of, lists);
     }
 }
 
-fn send_lists(shared: &LocalReplica, to: ReplicaSlot, lists: Arc<Lists>) {
-    let peer = shared.endpoint.get().and_then(|all| all.peer(to));
+fn send_lists(replica: &LocalReplica, to: ReplicaSlot, lists: Arc<Lists>) {
+    let peer = replica.endpoint.get().and_then(|all| all.peer(to));
     let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
         // The conversation ends with its session.
         return;
@@ -51,21 +51,21 @@ fn send_lists(shared: &LocalReplica, to: ReplicaSlot, lists: Arc<Lists>) {
             }
         }
     });
-    converse(shared, to, sending);
+    converse(replica, to, sending);
 }
 
 /// Tells a peer, for the first time or anew, how far its stream is applied here.
-pub(crate) fn say_hello(shared: &LocalReplica, inbox: &Inbox, begins: bool) {
+pub(crate) fn say_hello(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
     let greeting = Greeting {
         begins,
         applied: inbox.applied(),
-        held: *shared.state.held.borrow() as u8,
-        taken: base::taken(shared, inbox.from),
-        members: shared.state.members.list(),
-        certificate: shared.signatures.certificate(),
+        held: *replica.state.held.borrow() as u8,
+        taken: base::taken(replica, inbox.from),
+        members: replica.state.members.list(),
+        certificate: replica.signatures.certificate(),
     };
     let message = wire::body(wire::Kind::Greeting, &greeting);
-    shared
+    replica
         .state
         .outbound
         .send(inbox.from, Lane::Control, message);
@@ -75,8 +75,8 @@ pub(crate) fn say_hello(shared: &LocalReplica, inbox: &Inbox, begins: bool) {
 const NOT_KEPT: &str = "updates that a peer lacks are not kept any more";
 
 /// A peer lacks updates that are not kept any more: it has to take a whole copy.
-pub(crate) fn too_far_behind(shared: &LocalReplica, peer: ReplicaSlot) {
-    if let Some(sum) = shared.state.repeats.is_to_tell(NOT_KEPT, peer) {
+pub(crate) fn too_far_behind(replica: &LocalReplica, peer: ReplicaSlot) {
+    if let Some(sum) = replica.state.repeats.is_to_tell(NOT_KEPT, peer) {
         tracing::warn!(
             peer = peer.0,
             %sum,
@@ -84,13 +84,13 @@ pub(crate) fn too_far_behind(shared: &LocalReplica, peer: ReplicaSlot) {
         );
     }
     let message = Message::new(wire::Kind::TooFar.number(), bytes::Bytes::new());
-    shared.state.outbound.send(peer, Lane::Control, message);
+    replica.state.outbound.send(peer, Lane::Control, message);
 }
 
 /// Has a task end with the conversation, which may have ended meanwhile.
-pub(crate) fn converse(shared: &LocalReplica, with: ReplicaSlot, task: JoinHandle<()>) {
+pub(crate) fn converse(replica: &LocalReplica, with: ReplicaSlot, task: JoinHandle<()>) {
     let mut task = Some(task);
-    shared.state.conversations.with(with, |conversation| {
+    replica.state.conversations.with(with, |conversation| {
         conversation.tasks.retain(|task| !task.is_finished());
         conversation.tasks.extend(task.take());
     });
@@ -100,30 +100,30 @@ pub(crate) fn converse(shared: &LocalReplica, with: ReplicaSlot, task: JoinHandl
 }
 
 /// A peer has all content of a file; perhaps the last one of the copy that it began with.
-pub(crate) fn has_content(shared: &LocalReplica, peer: ReplicaSlot, file: ObjectId) {
-    shared.state.conversations.with(peer, |conversation| {
+pub(crate) fn has_content(replica: &LocalReplica, peer: ReplicaSlot, file: ObjectId) {
+    replica.state.conversations.with(peer, |conversation| {
         if let Some(owed) = &mut conversation.base {
             owed.remove(file);
         }
     });
-    look_at_base(shared, peer);
+    look_at_base(replica, peer);
 }
 
 /// Looks for files that a copy waits for and of which nothing is owed any more: they were removed, cut, or changed by
 /// others, or are written so often that something new is always on its way.
-pub(crate) fn let_go_of_settled(shared: &LocalReplica) {
-    for peer in shared.state.conversations.beginners() {
-        let owed = shared.state.conversations.owed(peer, LOOKED_AT);
-        let settled = shared.engine.owed_no_more(peer, owed);
+pub(crate) fn let_go_of_settled(replica: &LocalReplica) {
+    for peer in replica.state.conversations.beginners() {
+        let owed = replica.state.conversations.owed(peer, LOOKED_AT);
+        let settled = replica.engine.owed_no_more(peer, owed);
         for file in settled {
-            has_content(shared, peer, file);
+            has_content(replica, peer, file);
         }
     }
 }
 
 /// Tells a peer when it has everything that it began without.
-pub(crate) fn look_at_base(shared: &LocalReplica, peer: ReplicaSlot) {
-    let complete = shared.state.conversations.with(peer, |conversation| {
+pub(crate) fn look_at_base(replica: &LocalReplica, peer: ReplicaSlot) {
+    let complete = replica.state.conversations.with(peer, |conversation| {
         let owed = conversation.base.as_ref()?;
         let complete = owed.files.is_empty() && conversation.named;
         complete.then(|| {
@@ -133,7 +133,7 @@ pub(crate) fn look_at_base(shared: &LocalReplica, peer: ReplicaSlot) {
     });
     if let Some(Some(())) = complete {
         let message = wire::payload(wire::Kind::Base, &BasePage::Complete);
-        shared.state.outbound.send(peer, Lane::Metadata, message);
+        replica.state.outbound.send(peer, Lane::Metadata, message);
     }
 }
 

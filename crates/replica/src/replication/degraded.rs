@@ -17,11 +17,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// Leaves the view. What follows is as after a crash: it starts anew outside, and catches up.
-pub(crate) async fn degraded(shared: &Arc<LocalReplica>, error: &Error) {
+pub(crate) async fn degraded(replica: &Arc<LocalReplica>, error: &Error) {
     let reason = reason(error);
     tracing::error!(reason, "this replica leaves the view");
-    shared.exclude(shared.slot(), &reason).await;
-    shared.lease.leave(&reason);
+    replica.exclude(replica.slot(), &reason).await;
+    replica.lease.leave(&reason);
 }
 
 fn reason(error: &Error) -> String {
@@ -39,11 +39,11 @@ impl Attempts {
         Attempts { pause: FIRST_PAUSE }
     }
 
-    /// Whether it is to be tried again after this error: outside the view, when there was no room, or something else was
+    /// Whether it is to be tried again after this error: outside the view, when there was no space, or something else was
     /// lacking that passes, some time later. Inside, the replica leaves, soon or at once.
-    pub(crate) async fn again(&mut self, shared: &Arc<LocalReplica>, error: &Error) -> bool {
+    pub(crate) async fn again(&mut self, replica: &Arc<LocalReplica>, error: &Error) -> bool {
         let passes = *error == Error::Delay;
-        if shared.lease.is_up_to_date() {
+        if replica.lease.is_up_to_date() {
             let is_soon = passes && self.pause < PATIENCE;
             if is_soon {
                 self.wait().await;
@@ -53,10 +53,10 @@ impl Attempts {
         if !passes && *error != Error::NoSpace {
             return false;
         }
-        *shared.state.trouble.lock() = Some(reason(error));
-        if shared.takes_part() {
+        *replica.state.trouble.lock() = Some(reason(error));
+        if replica.takes_part() {
             // The others wait for it, though it answers nobody.
-            shared.exclude(shared.slot(), &reason(error)).await;
+            replica.exclude(replica.slot(), &reason(error)).await;
         }
         self.wait().await;
         true

@@ -16,7 +16,7 @@ use crate::state::shipping::{Manner, Piece};
 /// Has a piece in which there was nothing but a hole reach as far as that goes, and the peer lacks it. `content` is what was
 /// read of it; returned is what there is now, since a piece is read after it was taken.
 pub(super) async fn gather(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     to: ReplicaSlot,
     piece: &mut Piece,
     content: Vec<ContentPiece>,
@@ -29,24 +29,24 @@ pub(super) async fn gather(
     if !is_hole || matches!(piece.manner, Manner::Blocks(_)) {
         return Ok(content);
     }
-    let end = hole_end(shared, piece.file, taken.end).await?;
-    if end <= taken.end || !reach(shared, to, piece, end) || piece.range.end <= taken.end {
+    let end = hole_end(replica, piece.file, taken.end).await?;
+    if end <= taken.end || !reach(replica, to, piece, end) || piece.range.end <= taken.end {
         return Ok(content);
     }
-    let end = hole_end(shared, piece.file, taken.start).await?;
+    let end = hole_end(replica, piece.file, taken.start).await?;
     if end < piece.range.end {
         // Somebody has written into it, or cut it.
-        reach(shared, to, piece, end.max(taken.end));
+        reach(replica, to, piece, end.max(taken.end));
     }
     match end < taken.end {
-        true => read(shared, piece).await,
+        true => read(replica, piece).await,
         false => Ok(vec![hole(&piece.range)]),
     }
 }
 
 /// Has a piece reach to `end`, as far as that can be. False when its session is over.
-fn reach(shared: &LocalReplica, to: ReplicaSlot, piece: &mut Piece, end: u64) -> bool {
-    let Some((range, follows)) = shared.engine.extend_piece(to, piece.id, end) else {
+fn reach(replica: &LocalReplica, to: ReplicaSlot, piece: &mut Piece, end: u64) -> bool {
+    let Some((range, follows)) = replica.engine.extend_piece(to, piece.id, end) else {
         return false;
     };
     if range.end > piece.range.end {
@@ -57,23 +57,23 @@ fn reach(shared: &LocalReplica, to: ReplicaSlot, piece: &mut Piece, end: u64) ->
     true
 }
 
-async fn read(shared: &LocalReplica, piece: &Piece) -> Result<Vec<ContentPiece>> {
+async fn read(replica: &LocalReplica, piece: &Piece) -> Result<Vec<ContentPiece>> {
     let (file, range, manner) = (piece.file, piece.range.clone(), piece.manner);
-    with_store(shared, move |store| {
+    with_store(replica, move |store| {
         offers::read(store, file, &range, manner)
     })
     .await
 }
 
-async fn hole_end(shared: &LocalReplica, file: ObjectId, offset: u64) -> Result<u64> {
-    with_store(shared, move |store| store.hole_end(file, offset)).await
+async fn hole_end(replica: &LocalReplica, file: ObjectId, offset: u64) -> Result<u64> {
+    with_store(replica, move |store| store.hole_end(file, offset)).await
 }
 
 async fn with_store<T: Send + 'static>(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     look: impl FnOnce(&Store) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let store = shared.store.clone();
+    let store = replica.store.clone();
     let looking = tokio::task::spawn_blocking(move || look(&store));
     looking
         .await

@@ -10,8 +10,8 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::arrivals::{Inbox, Parcel};
 
 /// Whether a message comes from a lost replica itself, of which nothing more is taken in for now.
-pub(super) fn is_closed_to(shared: &LocalReplica, inbox: &Inbox, parcel: &Parcel) -> bool {
-    matches!(parcel, Parcel::Own(_)) && shared.state.losses.closing.has_begun(inbox.from)
+pub(super) fn is_closed_to(replica: &LocalReplica, inbox: &Inbox, parcel: &Parcel) -> bool {
+    matches!(parcel, Parcel::Own(_)) && replica.state.losses.closing.has_begun(inbox.from)
 }
 
 /// Messages of a stream in their order, but for those of a lost replica itself while its stream is closed: they keep their
@@ -23,7 +23,7 @@ impl Line {
     /// What is to be taken in next.
     pub(super) async fn next(
         &mut self,
-        shared: &LocalReplica,
+        replica: &LocalReplica,
         inbox: &Inbox,
         queue: &mut mpsc::UnboundedReceiver<(u64, Parcel)>,
     ) -> Option<(u64, Parcel)> {
@@ -31,16 +31,17 @@ impl Line {
             let put_off = !self.0.is_empty();
             // What it was decided to go on without is taken off the line, too.
             let open = || {
-                !shared.state.losses.closing.has_begun(inbox.from) || shared.is_given_up(inbox.from)
+                !replica.state.losses.closing.has_begun(inbox.from)
+                    || replica.is_given_up(inbox.from)
             };
-            let opened = shared.engine.until(|| open().then_some(()));
+            let opened = replica.engine.until(|| open().then_some(()));
             tokio::select! {
                 biased;
                 () = opened, if put_off => return self.0.pop_front(),
                 next = queue.recv() => {
                     let (session, parcel) = next?;
                     inbox.note_taken(&parcel);
-                    if !is_closed_to(shared, inbox, &parcel) {
+                    if !is_closed_to(replica, inbox, &parcel) {
                         return Some((session, parcel));
                     }
                     self.0.push_back((session, parcel));

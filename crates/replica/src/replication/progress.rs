@@ -19,47 +19,47 @@ use crate::state::wire;
 const LOOKED_AT: usize = 4096;
 
 /// Looks at what those lack who are on their way back, and tells them.
-pub(crate) fn tell(shared: &Arc<LocalReplica>) {
-    let returning = returning(shared);
-    shared.state.peers.with_each(|slot, peer| {
-        if !returning.contains(&slot) {
+pub(crate) fn tell(replica: &Arc<LocalReplica>) {
+    let rejoining = rejoining(replica);
+    replica.state.peers.with_each(|slot, peer| {
+        if !rejoining.contains(&slot) {
             peer.rejoin.end_of_peer();
         }
     });
-    for slot in returning {
-        let Some(remainder) = remainder(shared, slot) else {
+    for slot in rejoining {
+        let Some(remainder) = remainder(replica, slot) else {
             continue;
         };
-        shared
+        replica
             .state
             .peers
             .with(slot, |peer| peer.rejoin.note_sent(remainder));
         let message = wire::body(wire::Kind::Remainder, &remainder);
-        shared.state.outbound.send(slot, Lane::Control, message);
+        replica.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
 /// Those in contact that are outside the view, or in it and not up to date.
-fn returning(shared: &LocalReplica) -> Vec<ReplicaSlot> {
-    if !shared.is_whole() {
+fn rejoining(replica: &LocalReplica) -> Vec<ReplicaSlot> {
+    if !replica.is_whole() {
         return Vec::new();
     }
-    let (view, news) = (shared.lease.view(), shared.state.peers.news());
-    let others = shared.state.members.others().into_iter();
-    let returning = others.filter(|slot| {
+    let (view, news) = (replica.lease.view(), replica.state.peers.news());
+    let others = replica.state.members.others().into_iter();
+    let rejoining = others.filter(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
         let behind = said.is_some_and(|(ask, _)| !ask.up_to_date);
-        shared.state.outbound.is_in_session(*slot) && (!view.active.contains(slot) || behind)
+        replica.state.outbound.is_in_session(*slot) && (!view.active.contains(slot) || behind)
     });
-    returning.collect()
+    rejoining.collect()
 }
 
-fn remainder(shared: &LocalReplica, slot: ReplicaSlot) -> Option<Remainder> {
-    if let Some(supply) = shared.state.conversations.supply(slot) {
+fn remainder(replica: &LocalReplica, slot: ReplicaSlot) -> Option<Remainder> {
+    if let Some(supply) = replica.state.conversations.supply(slot) {
         return Some(supply);
     }
-    let (bytes_done, begun_at) = shared.state.conversations.course(slot)?;
-    let lacking = shared.engine.lacking(slot, u64::MAX - 1, LOOKED_AT)?;
+    let (bytes_done, begun_at) = replica.state.conversations.course(slot)?;
+    let lacking = replica.engine.lacking(slot, u64::MAX - 1, LOOKED_AT)?;
     let known = lacking.bytes < u64::MAX;
     let mut remainder = Remainder {
         stage: Stage::ByLog,
@@ -71,7 +71,7 @@ fn remainder(shared: &LocalReplica, slot: ReplicaSlot) -> Option<Remainder> {
     if let Some(files) = lacking.listed {
         let sizes = files
             .into_iter()
-            .filter_map(|file| shared.store.file_size(file).ok());
+            .filter_map(|file| replica.store.file_size(file).ok());
         remainder.bytes_left = Some(sizes.fold(0, u64::saturating_add));
     }
     Some(remainder)

@@ -26,35 +26,35 @@ use crate::state::wire::{self, HeldOpen, Kind};
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// Tells one peer what clients here have open of what was removed. A witness keeps nothing that could go.
-pub(crate) fn tell(shared: &LocalReplica, peer: ReplicaSlot) {
-    if !shared.state.is_witness && shared.speaker(peer) != Speaker::Witness {
-        let (version, files) = shared.store.orphans_held();
+pub(crate) fn tell(replica: &LocalReplica, peer: ReplicaSlot) {
+    if !replica.state.is_witness && replica.speaker(peer) != Speaker::Witness {
+        let (version, files) = replica.store.orphans_held();
         let message = wire::payload(Kind::HeldOpen, &HeldOpen { version, files });
-        shared.state.outbound.send(peer, Lane::Control, message);
+        replica.state.outbound.send(peer, Lane::Control, message);
     }
 }
 
 /// Tells others what is kept here, and lets go what nobody has open, until the replica stops.
-pub(crate) async fn keep(shared: Arc<LocalReplica>) {
-    if shared.state.is_witness {
+pub(crate) async fn keep(replica: Arc<LocalReplica>) {
+    if replica.state.is_witness {
         return;
     }
-    take_up(&shared);
-    let mut changes = shared.store.orphan_changes();
-    let mut notifications = shared.engine.notifications();
+    take_up(&replica);
+    let mut changes = replica.store.orphan_changes();
+    let mut notifications = replica.engine.notifications();
     let mut told = 0;
     loop {
         changes.borrow_and_update();
         notifications.borrow_and_update();
-        let version = shared.store.orphans_version();
+        let version = replica.store.orphans_version();
         if version > told {
             told = version;
-            let others = shared.state.members.others().into_iter();
-            others.for_each(|peer| tell(&shared, peer));
+            let others = replica.state.members.others().into_iter();
+            others.for_each(|peer| tell(&replica, peer));
         }
-        let store = &shared.store;
-        (shared.state.removed).forget_gone(|file| store.orphan_home(file).is_some());
-        if let Err(error) = let_go(&shared).await {
+        let store = &replica.store;
+        (replica.state.removed).forget_gone(|file| store.orphan_home(file).is_some());
+        if let Err(error) = let_go(&replica).await {
             // The store has failed, which ends the server.
             return tracing::error!(%error, "removed files cannot be cleared away");
         }
@@ -68,35 +68,35 @@ pub(crate) async fn keep(shared: Arc<LocalReplica>) {
 }
 
 /// What an earlier start has left: others have seen none of their places in this one.
-fn take_up(shared: &LocalReplica) {
-    let place = *shared.store.stable_position().borrow();
-    let own = shared.store.orphans().into_iter();
-    let own = own.filter(|(_, home)| *home == shared.slot());
+fn take_up(replica: &LocalReplica) {
+    let place = *replica.store.stable_position().borrow();
+    let own = replica.store.orphans().into_iter();
+    let own = own.filter(|(_, home)| *home == replica.slot());
     let left = own.map(|(file, _)| (place, file)).collect::<Vec<_>>();
-    shared.engine.take_up_removed(left);
+    replica.engine.take_up_removed(left);
 }
 
 /// Lets files go that nobody has open any more.
-async fn let_go(shared: &LocalReplica) -> Result<()> {
-    let Some(counted) = shared
+async fn let_go(replica: &LocalReplica) -> Result<()> {
+    let Some(counted) = replica
         .engine
-        .keepers_of_removed(shared.state.members.others())
+        .keepers_of_removed(replica.state.members.others())
     else {
         return Ok(());
     };
-    let (through, kept) = shared
+    let (through, kept) = replica
         .state
         .removed
-        .judged(&counted, shared.state.settings.client_lease);
-    let (_, open_here) = shared.store.orphans_held();
+        .judged(&counted, replica.state.settings.client_lease);
+    let (_, open_here) = replica.store.orphans_held();
     let open_here: BTreeSet<ObjectId> = open_here.into_iter().collect();
     let is_kept = |file: &ObjectId| kept.contains(file) || open_here.contains(file);
-    let judged = shared.engine.removed_through(through, is_kept);
+    let judged = replica.engine.removed_through(through, is_kept);
     if judged.is_empty() {
         return Ok(());
     }
     let files: Vec<ObjectId> = judged.iter().map(|(_, file)| *file).collect();
-    shared.store.bury(&files).await?;
-    shared.engine.forget_buried(judged);
+    replica.store.bury(&files).await?;
+    replica.engine.forget_buried(judged);
     Ok(())
 }

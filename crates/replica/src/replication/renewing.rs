@@ -16,9 +16,9 @@ use crate::driver::waiting::{CALM, UNNOTIFIED, changed};
 
 /// Gives files new versions whose unstable data a crash has taken: everybody gets what is left, and no
 /// client trusts what it remembers.
-pub(crate) async fn renew_recovered(shared: Arc<LocalReplica>, recovered: Vec<ObjectId>) {
+pub(crate) async fn renew_recovered(replica: Arc<LocalReplica>, recovered: Vec<ObjectId>) {
     let left = |files: usize| {
-        shared
+        replica
             .state
             .metrics
             .recovering
@@ -27,8 +27,8 @@ pub(crate) async fn renew_recovered(shared: Arc<LocalReplica>, recovered: Vec<Ob
     for (done, file) in recovered.iter().enumerate() {
         loop {
             // What changes from here on counts.
-            let mut changes = shared.engine.notifications();
-            if renew(&shared, *file).await {
+            let mut changes = replica.engine.notifications();
+            if renew(&replica, *file).await {
                 break;
             }
             changed(&mut changes, CALM, Instant::now() + UNNOTIFIED).await;
@@ -38,27 +38,27 @@ pub(crate) async fn renew_recovered(shared: Arc<LocalReplica>, recovered: Vec<Ob
 }
 
 /// Says whether it is done. A version of which a lost replica has a part comes first, or what is decided about it.
-async fn renew(shared: &LocalReplica, file: ObjectId) -> bool {
-    if shared.store.is_abandoned(file) || shared.engine.lacks_frozen(file) {
+async fn renew(replica: &LocalReplica, file: ObjectId) -> bool {
+    if replica.store.is_abandoned(file) || replica.engine.lacks_frozen(file) {
         return false;
     }
     let renew = |store: Store| async move { store.renew(file).await };
-    give_new_version(shared, file, renew).await
+    give_new_version(replica, file, renew).await
 }
 
 /// Has the store give a file a new version, and all others told of its contents. Says whether it is done; it can be tried again.
 pub(crate) async fn give_new_version<F>(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     file: ObjectId,
     renew: impl FnOnce(Store) -> F,
 ) -> bool
 where
     F: Future<Output = Result<(), Error>>,
 {
-    shared.engine.begin_renewing(file);
-    let hook = Arc::new(AdmissionHook::new(&shared.engine, None));
-    let renewed = renew(shared.store.with_hook(hook.clone())).await;
-    shared.engine.end_renewing(file, renewed.is_ok());
+    replica.engine.begin_renewing(file);
+    let hook = Arc::new(AdmissionHook::new(&replica.engine, None));
+    let renewed = renew(replica.store.with_hook(hook.clone())).await;
+    replica.engine.end_renewing(file, renewed.is_ok());
     match renewed {
         Ok(()) => true,
         Err(Error::Delay) => {

@@ -29,12 +29,12 @@ const GATHERING: Duration = Duration::from_millis(2);
 
 /// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
 pub(crate) async fn send(
-    shared: Arc<LocalReplica>,
+    replica: Arc<LocalReplica>,
     session: Session,
     mut sent: u64,
     mut applied: watch::Receiver<u64>,
 ) {
-    let mut stable = shared.store.stable_position();
+    let mut stable = replica.store.stable_position();
     loop {
         let through = *stable.borrow_and_update();
         if through <= sent {
@@ -44,14 +44,14 @@ pub(crate) async fn send(
             }
             continue;
         }
-        match send_some(&shared, &session, sent, through).await {
+        match send_some(&replica, &session, sent, through).await {
             Ok(last) => sent = last,
             Err(error) => {
                 tell_of_end(&session, &error);
                 if matches!(error, StreamError::Trimmed) {
                     // It takes a whole copy, perhaps in this session, and says then how far that one reaches.
                     let slot = session.peer().slot;
-                    shared
+                    replica
                         .state
                         .conversations
                         .with(slot, |with| with.sending = false);
@@ -90,44 +90,44 @@ fn tell_of_end(session: &Session, error: &StreamError) {
 }
 
 async fn send_some(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     session: &Session,
     sent: u64,
     through: u64,
 ) -> std::result::Result<u64, StreamError> {
     let mut last = sent;
-    while let Some(made) = shared.state.segments.find(last, known(shared)) {
-        send_segment(shared, session, &made).await?;
+    while let Some(made) = replica.state.segments.find(last, known(replica)) {
+        send_segment(replica, session, &made).await?;
         last = made.through;
     }
     if last > sent {
         return Ok(last);
     }
-    for segment in make_segments(shared, session, sent, through)? {
-        send_segment(shared, session, &segment).await?;
+    for segment in make_segments(replica, session, sent, through)? {
+        send_segment(replica, session, &segment).await?;
         last = segment.through;
     }
     Ok(last)
 }
 
 /// What this replica says in each message.
-fn known(shared: &LocalReplica) -> Known {
+fn known(replica: &LocalReplica) -> Known {
     Known {
-        settlements: settled::settlements(shared),
-        epoch: shared.lease.view().epoch.0,
+        settlements: settled::settlements(replica),
+        epoch: replica.lease.view().epoch.0,
     }
 }
 
 /// Reads the next updates, and makes messages of them, for other peers too.
 fn make_segments(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     session: &Session,
     sent: u64,
     through: u64,
 ) -> std::result::Result<Vec<Arc<Segment>>, StreamError> {
-    let found = shared.store.updates(sent + 1, RECORDS_AT_ONCE)?;
-    if sent < shared.trimmed() {
-        conversing::too_far_behind(shared, session.peer().slot);
+    let found = replica.store.updates(sent + 1, RECORDS_AT_ONCE)?;
+    if sent < replica.trimmed() {
+        conversing::too_far_behind(replica, session.peer().slot);
         return Err(StreamError::Trimmed);
     }
     let complete = found.len() < RECORDS_AT_ONCE;
@@ -139,41 +139,41 @@ fn make_segments(
     let mut made = Vec::new();
     let (mut last, mut behind) = (sent, sent);
     let (mut records, mut bytes) = (Vec::new(), 0);
-    for record in merge(updates, shared.state.settings.merging) {
+    for record in merge(updates, replica.state.settings.merging) {
         last = record.position;
         bytes += bytes_of(&record);
         records.push(record);
         if bytes >= MESSAGE_BYTES {
             let records = (std::mem::take(&mut records), std::mem::take(&mut bytes));
-            made.push(segment(shared, (behind, last), records));
+            made.push(segment(replica, (behind, last), records));
             behind = last;
         }
     }
     // Positions have gaps: behind the last record there may be none up to what is stable.
     let through = if complete { through } else { last };
     if through > behind || made.is_empty() {
-        made.push(segment(shared, (behind, through), (records, bytes)));
+        made.push(segment(replica, (behind, through), (records, bytes)));
     }
     Ok(made)
 }
 
 fn segment(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     (behind, through): (u64, u64),
     (records, bytes): (Vec<Record>, usize),
 ) -> Arc<Segment> {
-    let known = known(shared);
+    let known = known(replica);
     let records = Records {
         behind,
         records,
         through,
         settlements: known.settlements,
         epoch: known.epoch,
-        mac: shared.state.lineage.attest_updates(through),
+        mac: replica.state.lineage.attest_updates(through),
     };
     let mut message = wire::payload(wire::Kind::Records, &records);
     // The replica that gets it may have to pass it on, when this replica is lost.
-    message.body = shared
+    message.body = replica
         .signatures
         .sign(wire::UPDATES, &message.payload)
         .into();
@@ -184,17 +184,17 @@ fn segment(
         bytes,
         message,
     });
-    shared.state.segments.keep(segment.clone());
+    replica.state.segments.keep(segment.clone());
     segment
 }
 
 async fn send_segment(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     session: &Session,
     segment: &Segment,
 ) -> std::result::Result<(), StreamError> {
     let bytes = segment.bytes as u64;
-    shared
+    replica
         .state
         .metrics
         .record_bytes
@@ -202,14 +202,14 @@ async fn send_segment(
     session
         .send(Lane::Metadata, segment.message.clone())
         .await?;
-    sent(shared, session.peer().slot, bytes).await;
+    sent(replica, session.peer().slot, bytes).await;
     Ok(())
 }
 
 /// This many bytes were sent to a peer. Returns when more may be, if it is on its way back into the view.
-pub(crate) async fn sent(shared: &LocalReplica, to: ReplicaSlot, bytes: u64) {
-    shared.state.conversations.note_sent(to, bytes);
-    if !shared.lease.view().active.contains(&to) {
-        shared.state.pace.spend(bytes).await;
+pub(crate) async fn sent(replica: &LocalReplica, to: ReplicaSlot, bytes: u64) {
+    replica.state.conversations.note_sent(to, bytes);
+    if !replica.lease.view().active.contains(&to) {
+        replica.state.pace.spend(bytes).await;
     }
 }

@@ -11,15 +11,15 @@ use crate::driver::local_replica::LocalReplica;
 pub(crate) const DEALT_WITH: &[u8] = b"settlement";
 
 /// What the others decided about this replica's controls while it was away, and what it has not dealt with.
-pub(crate) fn undealt(shared: &LocalReplica) -> vfs::Result<Option<Settlement>> {
-    let state = shared.view_state();
+pub(crate) fn undealt(replica: &LocalReplica) -> vfs::Result<Option<Settlement>> {
+    let state = replica.view_state();
     let loss = state
         .as_ref()
-        .and_then(|state| state.losses.get(&shared.slot()));
+        .and_then(|state| state.losses.get(&replica.slot()));
     let Some(last) = loss.and_then(|loss| loss.settled.last()) else {
         return Ok(None);
     };
-    let facts = shared.store.facts(DEALT_WITH)?;
+    let facts = replica.store.facts(DEALT_WITH)?;
     let noted = facts
         .first()
         .and_then(|(_, value)| value.first_chunk::<8>());
@@ -28,19 +28,19 @@ pub(crate) fn undealt(shared: &LocalReplica) -> vfs::Result<Option<Settlement>> 
 }
 
 /// How many settlements are known here.
-pub(crate) fn settlements(shared: &LocalReplica) -> u64 {
-    shared.view_state().map_or(0, |state| state.settlements)
+pub(crate) fn settlements(replica: &LocalReplica) -> u64 {
+    replica.view_state().map_or(0, |state| state.settlements)
 }
 
 /// Whether a replica outside the view may apply what a sender sends that knows `known_there`
 /// settlements. What was made after one may replace what was changed here and given up by it, which
 /// has to be put aside before; and it builds on what the others kept of a lost replica, of which
 /// this copy may have more.
-pub(crate) fn may_follow(shared: &LocalReplica, known_there: u64) -> bool {
-    let dealt_with = || matches!(undealt(shared), Ok(None));
-    let gone_through = || known(shared).ok().flatten();
-    shared.takes_part()
-        || (is_right_for(settlements(shared), known_there, gone_through) && dealt_with())
+pub(crate) fn may_follow(replica: &LocalReplica, known_there: u64) -> bool {
+    let dealt_with = || matches!(undealt(replica), Ok(None));
+    let gone_through = || known(replica).ok().flatten();
+    replica.takes_part()
+        || (is_right_for(settlements(replica), known_there, gone_through) && dealt_with())
 }
 
 /// Whether a sender that knows `known_there` settlements builds on what this copy is. The copy has
@@ -53,24 +53,24 @@ fn is_right_for(known_here: u64, known_there: u64, gone_through: impl Fn() -> Op
 const KNOWN: &[u8] = b"gone-through";
 
 /// The copy here has gone through all settlements that are known here.
-pub(crate) async fn note_known(shared: &LocalReplica) -> vfs::Result<()> {
-    match shared.view_state() {
-        Some(state) => note(shared, state.settlements).await,
+pub(crate) async fn note_known(replica: &LocalReplica) -> vfs::Result<()> {
+    match replica.view_state() {
+        Some(state) => note(replica, state.settlements).await,
         None => Ok(()),
     }
 }
 
-pub(crate) async fn note(shared: &LocalReplica, settlements: u64) -> vfs::Result<()> {
-    if known(shared)? == Some(settlements) {
+pub(crate) async fn note(replica: &LocalReplica, settlements: u64) -> vfs::Result<()> {
+    if known(replica)? == Some(settlements) {
         return Ok(());
     }
     let rows = vec![(KNOWN.to_vec(), Some(settlements.to_be_bytes().to_vec()))];
-    let ticket = shared.store.put_facts(rows).await?;
-    shared.store.wait_stable(ticket).await
+    let ticket = replica.store.put_facts(rows).await?;
+    replica.store.wait_stable(ticket).await
 }
 
-pub(crate) fn known(shared: &LocalReplica) -> vfs::Result<Option<u64>> {
-    let facts = shared.store.facts(KNOWN)?;
+pub(crate) fn known(replica: &LocalReplica) -> vfs::Result<Option<u64>> {
+    let facts = replica.store.facts(KNOWN)?;
     let noted = facts
         .first()
         .and_then(|(_, value)| value.first_chunk::<8>());

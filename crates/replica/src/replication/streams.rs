@@ -26,45 +26,45 @@ use crate::state::segments::Known;
 use crate::state::wire::{self, Applied, Malformed, Record, Records};
 
 /// Keeps a place for the stream of another replica, from wherever it comes.
-pub(crate) fn follow(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
-    if !shared.state.inboxes.lock().contains_key(&slot) {
-        let applied = shared.store.applied(slot).unwrap_or_else(|error| {
+pub(crate) fn follow(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
+    if !replica.state.inboxes.lock().contains_key(&slot) {
+        let applied = replica.store.applied(slot).unwrap_or_else(|error| {
             tracing::error!(%error, "the position in a stream cannot be read");
             0
         });
         let (inbox, queue) = Inbox::new(slot, applied);
-        shared.engine.note_applied_here([(slot, applied)]);
+        replica.engine.note_applied_here([(slot, applied)]);
         let inbox = Arc::new(inbox);
-        shared.state.inboxes.lock().insert(slot, inbox.clone());
-        let applying = tokio::spawn(apply(shared.clone(), inbox, queue));
-        shared.keep_task(applying);
+        replica.state.inboxes.lock().insert(slot, inbox.clone());
+        let applying = tokio::spawn(apply(replica.clone(), inbox, queue));
+        replica.keep_task(applying);
     }
 }
 
 /// Applies what one peer sends, in order, until the replica stops.
 pub(crate) async fn apply(
-    shared: Arc<LocalReplica>,
+    replica: Arc<LocalReplica>,
     inbox: Arc<Inbox>,
     mut queue: mpsc::UnboundedReceiver<(u64, Parcel)>,
 ) {
     let mut line = Line::default();
-    while let Some((session, parcel)) = line.next(&shared, &inbox, &mut queue).await {
+    while let Some((session, parcel)) = line.next(&replica, &inbox, &mut queue).await {
         if matches!(parcel, Parcel::End) {
             return;
         }
-        if shared.is_given_up(inbox.from) {
+        if replica.is_given_up(inbox.from) {
             // It was decided to go on without this; the sender learns so.
             continue;
         }
-        match take_in_patiently(&shared, &inbox, session, &parcel).await {
-            Ok(()) if is_closed_to(&shared, &inbox, &parcel) => line.put_off((session, parcel)),
+        match take_in_patiently(&replica, &inbox, session, &parcel).await {
+            Ok(()) if is_closed_to(&replica, &inbox, &parcel) => line.put_off((session, parcel)),
             Ok(()) => {}
-            Err(Unfit::Nonsense(what)) => refuse(&shared, &inbox, &parcel, &what),
+            Err(Unfit::Nonsense(what)) => refuse(&replica, &inbox, &parcel, &what),
             Err(Unfit::NotStored(error)) => {
                 // Going on would leave a hole in the stream.
                 let peer = inbox.from.0;
                 tracing::error!(peer, %error, "this replica cannot follow a peer any more");
-                degraded::degraded(&shared, &error).await;
+                degraded::degraded(&replica, &error).await;
                 return;
             }
         }
@@ -97,11 +97,11 @@ impl From<Error> for Unfit {
 }
 
 /// What follows in the same session would leave a hole, and is not taken in either.
-fn refuse(shared: &LocalReplica, inbox: &Inbox, parcel: &Parcel, what: &str) {
+fn refuse(replica: &LocalReplica, inbox: &Inbox, parcel: &Parcel, what: &str) {
     match parcel {
-        Parcel::Own(incoming) => shared.refuse_nonsense(incoming.from, what),
+        Parcel::Own(incoming) => replica.refuse_nonsense(incoming.from, what),
         Parcel::Relayed(_) | Parcel::End => {
-            let is_news = shared
+            let is_news = replica
                 .state
                 .peers
                 .with(inbox.from, |peer| peer.nonsense.note_relayed(what));
@@ -113,9 +113,9 @@ fn refuse(shared: &LocalReplica, inbox: &Inbox, parcel: &Parcel, what: &str) {
     }
 }
 
-/// Takes a message in, again and again while there is no room for it and nobody waits for this replica.
+/// Takes a message in, again and again while there is no space for it and nobody waits for this replica.
 async fn take_in_patiently(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     session: u64,
     parcel: &Parcel,
@@ -123,16 +123,16 @@ async fn take_in_patiently(
     let mut attempts = degraded::Attempts::new();
     let mut tried = false;
     loop {
-        match take_in(shared, inbox, session, parcel).await {
+        match take_in(replica, inbox, session, parcel).await {
             Ok(()) => {
                 if tried {
-                    *shared.state.trouble.lock() = None;
+                    *replica.state.trouble.lock() = None;
                 }
                 return Ok(());
             }
             Err(Unfit::NotStored(error)) => {
                 tried = true;
-                if !attempts.again(shared, &error).await {
+                if !attempts.again(replica, &error).await {
                     return Err(Unfit::NotStored(error));
                 }
             }
@@ -142,14 +142,14 @@ async fn take_in_patiently(
 }
 
 async fn take_in(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     session: u64,
     parcel: &Parcel,
 ) -> std::result::Result<(), Unfit> {
     match parcel {
         Parcel::Own(incoming) if incoming.message.kind == wire::Kind::Base.number() => {
-            base::take(shared, inbox, incoming).await
+            base::take(replica, inbox, incoming).await
         }
         Parcel::Own(incoming) => {
             let message = &incoming.message;
@@ -159,7 +159,7 @@ async fn take_in(
                 records: message.payload.clone(),
                 signature: message.body.clone(),
             };
-            Ok(apply_message(shared, inbox, (session, true), (records, signed)).await?)
+            Ok(apply_message(replica, inbox, (session, true), (records, signed)).await?)
         }
         Parcel::Relayed(signed) => {
             let records: Records = wire::decode(&signed.records)?;
@@ -167,7 +167,7 @@ async fn take_in(
                 // Something before it was not taken. All of it comes again.
                 return Ok(());
             }
-            Ok(apply_message(shared, inbox, (session, false), (records, signed.clone())).await?)
+            Ok(apply_message(replica, inbox, (session, false), (records, signed.clone())).await?)
         }
         Parcel::End => Ok(()),
     }
@@ -175,7 +175,7 @@ async fn take_in(
 
 /// Applies records that came in a session. First hand: from their maker itself, whose word of them is kept.
 async fn apply_message(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
     (records, signed): (Records, Signed),
@@ -195,67 +195,67 @@ async fn apply_message(
         if record.position <= inbox.applied() {
             continue;
         }
-        match apply_record(shared, inbox, (session, first_hand), known, record).await? {
+        match apply_record(replica, inbox, (session, first_hand), known, record).await? {
             Some(ticket) => last = Some(ticket),
             // The rest comes again, cut into records from where this replica is, or waits until the stream is open.
-            None => return put_down(shared, inbox, last).await,
+            None => return put_down(replica, inbox, last).await,
         }
     }
     let goes_on = inbox.session() == session;
     if goes_on {
         if through > inbox.applied() {
             // What others are told is reached here has to be in a copy that they take of it, and after a restart.
-            last = Some(shared.store.reached(inbox.from, through).await?);
+            last = Some(replica.store.reached(inbox.from, through).await?);
         }
-        reached(shared, inbox, through);
+        reached(replica, inbox, through);
         // Updates of others may wait for this place.
-        shared.engine.notify();
+        replica.engine.notify();
     }
     if let Some(ticket) = last {
-        shared.store.wait_stable(ticket).await?;
+        replica.store.wait_stable(ticket).await?;
     }
     if goes_on && first_hand {
         let through = Attested {
             number: through,
             mac,
         };
-        shared.state.lineage.note_applied(inbox.from, through);
+        replica.state.lineage.note_applied(inbox.from, through);
     }
     inbox.keep(behind, through, signed);
-    acknowledge(shared, inbox);
+    acknowledge(replica, inbox);
     Ok(())
 }
 
 /// A message is put down in the middle: what was applied of it is stable, and acknowledged.
-async fn put_down(shared: &LocalReplica, inbox: &Inbox, last: Option<Ticket>) -> Result<()> {
+async fn put_down(replica: &LocalReplica, inbox: &Inbox, last: Option<Ticket>) -> Result<()> {
     if let Some(ticket) = last {
-        shared.store.wait_stable(ticket).await?;
-        acknowledge(shared, inbox);
+        replica.store.wait_stable(ticket).await?;
+        acknowledge(replica, inbox);
     }
     Ok(())
 }
 
-fn reached(shared: &Arc<LocalReplica>, inbox: &Arc<Inbox>, position: u64) {
+fn reached(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, position: u64) {
     for piece in inbox.reached(position) {
-        contents::put_in_place(shared, inbox, piece);
+        contents::put_in_place(replica, inbox, piece);
     }
 }
 
 /// Tells the peer how far its stream is applied here, stably.
-pub(crate) fn acknowledge(shared: &LocalReplica, inbox: &Inbox) {
+pub(crate) fn acknowledge(replica: &LocalReplica, inbox: &Inbox) {
     let position = inbox.applied();
     let applied = Applied {
         position,
         // Behind the position: what is kept because of it is counted by now.
-        held_open: shared.store.orphans_version(),
+        held_open: replica.store.orphans_version(),
     };
     inbox.note_acknowledged(applied.position);
-    if shared.state.losses.closing.has_begun(inbox.from) {
+    if replica.state.losses.closing.has_begun(inbox.from) {
         // Somebody may wait until the others have been told all of it.
-        shared.engine.notify();
+        replica.engine.notify();
     }
     let message = wire::body(wire::Kind::Applied, &applied);
-    shared
+    replica
         .state
         .outbound
         .send(inbox.from, Lane::Control, message);
@@ -264,7 +264,7 @@ pub(crate) fn acknowledge(shared: &LocalReplica, inbox: &Inbox) {
 /// Applies a record once its controls have been granted here. `None`: the session that brought it is over, it was
 /// decided to go on without the record while it waited, or its maker's stream was closed.
 async fn apply_record(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
     known: Known,
@@ -276,7 +276,7 @@ async fn apply_record(
         position: record.position,
         changes: rows.into_iter().map(RowChange::from).collect(),
         // A witness waits for no contents.
-        incomplete: match shared.state.is_witness {
+        incomplete: match replica.state.is_witness {
             true => Vec::new(),
             false => std::mem::take(&mut record.data),
         },
@@ -289,7 +289,7 @@ async fn apply_record(
         _ => None,
     });
     let objects: Vec<ObjectId> = objects.collect();
-    let relaxed = durability::relaxed_before(shared, &update.changes).await;
+    let relaxed = durability::relaxed_before(replica, &update.changes).await;
     let foreign = Foreign {
         from: inbox.from,
         epoch: known.epoch,
@@ -297,15 +297,15 @@ async fn apply_record(
         changed: &update.incomplete,
         objects: &objects,
         sets_attributes,
-        rule: || match exempt(shared, inbox.from, record.position) {
-            true if !settled::may_follow(shared, known.settlements) => Rule::Wait,
+        rule: || match exempt(replica, inbox.from, record.position) {
+            true if !settled::may_follow(replica, known.settlements) => Rule::Wait,
             true => Rule::Order,
             false => Rule::Controls,
         },
     };
     let refused = AtomicBool::new(false);
     let before_commit =
-        &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| match shared
+        &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| match replica
             .commit_foreign(&foreign, links, commit)?
         {
             true => Ok(()),
@@ -316,23 +316,23 @@ async fn apply_record(
         };
     let _stuck = inbox.note_stuck();
     loop {
-        let is_closed = || first_hand && shared.state.losses.closing.has_begun(inbox.from);
+        let is_closed = || first_hand && replica.state.losses.closing.has_begun(inbox.from);
         let is_over =
-            || inbox.session() != session || shared.is_given_up(inbox.from) || is_closed();
-        shared.until_applicable(&foreign, is_over).await;
+            || inbox.session() != session || replica.is_given_up(inbox.from) || is_closed();
+        replica.until_applicable(&foreign, is_over).await;
         let _applying = inbox.applying.lock().await;
         if is_over() {
             return Ok(None);
         }
-        let _undecided = (!relaxed.is_empty()).then(|| shared.state.losses.undecided());
-        match shared.store.apply(update.clone(), before_commit).await {
+        let _undecided = (!relaxed.is_empty()).then(|| replica.state.losses.undecided());
+        match replica.store.apply(update.clone(), before_commit).await {
             // What the update was made under has gone meanwhile.
             Err(_) if refused.swap(false, Ordering::Relaxed) => {}
             Err(error) => return Err(error),
             Ok(ticket) => {
                 inbox.note_rows(ticket);
-                durability::note_protected(shared, &relaxed, inbox.from, update.position).await;
-                reached(shared, inbox, update.position);
+                durability::note_protected(replica, &relaxed, inbox.from, update.position).await;
+                reached(replica, inbox, update.position);
                 return Ok(Some(ticket));
             }
         }
@@ -341,15 +341,15 @@ async fn apply_record(
 
 /// Whether an update may be applied whatever it was made under: this replica takes no part, or took none
 /// when it was made, or takes part anew and hears of it from others because its maker is lost.
-fn exempt(shared: &LocalReplica, from: ReplicaSlot, position: u64) -> bool {
-    if !shared.takes_part() {
+fn exempt(replica: &LocalReplica, from: ReplicaSlot, position: u64) -> bool {
+    if !replica.takes_part() {
         return true;
     }
-    let is_lost = !shared.lease.view().active.contains(&from);
-    if is_lost && !shared.lease.is_up_to_date() {
+    let is_lost = !replica.lease.view().active.contains(&from);
+    if is_lost && !replica.lease.is_up_to_date() {
         return true;
     }
-    let arrival = shared.state.arrival.lock();
+    let arrival = replica.state.arrival.lock();
     let mut exempt = arrival.exempt.iter();
     exempt.any(|(slot, through)| *slot == from && position <= *through)
 }

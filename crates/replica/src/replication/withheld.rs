@@ -9,18 +9,18 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::losses::best;
 
 /// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
-pub(crate) fn supplies(shared: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
-    let all = shared.state.losses.equalling();
+pub(crate) fn supplies(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
+    let all = replica.state.losses.equalling();
     let mut supplied = all.values().filter_map(|one| one.supplies.get(&file));
     supplied.any(|receivers| receivers.contains(&to))
 }
 
 /// Whether a peer has the best of a file of which a lost replica had sent this one only a part.
-pub(crate) fn is_supplied_by(shared: &LocalReplica, from: ReplicaSlot, file: ObjectId) -> bool {
-    let others = shared.holders();
-    let all = shared.state.losses.equalling();
+pub(crate) fn is_supplied_by(replica: &LocalReplica, from: ReplicaSlot, file: ObjectId) -> bool {
+    let others = replica.holders();
+    let all = replica.state.losses.equalling();
     all.values().any(|equalling| {
-        let told = equalling.told(shared.slot(), &others);
+        let told = equalling.told(replica.slot(), &others);
         let best = told.and_then(|told| best(&told, file));
         equalling.own.contains_key(&file) && best.is_some_and(|best| best.slot == from)
     })
@@ -28,19 +28,19 @@ pub(crate) fn is_supplied_by(shared: &LocalReplica, from: ReplicaSlot, file: Obj
 
 /// Whether a replica whose data of a file is missing here is in contact: it sends all of that itself, and what others have of it
 /// would take the place of what has come.
-pub(crate) fn is_back(shared: &LocalReplica, file: ObjectId) -> bool {
-    let mut missing = shared.store.lacks_data_of(file).into_iter();
-    missing.any(|lost| shared.state.outbound.is_connected(lost, Lane::Control))
+pub(crate) fn is_back(replica: &LocalReplica, file: ObjectId) -> bool {
+    let mut missing = replica.store.lacks_data_of(file).into_iter();
+    missing.any(|lost| replica.state.outbound.is_connected(lost, Lane::Control))
 }
 
 /// Takes the mark off a file whose contents are here.
 pub(crate) async fn settle_flagged(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     from: ReplicaSlot,
     file: ObjectId,
     position: u64,
 ) {
-    if let Err(error) = shared.store.note_complete(file, from, position).await {
+    if let Err(error) = replica.store.note_complete(file, from, position).await {
         tracing::error!(%error, %file, "a file cannot be marked complete");
     }
 }

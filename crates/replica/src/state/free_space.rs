@@ -38,7 +38,7 @@ pub(crate) struct FreeSpace {
     refusals: Table<Refusals>,
 }
 
-/// Changes that were refused because a disk elsewhere has no room.
+/// Changes that were refused because a disk elsewhere has no space.
 #[derive(Debug, Default)]
 struct Refusals {
     count: u64,
@@ -94,7 +94,7 @@ impl FreeSpace {
         refusals.last.insert(slot, now);
     }
 
-    /// How many changes were refused because others have no room, since the start.
+    /// How many changes were refused because others have no space, since the start.
     pub(crate) fn refused(&self) -> u64 {
         self.refusals().count
     }
@@ -117,7 +117,7 @@ impl FreeSpace {
         self.refusals.lock()
     }
 
-    /// A replica has room for `available` bytes, and `on_its_way` of them are taken; `None` is more than
+    /// A replica has space for `available` bytes, and `on_its_way` of them are taken; `None` is more than
     /// can be counted, which leaves no more than there was.
     pub(crate) fn set(&self, slot: ReplicaSlot, available: u64, on_its_way: Option<u64>) {
         let taken = on_its_way.unwrap_or(0).saturating_add(self.reserve());
@@ -147,52 +147,52 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_gone_and_without_others_there_is_no_limit() {
-        let room = FreeSpace::new(Some(7));
-        assert_eq!([room.take(u64::MAX), room.take(u64::MAX)], [Ok(()); 2]);
-        room.set(ONE, 30, Some(13));
-        room.set(OTHER, 100, Some(0));
-        assert_eq!(room.least(), Some(10));
-        assert_eq!(room.take(6), Ok(()));
-        assert_eq!(room.take(5), Err((ONE, 4)));
-        assert_eq!(room.take(4), Ok(()));
-        assert_eq!(room.take(1), Err((ONE, 0)));
-        room.set(ONE, 100, Some(0));
-        assert_eq!(room.least(), Some(83), "the other one counts, too");
+        let space = FreeSpace::new(Some(7));
+        assert_eq!([space.take(u64::MAX), space.take(u64::MAX)], [Ok(()); 2]);
+        space.set(ONE, 30, Some(13));
+        space.set(OTHER, 100, Some(0));
+        assert_eq!(space.least(), Some(10));
+        assert_eq!(space.take(6), Ok(()));
+        assert_eq!(space.take(5), Err((ONE, 4)));
+        assert_eq!(space.take(4), Ok(()));
+        assert_eq!(space.take(1), Err((ONE, 0)));
+        space.set(ONE, 100, Some(0));
+        assert_eq!(space.least(), Some(83), "the other one counts, too");
     }
 
     /// At 64 of 271 MiB left clients were refused, and nobody had an alarm.
     #[test]
     fn who_has_little_left_is_named_before_anything_is_refused() {
-        let room = FreeSpace::new(Some(64 << 20));
+        let space = FreeSpace::new(Some(64 << 20));
         let now = Instant::now();
-        room.set(ONE, 200 << 20, Some(0));
-        room.set(OTHER, 1 << 40, Some(0));
-        assert!(room.short_of(now).is_empty());
-        room.set(ONE, 100 << 20, Some(0));
-        assert_eq!(room.short_of(now), BTreeSet::from([ONE]));
-        assert_eq!((room.take(1), room.refused()), (Ok(()), 0));
-        room.set(ONE, 64 << 20, Some(0));
-        assert_eq!(room.take(1), Err((ONE, 0)));
+        space.set(ONE, 200 << 20, Some(0));
+        space.set(OTHER, 1 << 40, Some(0));
+        assert!(space.short_of(now).is_empty());
+        space.set(ONE, 100 << 20, Some(0));
+        assert_eq!(space.short_of(now), BTreeSet::from([ONE]));
+        assert_eq!((space.take(1), space.refused()), (Ok(()), 0));
+        space.set(ONE, 64 << 20, Some(0));
+        assert_eq!(space.take(1), Err((ONE, 0)));
         // Whatever is too large for a disk that is not nearly full is told for a minute.
-        room.set(ONE, 1 << 40, Some(0));
-        assert!(room.short_of(now).is_empty());
-        room.note_refusal(OTHER, now);
+        space.set(ONE, 1 << 40, Some(0));
+        assert!(space.short_of(now).is_empty());
+        space.note_refusal(OTHER, now);
         assert_eq!(
-            (room.short_of(now), room.refused()),
+            (space.short_of(now), space.refused()),
             (BTreeSet::from([OTHER]), 1)
         );
-        assert!(room.short_of(now + LATELY).is_empty());
+        assert!(space.short_of(now + LATELY).is_empty());
     }
 
     #[test]
-    fn what_cannot_be_counted_makes_no_room() {
-        let room = FreeSpace::new(Some(0));
-        room.set(ONE, 10, Some(0));
-        assert_eq!(room.take(6), Ok(()));
-        room.set(ONE, 10, None);
-        assert_eq!(room.least(), Some(4));
-        room.set(ONE, 3, None);
-        assert_eq!(room.least(), Some(3));
+    fn what_cannot_be_counted_makes_no_space() {
+        let space = FreeSpace::new(Some(0));
+        space.set(ONE, 10, Some(0));
+        assert_eq!(space.take(6), Ok(()));
+        space.set(ONE, 10, None);
+        assert_eq!(space.least(), Some(4));
+        space.set(ONE, 3, None);
+        assert_eq!(space.least(), Some(3));
     }
 
     /// Three replicas with equal disks fill them, each with files that it controls. What was admitted is everywhere
@@ -200,17 +200,17 @@ mod tests {
     fn fill_equal_disks(reserve: u64) -> usize {
         const WRITE_BYTES: u64 = 10;
         let slots = [1, 2, 3].map(ReplicaSlot);
-        let rooms = slots.map(|_| FreeSpace::new(Some(reserve)));
+        let spaces = slots.map(|_| FreeSpace::new(Some(reserve)));
         let mut free = [105_u64; 3];
         loop {
-            for (slot, room) in slots.iter().zip(&rooms) {
+            for (slot, space) in slots.iter().zip(&spaces) {
                 let others = slots.iter().zip(free).filter(|(other, _)| *other != slot);
-                others.for_each(|(other, free)| room.set(*other, free, Some(0)));
+                others.for_each(|(other, free)| space.set(*other, free, Some(0)));
             }
             // The store refuses what its own disk cannot take, too.
-            let places = rooms.iter().zip(free);
-            let admitted = places.filter(|(room, free)| {
-                *free >= WRITE_BYTES + reserve && room.take(WRITE_BYTES).is_ok()
+            let places = spaces.iter().zip(free);
+            let admitted = places.filter(|(space, free)| {
+                *free >= WRITE_BYTES + reserve && space.take(WRITE_BYTES).is_ok()
             });
             let written = admitted.count() as u64 * WRITE_BYTES;
             if written == 0 {

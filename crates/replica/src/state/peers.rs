@@ -26,7 +26,7 @@ pub(crate) struct Peer {
     /// What it sent that no member sends.
     pub(crate) nonsense: Nonsense,
     pub(crate) rejoin: Rejoin,
-    /// Its lack of room for contents.
+    /// Its lack of space for contents.
     pub(crate) shipments: Shipments,
     /// Files that are complete there, as it is told next, with the places of the own stream up to which they are.
     pub(crate) completed: BTreeMap<ObjectId, u64>,

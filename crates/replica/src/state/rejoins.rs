@@ -22,7 +22,7 @@ const FORESEEN: f64 = 60.0;
 /// What was heard counts for so long.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// What a returning replica gets from one that sends it what it lacks.
+/// What a rejoining replica gets from one that sends it what it lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
     /// The updates that it missed, one after another, and the contents that they changed.
@@ -48,7 +48,7 @@ impl Stage {
     }
 }
 
-/// How far a returning replica is.
+/// How far a rejoining replica is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejoinView {
     /// What it gets.

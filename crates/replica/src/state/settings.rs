@@ -106,7 +106,7 @@ pub struct Settings {
     /// At most this many bytes a second are sent to replicas that are on their way back into the
     /// view; `None` is no limit.
     pub return_bytes_per_second: Option<u64>,
-    /// Bytes of the room at each other replica that this one leaves free, since others send there too; `None`:
+    /// Bytes of the space at each other replica that this one leaves free, since others send there too; `None`:
     /// 64 MiB, or less where disks are small.
     pub space_reserve: Option<u64>,
     /// How long after one comparison of the copies the next begins; zero: only when somebody asks for it.

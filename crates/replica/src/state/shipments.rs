@@ -1,19 +1,19 @@
-//! A peer that has no room for contents: when it is sent something again, and how much was sent to it in vain.
+//! A peer that has no space for contents: when it is sent something again, and how much was sent to it in vain.
 //!
 //! The sender looks first at what the peer said that it can still take. Where that was too much all
 //! the same, the peer says so, and is left alone for longer each time.
 //!
-//! What must never enter: what is sent, and how much room there is.
+//! What must never enter: what is sent, and how much space there is.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a peer without room is left alone, doubled each time up to the longer.
+/// How long a peer without space is left alone, doubled each time up to the longer.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What is known of a peer's lack of room.
+/// What is known of a peer's lack of space.
 #[derive(Debug, Default)]
 pub(crate) struct Shipments {
     /// Nothing is sent before.
@@ -29,12 +29,12 @@ impl Shipments {
         self.until.filter(|until| *until > now)
     }
 
-    /// The peer says that it has no room for what is next.
+    /// The peer says that it has no space for what is next.
     pub(crate) fn hold_back(&mut self, now: Instant) {
         self.until = Some(now + FIRST_PAUSE);
     }
 
-    /// The peer had no room for this many bytes.
+    /// The peer had no space for this many bytes.
     pub(crate) fn refused(&mut self, bytes: u64, now: Instant) {
         self.refused_bytes += bytes;
         // What was under way together is refused together.
@@ -50,12 +50,12 @@ impl Shipments {
         (self.until, self.pauses) = (None, 0);
     }
 
-    /// Whether the peer lacks room.
-    pub(crate) fn awaits_room(&self) -> bool {
+    /// Whether the peer lacks space.
+    pub(crate) fn awaits_space(&self) -> bool {
         self.until.is_some()
     }
 
-    /// Bytes that the peer had no room for, since the start.
+    /// Bytes that the peer had no space for, since the start.
     pub(crate) fn refused_bytes(&self) -> u64 {
         self.refused_bytes
     }
@@ -80,12 +80,12 @@ mod tests {
             }
             (0..64).for_each(|_| shipments.refused(MEBIBYTE, now));
         }
-        assert!(shipments.awaits_room());
+        assert!(shipments.awaits_space());
         let rounds = shipments.refused_bytes() / MEBIBYTE / 64;
         assert!((20..30).contains(&rounds), "{rounds}");
         shipments.placed();
         assert_eq!(shipments.paused(now), None);
-        assert!(!shipments.awaits_room());
+        assert!(!shipments.awaits_space());
         shipments.refused(1, now);
         assert_eq!(shipments.paused(now), Some(now + FIRST_PAUSE));
     }
@@ -98,7 +98,7 @@ mod tests {
         }
         assert_eq!(shipments.paused(now), Some(now + FIRST_PAUSE));
         assert_eq!(shipments.paused(now + FIRST_PAUSE), None);
-        assert!(shipments.awaits_room(), "until something is put in place");
+        assert!(shipments.awaits_space(), "until something is put in place");
         assert_eq!(shipments.refused_bytes(), 0);
     }
 }

@@ -198,7 +198,7 @@ pub(crate) struct LeaseRequest {
     pub(crate) fit_without: Vec<u16>,
     /// The sender's links to all others, for people.
     pub(crate) links: Vec<Link>,
-    /// Members whose disks have too little room, so that the sender refuses changes, or soon will.
+    /// Members whose disks have too little space, so that the sender refuses changes, or soon will.
     pub(crate) short_of: Vec<u16>,
     /// Lost replicas of which the sender, in this view, takes in nothing more but what others relay.
     pub(crate) closed: Vec<u16>,
@@ -491,8 +491,8 @@ pub(crate) struct PieceDone {
     pub(crate) file: ObjectId,
     /// It could not be put in place; the sender of the piece must send it again.
     pub(crate) failed: bool,
-    /// There was no room for it.
-    pub(crate) no_room: bool,
+    /// There was no space for it.
+    pub(crate) no_space: bool,
     /// It came as sums: the bytes of the stretches with these bits are something else here, and must be sent. All others are in
     /// place.
     pub(crate) lacking: u64,

@@ -188,7 +188,7 @@ fn lock(directory: &Path) -> Result<File, DataDirectoryError> {
     let noted = file.set_len(0).and_then(|()| file.rewind());
     let noted = noted.and_then(|()| file.write_all(note.as_bytes()));
     if let Err(error) = noted {
-        // The lock is what counts, and a full disk has room for it.
+        // The lock is what counts, and a full disk has space for it.
         tracing::debug!(%error, "no note says who has the data directory");
     }
     Ok(file)

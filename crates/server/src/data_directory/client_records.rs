@@ -21,8 +21,8 @@ const KIND: Kind = Kind {
 /// The longest owner string (RFC 8881, section 3.2, `NFS4_OPAQUE_LIMIT`).
 const OWNER_BYTES_MAX: usize = 1024;
 
-/// Makes a little room on a full disk. Says whether there was any to be had.
-pub(crate) type MakeRoom = Box<dyn Fn() -> bool + Send + Sync>;
+/// Makes a little space on a full disk. Says whether there was any to be had.
+pub(crate) type MakeSpace = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The client records in one directory.
 pub struct StoredClientRecords {
@@ -33,20 +33,20 @@ pub struct StoredClientRecords {
 struct Shelf {
     directory: PathBuf,
     /// Without a record a client can have nothing open, not even to read.
-    make_room: MakeRoom,
+    make_space: MakeSpace,
     stable: Mutex<BTreeMap<String, Arc<[u8]>>>,
 }
 
 impl StoredClientRecords {
     /// Reads the records of earlier starts. Files that cannot be believed are left where they are, with
-    /// a warning: their clients lose their state, which beats giving it to the wrong ones. `make_room` is asked, again and again,
+    /// a warning: their clients lose their state, which beats giving it to the wrong ones. `make_space` is asked, again and again,
     /// when a record does not fit on the disk.
     ///
     /// # Errors
     /// When the directory itself cannot be made or read.
     pub(super) fn load(
         directory: PathBuf,
-        make_room: MakeRoom,
+        make_space: MakeSpace,
     ) -> Result<StoredClientRecords, SealedFileError> {
         let io = |action| {
             let path = directory.clone();
@@ -70,7 +70,7 @@ impl StoredClientRecords {
         }
         let shelf = Shelf {
             directory,
-            make_room,
+            make_space,
             stable: Mutex::new(stable),
         };
         Ok(StoredClientRecords {
@@ -119,7 +119,7 @@ impl Shelf {
             let path = self.directory.join(place.key());
             loop {
                 match sealed_file::write(&path, KIND, &owner) {
-                    Err(error) if error.is_want_of_room() && (self.make_room)() => {}
+                    Err(error) if error.is_lack_of_space() && (self.make_space)() => {}
                     written => break written?,
                 }
             }

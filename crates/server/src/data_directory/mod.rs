@@ -33,7 +33,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use claim::Claim;
 pub(crate) use claim::{has_user, is_claimed, refuse_another_users, user_name};
-pub(crate) use client_records::MakeRoom;
+pub(crate) use client_records::MakeSpace;
 pub use client_records::StoredClientRecords;
 pub(crate) use examination::{Defect, Examination};
 pub use identity::ReplicaIdentity;
@@ -285,15 +285,15 @@ impl DataDirectory {
         Ok(incarnation::next(&self.path().join(INCARNATION), clock)?)
     }
 
-    /// The records of clients that hold state. When the disk is full, `make_room` is asked for room for another one.
+    /// The records of clients that hold state. When the disk is full, `make_space` is asked for space for another one.
     ///
     /// # Errors
     /// When their directory cannot be made or read.
     pub(crate) fn client_records(
         &self,
-        make_room: MakeRoom,
+        make_space: MakeSpace,
     ) -> Result<StoredClientRecords, DataDirectoryError> {
-        Ok(StoredClientRecords::load(self.clients(), make_room)?)
+        Ok(StoredClientRecords::load(self.clients(), make_space)?)
     }
 
     /// Where the tree of that name is, or will be.

@@ -67,7 +67,7 @@ impl SealedFileError {
     }
 
     /// Whether the disk is full.
-    pub(super) fn is_want_of_room(&self) -> bool {
+    pub(super) fn is_lack_of_space(&self) -> bool {
         matches!(self, SealedFileError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }
 

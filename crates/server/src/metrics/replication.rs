@@ -59,10 +59,10 @@ const OF_REPLICAS: [Metric<ReplicaStatus>; 17] = [
         |replica| replica.shipped_record_bytes as f64,
     ),
     (
-        "replica_dropped_promises",
-        "Promises for the site lease that were dropped, because this start of the server had not asked for them lately",
+        "replica_dropped_grants",
+        "Grants for the site lease that were dropped, because this start of the server had not asked for them lately",
         MetricType::Counter,
-        |replica| replica.dropped_promises as f64,
+        |replica| replica.dropped_grants as f64,
     ),
     (
         "replica_refused_relays",
@@ -96,7 +96,7 @@ const OF_REPLICAS: [Metric<ReplicaStatus>; 17] = [
     ),
     (
         "replica_space_refusals",
-        "Changes refused here because another member's disk has no room",
+        "Changes refused here because another member's disk has no space",
         MetricType::Counter,
         |replica| replica.space_refusals as f64,
     ),
@@ -104,19 +104,19 @@ const OF_REPLICAS: [Metric<ReplicaStatus>; 17] = [
         "replica_return_objects_left",
         "Updates, objects or files that this replica lacks on its way back into the view",
         MetricType::Gauge,
-        |replica| objects_left(replica.returning.as_ref()),
+        |replica| objects_left(replica.rejoining.as_ref()),
     ),
     (
         "replica_return_bytes_left",
         "Bytes of contents that it lacks, as far as they are known",
         MetricType::Gauge,
-        |replica| bytes_left(replica.returning.as_ref()),
+        |replica| bytes_left(replica.rejoining.as_ref()),
     ),
     (
         "replica_return_seconds_left",
         "Until it lacks nothing; infinite when it does not come nearer",
         MetricType::Gauge,
-        |replica| seconds_left(replica.returning.as_ref()),
+        |replica| seconds_left(replica.rejoining.as_ref()),
     ),
 ];
 
@@ -182,10 +182,10 @@ const OF_PEERS: [Metric<PeerView>; 17] = [
         |peer| peer.lag_ms as f64 / 1e3,
     ),
     (
-        "replica_peer_awaits_room",
-        "1 while contents are held back because the peer's disk has no room",
+        "replica_peer_awaits_space",
+        "1 while contents are held back because the peer's disk has no space",
         MetricType::Gauge,
-        |peer| f64::from(u8::from(peer.awaits_room)),
+        |peer| f64::from(u8::from(peer.awaits_space)),
     ),
     (
         "replica_peer_update_waits_seconds",
@@ -195,7 +195,7 @@ const OF_PEERS: [Metric<PeerView>; 17] = [
     ),
     (
         "replica_peer_refused_bytes",
-        "Bytes of contents that were sent to the peer and that it had no room for",
+        "Bytes of contents that were sent to the peer and that it had no space for",
         MetricType::Counter,
         |peer| peer.refused_bytes as f64,
     ),
@@ -203,19 +203,19 @@ const OF_PEERS: [Metric<PeerView>; 17] = [
         "replica_peer_return_objects_left",
         "Updates, objects or files that the peer lacks on its way back into the view",
         MetricType::Gauge,
-        |peer| objects_left(peer.returning.as_ref()),
+        |peer| objects_left(peer.rejoining.as_ref()),
     ),
     (
         "replica_peer_return_bytes_left",
         "Bytes of contents that it lacks from here, as far as they are known",
         MetricType::Gauge,
-        |peer| bytes_left(peer.returning.as_ref()),
+        |peer| bytes_left(peer.rejoining.as_ref()),
     ),
     (
         "replica_peer_return_seconds_left",
         "Until it lacks nothing from here; infinite when it does not come nearer",
         MetricType::Gauge,
-        |peer| seconds_left(peer.returning.as_ref()),
+        |peer| seconds_left(peer.rejoining.as_ref()),
     ),
     (
         "replica_peer_available_bytes",
@@ -255,7 +255,7 @@ const OF_VIEWS: [Metric<ViewStatus>; 6] = [
     ),
     (
         "site_lease_seconds",
-        "For how long this server may answer without another promise; infinite when it needs none",
+        "For how long this server may answer without another grant; infinite when it needs none",
         MetricType::Gauge,
         |view| view.lease_ms.map_or(f64::INFINITY, |ms| ms as f64 / 1e3),
     ),
@@ -318,18 +318,18 @@ const OF_SCRUBS: [Metric<ScrubView>; 8] = [
     ),
 ];
 
-fn objects_left(returning: Option<&RejoinView>) -> f64 {
-    returning.map_or(0.0, |returning| returning.objects_left as f64)
+fn objects_left(rejoining: Option<&RejoinView>) -> f64 {
+    rejoining.map_or(0.0, |rejoining| rejoining.objects_left as f64)
 }
 
-fn bytes_left(returning: Option<&RejoinView>) -> f64 {
-    let bytes = returning.and_then(|returning| returning.bytes_left);
+fn bytes_left(rejoining: Option<&RejoinView>) -> f64 {
+    let bytes = rejoining.and_then(|rejoining| rejoining.bytes_left);
     bytes.unwrap_or(0) as f64
 }
 
-fn seconds_left(returning: Option<&RejoinView>) -> f64 {
-    let left = |returning: &RejoinView| returning.seconds_left.map_or(f64::INFINITY, |s| s as f64);
-    returning.map_or(0.0, left)
+fn seconds_left(rejoining: Option<&RejoinView>) -> f64 {
+    let left = |rejoining: &RejoinView| rejoining.seconds_left.map_or(f64::INFINITY, |s| s as f64);
+    rejoining.map_or(0.0, left)
 }
 
 /// Writes the metrics of every replicated tree; nothing when there is none.
@@ -461,7 +461,7 @@ mod tests {
         for line in [
             "meridian_replica_ready{tree=\"default\"} 1.0",
             "meridian_replica_forwarded_total{tree=\"default\"} 7.0",
-            "meridian_replica_dropped_promises_total{tree=\"default\"} 1.0",
+            "meridian_replica_dropped_grants_total{tree=\"default\"} 1.0",
             "meridian_replica_refused_relays_total{tree=\"default\"} 2.0",
             "meridian_replica_clock_jumps_total{tree=\"default\"} 2.0",
             "meridian_replica_peer_connected{tree=\"default\",peer=\"3\"} 0.0",

@@ -126,7 +126,7 @@ impl Book {
     }
 
     /// The same book with new files striped over these data servers: a group that is there already, or a new one. Nothing when the
-    /// book has room for no more.
+    /// book has space for no more.
     pub(crate) fn with_new_files_over(&self, servers: &BTreeSet<DataServerNumber>) -> Option<Book> {
         let mut book = self.clone();
         book.new_files = None;

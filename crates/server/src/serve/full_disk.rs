@@ -1,7 +1,7 @@
 //! A server that cannot start, or go on, because the disk is full, or because its limit of open files was lowered, and what it needs
 //! to go on.
 //!
-//! It must not end: a service manager gives up after a few attempts, and then nobody starts it once there is room again.
+//! It must not end: a service manager gives up after a few attempts, and then nobody starts it once there is space again.
 //!
 //! What must never enter: what else may be wrong with a disk.
 
@@ -15,10 +15,10 @@ use throttle::Throttle;
 
 use super::{Ending, Origin, ServeError, Server, Tree};
 use crate::configuration::Configuration;
-use crate::data_directory::{DataDirectory, DataDirectoryError, MakeRoom};
+use crate::data_directory::{DataDirectory, DataDirectoryError, MakeSpace};
 use crate::status::{Answer, Answering, StatusSocket};
 
-/// With less room than this something may not have fitted.
+/// With less space than this something may not have fitted.
 const LEAST_BYTES: u64 = 32 << 20;
 /// And with fewer files that can be made.
 const LEAST_FILES: u64 = 64;
@@ -34,14 +34,14 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
-    pub async fn start_when_there_is_room(
+    pub async fn start_when_there_is_space(
         configuration: Configuration,
         origin: Origin,
     ) -> Result<Server, ServeError> {
         let throttle = Throttle::default();
         loop {
             let error = match Server::start(configuration.clone(), origin.clone()).await {
-                Err(error) if error.may_be_lack_of_room() => error,
+                Err(error) if error.may_be_lack_of_space() => error,
                 started => return started,
             };
             if !is_full(&configuration.data) {
@@ -77,7 +77,7 @@ fn answer_meanwhile(data: &Path, error: &ServeError) -> Option<(StatusSocket, Da
 
 impl ServeError {
     /// Whether it says that something could not be written.
-    fn may_be_lack_of_room(&self) -> bool {
+    fn may_be_lack_of_space(&self) -> bool {
         match self {
             ServeError::DataDirectory(DataDirectoryError::Io { source, .. }) => {
                 source.kind() == ErrorKind::StorageFull
@@ -94,7 +94,7 @@ impl ServeError {
 /// How a server ends whose store has failed: if the disk was full, or no files could be opened, it starts anew, as after a crash.
 pub(super) fn end_of(tree: &Tree) -> Result<Ending, ServeError> {
     let failure = ServeError::StorageFailed(tree.name.clone());
-    if tree.store.has_lacked_room() {
+    if tree.store.has_lacked_space() {
         tracing::error!(%failure, "the disk was full; free some space, and the server goes on by itself");
     } else if tree.store.has_lacked_descriptors() {
         tracing::error!(
@@ -107,8 +107,8 @@ pub(super) fn end_of(tree: &Tree) -> Result<Ending, ServeError> {
     Ok(Ending::StartAnew)
 }
 
-/// Room for what lies beside the stores, of what those on the same disk keep back.
-pub(super) fn beside_stores(data: &DataDirectory, trees: &[Tree]) -> MakeRoom {
+/// Space for what lies beside the stores, of what those on the same disk keep back.
+pub(super) fn beside_stores(data: &DataDirectory, trees: &[Tree]) -> MakeSpace {
     let disk_of = |path: &Path| path.metadata().map(|found| found.dev()).ok();
     let disk = disk_of(data.path());
     let near = |tree: &&Tree| disk.is_some() && disk_of(&data.tree(&tree.name)) == disk;
@@ -116,15 +116,15 @@ pub(super) fn beside_stores(data: &DataDirectory, trees: &[Tree]) -> MakeRoom {
     let stores: Vec<_> = stores.map(|tree| Arc::downgrade(&tree.store)).collect();
     Box::new(move || {
         let mut open = stores.iter().filter_map(Weak::upgrade);
-        open.any(|store| store.give_room())
+        open.any(|store| store.give_space())
     })
 }
 
-/// Whether there is too little room for the data directory, which need not be there yet.
+/// Whether there is too little space for the data directory, which need not be there yet.
 fn is_full(data: &Path) -> bool {
     let there = data.ancestors().find(|path| path.exists());
     let below = there.and_then(|there| rustix::fs::statvfs(there).ok());
-    // What has no size, like `/proc`, is no disk, and some disks make files as long as there is room.
+    // What has no size, like `/proc`, is no disk, and some disks make files as long as there is space.
     below.is_some_and(|below| {
         let lacks_bytes = below.f_bavail.saturating_mul(below.f_frsize) < LEAST_BYTES;
         let lacks_files = below.f_files > 0 && below.f_favail < LEAST_FILES;

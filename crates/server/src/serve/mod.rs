@@ -31,7 +31,7 @@ use tokio::time::MissedTickBehavior;
 use vfs::FileSystem;
 
 use crate::configuration::{Configuration, ConfigurationError, TransportLimits};
-use crate::data_directory::{DataDirectory, DataDirectoryError, MakeRoom, SealedFileError};
+use crate::data_directory::{DataDirectory, DataDirectoryError, MakeSpace, SealedFileError};
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
 use crate::pools::PoolPlaceError;
@@ -421,7 +421,7 @@ impl Server {
                 tracing::warn!(why, "this replica cannot go on as it is; it starts anew");
                 Ok(Ending::StartAnew)
             }
-            end = self.keep_house() => {
+            end = self.run_maintenance() => {
                 if end.is_err() {
                     process::tell_stopping();
                 }
@@ -468,16 +468,16 @@ impl Server {
     }
 
     /// Looks after leases until a store fails. Returns how the server ends then.
-    async fn keep_house(&self) -> Result<Ending, ServeError> {
+    async fn run_maintenance(&self) -> Result<Ending, ServeError> {
         let mut ticks = tokio::time::interval(HOUSEKEEPING);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut supervisor = process::Supervisor::default();
-        let mut chores = JoinSet::new();
+        let mut maintenance = JoinSet::new();
         loop {
             ticks.tick().await;
-            while chores.try_join_next().is_some() {}
+            while maintenance.try_join_next().is_some() {}
             // What vanished clients held may be another site's to let go, so neither leases nor anything else waits for it.
-            chores.spawn(self.overview.service.housekeep());
+            maintenance.spawn(self.overview.service.housekeep());
             if let Some(tree) = self.overview.failed_tree() {
                 return full_disk::end_of(tree);
             }
@@ -565,9 +565,9 @@ fn service_options(
     identity: Identity,
     configuration: &Configuration,
     operations: Arc<OperationCounters>,
-    make_room: MakeRoom,
+    make_space: MakeSpace,
 ) -> Result<ServiceOptions, ServeError> {
-    let records = data.client_records(make_room)?;
+    let records = data.client_records(make_space)?;
     Ok(ServiceOptions {
         identity,
         limits: configuration.limits.clone(),

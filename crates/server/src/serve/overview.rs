@@ -200,7 +200,7 @@ impl Overview {
 async fn export_status(tree: &Tree) -> ExportStatus {
     let fs_id = tree.store.properties().fs_id;
     let space = tree.store.space().await.inspect_err(|error| {
-        tracing::warn!(tree = %tree.name, %error, "cannot tell how much room there is");
+        tracing::warn!(tree = %tree.name, %error, "cannot tell how much space there is");
     });
     let space = space.map_or(SpaceStatus::default(), |space| SpaceStatus {
         total_bytes: space.total_bytes,
@@ -232,7 +232,7 @@ async fn replica_status(replica: &Arc<Replica>) -> Option<ReplicaStatus> {
     asked.await.ok()
 }
 
-/// The same with what the tree takes up, for an administrator who has to make room.
+/// The same with what the tree takes up, for an administrator who has to make space.
 async fn with_tree(tree: &Tree, space: SpaceStatus) -> SpaceStatus {
     let store = tree.store.clone();
     let counted = tokio::task::spawn_blocking(move || store.occupied_bytes()).await;

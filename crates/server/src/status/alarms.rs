@@ -187,7 +187,7 @@ fn of_replica(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     found
 }
 
-/// One disk after another that has too little room.
+/// One disk after another that has too little space.
 fn short(replica: &ReplicaStatus) -> Option<(&'static str, String)> {
     let mut disks: BTreeMap<u16, Vec<String>> = BTreeMap::new();
     for ShortView { by, of } in &replica.short {
@@ -202,7 +202,7 @@ fn short(replica: &ReplicaStatus) -> Option<(&'static str, String)> {
             false => format!("the disk of replica {of}"),
         };
         let by = by.join(" ");
-        format!("{whose} has too little room{left}, so changes that need some are refused at replicas {by}, or soon will be")
+        format!("{whose} has too little space{left}, so changes that need some are refused at replicas {by}, or soon will be")
     });
     let told: Vec<String> = told.collect();
     (!told.is_empty()).then(|| ("space", told.join("; ")))
@@ -342,8 +342,8 @@ mod tests {
         let first = alarms(&full).remove(0);
         assert_eq!(first.name, "space");
         for part in [
-            "this server's disk has too little room, so changes that need some are refused at replicas 1 3, or soon",
-            "the disk of replica 1 has too little room (64.0 MiB can be filled there), so changes",
+            "this server's disk has too little space, so changes that need some are refused at replicas 1 3, or soon",
+            "the disk of replica 1 has too little space (64.0 MiB can be filled there), so changes",
             "are refused at replicas 2, or soon",
         ] {
             assert!(first.what.contains(part), "{part}: {first}");

@@ -161,7 +161,7 @@ pub struct ExportStatus {
     pub tree: String,
     /// The tree's identity.
     pub fs_id: String,
-    /// Room.
+    /// Space.
     pub space: SpaceStatus,
     /// What its store counts.
     pub store: StoreStatistics,
@@ -173,7 +173,7 @@ pub struct ExportStatus {
 /// A disk is nearly full when less than this is left, and less than a twentieth.
 const LITTLE_BYTES: u64 = 10 << 30;
 
-/// Room in a tree, in bytes.
+/// Space in a tree, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceStatus {
     /// What the file system below can hold.
@@ -187,13 +187,13 @@ pub struct SpaceStatus {
     pub tree_bytes: Option<u64>,
 }
 
-/// Whether so little of a disk is left that somebody should make room.
+/// Whether so little of a disk is left that somebody should make space.
 fn is_little(available_bytes: u64, total_bytes: u64) -> bool {
     available_bytes < LITTLE_BYTES.min(total_bytes / 20)
 }
 
 impl SpaceStatus {
-    /// Whether somebody should make room.
+    /// Whether somebody should make space.
     pub(crate) fn is_nearly_full(&self) -> bool {
         is_little(self.available_bytes, self.total_bytes)
     }

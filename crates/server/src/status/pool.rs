@@ -165,7 +165,7 @@ impl From<Holding> for HoldingStatus {
 }
 
 impl HoldingStatus {
-    /// Whether somebody should make room.
+    /// Whether somebody should make space.
     pub(crate) fn is_nearly_full(&self) -> bool {
         is_little(self.available_bytes, self.total_bytes)
     }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_data_server_without_room_is_named_by_everybody_who_knows() {
+    fn a_data_server_without_space_is_named_by_everybody_who_knows() {
         let mut pool = example();
         pool.servers.truncate(1);
         let full = HoldingStatus {

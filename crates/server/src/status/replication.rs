@@ -41,8 +41,8 @@ impl fmt::Display for ReplicaText<'_> {
         if let Some(view) = &replica.view {
             writeln!(f, "  view         {}", Summary(view))?;
         }
-        if let Some(returning) = &replica.returning {
-            writeln!(f, "  returning    {}", RejoinText(returning))?;
+        if let Some(rejoining) = &replica.rejoining {
+            writeln!(f, "  rejoining    {}", RejoinText(rejoining))?;
         }
         if let Some(scrub) = &replica.scrub {
             writeln!(f, "  scrub        {}", scrub::Summary(scrub))?;
@@ -93,7 +93,7 @@ impl fmt::Display for PeerLines<'_> {
         writeln!(f, "  peer {who:<7} {addresses}{kind}")?;
         connection(peer, f)?;
         if let Some(bytes) = peer.available_bytes.filter(|_| !peer.witness) {
-            write!(f, "\n    room for {} of clients", size(bytes))?;
+            write!(f, "\n    space for {} of clients", size(bytes))?;
         }
         shortcomings(peer, f)
     }
@@ -124,14 +124,14 @@ fn connection(peer: &PeerView, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 /// What it lacks.
 fn shortcomings(peer: &PeerView, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if peer.awaits_room {
+    if peer.awaits_space {
         let refused = size(peer.refused_bytes);
         write!(
             f,
-            "\n    HAS NO ROOM for contents that it lacks; {refused} were sent in vain"
+            "\n    HAS NO SPACE for contents that it lacks; {refused} were sent in vain"
         )?;
-    } else if let Some(returning) = &peer.returning {
-        write!(f, "\n    on its way back, {}", RejoinText(returning))?;
+    } else if let Some(rejoining) = &peer.rejoining {
+        write!(f, "\n    on its way back, {}", RejoinText(rejoining))?;
     }
     if (peer.lag_updates, peer.lag_files) == (0, 0) {
         return write!(f, "\n    has everything");
@@ -194,7 +194,7 @@ mod tests {
   peer 1 (alpha) alpha:7643
     connected, round trip 120.3 ms; sent 3.0 MiB, received 5.0 KiB
     its clock is 12 ms behind, to within 61 ms
-    room for 3.0 GiB of clients
+    space for 3.0 GiB of clients
     on its way back, contents: 3 of 10 files, 4.0 MiB sent, 6.0 MiB left, about 12 s to go
     lacks 12 updates, and 1.0 MiB of 2 files, for 4.2 s
   peer 3       gamma:7643, a witness
@@ -218,19 +218,19 @@ mod tests {
         };
         assert_eq!(
             keys(""),
-            "clock_jumps controls controls_total dropped_promises durability forwarded kept_bytes kept_bytes_max \
-             kept_entries members_version names peers ready recovering_files refused_relays removed returning rolled_back \
+            "clock_jumps controls controls_total dropped_grants durability forwarded kept_bytes kept_bytes_max \
+             kept_entries members_version names peers ready recovering_files refused_relays removed rejoining rolled_back \
              scrub served shipped_content_bytes shipped_record_bytes short slot space_refusals too_slow torn_files \
              torn_paths view witness written_bytes"
         );
         assert_eq!(
             keys("/peers/0"),
-            "addresses available_bytes awaits_room clock connected lag_bytes lag_files lag_ms lag_updates last_error \
-             links nonsense program received_bytes refused_bytes refused_messages returning rolled_back round_trip_us \
+            "addresses available_bytes awaits_space clock connected lag_bytes lag_files lag_ms lag_updates last_error \
+             links nonsense program received_bytes refused_bytes refused_messages rejoining rolled_back round_trip_us \
              sent_bytes slot update_waits_ms waiting_bytes witness"
         );
         let rejoin = "bytes_done bytes_left objects_done objects_left seconds_left stage";
-        assert_eq!(keys("/peers/0/returning"), rejoin);
+        assert_eq!(keys("/peers/0/rejoining"), rejoin);
         let control = "age_ms deep held_because holder name paths";
         assert_eq!(keys("/controls/0"), control);
         let view = "epoch leader lease_ms losses members names obstacle takes_part up_to_date voters voters_change";

@@ -26,7 +26,7 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T> Rows<T> {
-    /// As many of these as an answer has room for.
+    /// As many of these as an answer has space for.
     pub(crate) fn of(all: impl IntoIterator<Item = T>) -> Rows<T> {
         let mut all = all.into_iter();
         Rows {

@@ -31,7 +31,7 @@ pub(super) const FAR_PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// No question is larger: a path fits in it many times.
 pub(super) const QUESTION_BYTES_MAX: u64 = 64 << 10;
-/// How long to wait when the operating system has no room for another connection.
+/// How long to wait when the operating system has no space for another connection.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Questions that are answered at once; more wait.
 const QUESTIONS_AT_ONCE: usize = 16;

@@ -70,7 +70,7 @@ impl fmt::Display for ExportStatus {
         writeln!(f, "  tree         {} ({})", self.tree, self.fs_id)?;
         writeln!(
             f,
-            "  room         {} of {} available",
+            "  space        {} of {} available",
             size(available),
             size(total)
         )?;
@@ -155,7 +155,7 @@ mod tests {
   operations   1000
 export /export
   tree         default (0000000000000001:0000000000000002)
-  room         3.7 GiB of 10.0 GiB available
+  space        3.7 GiB of 10.0 GiB available
   objects      12"
         );
     }

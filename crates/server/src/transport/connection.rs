@@ -22,7 +22,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Semaphore;
 use xdr::{Bytes, Reader, Rope, Writer};
 
-use super::buffers::Room;
+use super::buffers::Space;
 use super::outbox::{Kept, Outbox};
 use super::pending_calls::PendingCalls;
 use super::{Registration, Transport};
@@ -85,7 +85,7 @@ pub(super) async fn run(
     let requests = Requests {
         service: transport.service.clone(),
         connection: connection.clone(),
-        room: Arc::new(Semaphore::new(in_flight)),
+        space: Arc::new(Semaphore::new(in_flight)),
         in_flight: u32::try_from(in_flight).unwrap_or(u32::MAX),
     };
     let end = requests.read_all(input, &transport).await;
@@ -156,7 +156,7 @@ impl TcpConnection {
 
 /// What a request keeps from others while it is executed.
 struct Admitted {
-    request: Room,
+    request: Space,
     /// What its reply goes on keeping.
     kept: Kept,
 }
@@ -165,8 +165,8 @@ struct Admitted {
 struct Requests {
     service: Arc<Service>,
     connection: Arc<TcpConnection>,
-    /// Room for requests under way and replies not sent yet.
-    room: Arc<Semaphore>,
+    /// Space for requests under way and replies not sent yet.
+    space: Arc<Semaphore>,
     in_flight: u32,
 }
 
@@ -174,11 +174,11 @@ impl Requests {
     async fn read_all(&self, mut input: OwnedReadHalf, transport: &Transport) -> End {
         let mut splitter = RecordSplitter::new(transport.record_bytes);
         // For the record under way, if it is large.
-        let mut room = None;
+        let mut space = None;
         loop {
             let expected = splitter.expected_bytes();
-            if expected > SMALL_RECORD_BYTES && room.is_none() {
-                room = transport.room(&transport.buffers.requests, expected).await;
+            if expected > SMALL_RECORD_BYTES && space.is_none() {
+                space = transport.space(&transport.buffers.requests, expected).await;
                 self.receiving(expected);
             }
             match input.read_buf(splitter.read_buffer()).await {
@@ -193,7 +193,7 @@ impl Requests {
                 }
                 Err(error) => return error.into(),
             }
-            let taken = self.take_records(&mut splitter, &mut room, transport);
+            let taken = self.take_records(&mut splitter, &mut space, transport);
             if let Err(end) = taken.await {
                 return end;
             }
@@ -203,7 +203,7 @@ impl Requests {
     async fn take_records(
         &self,
         splitter: &mut RecordSplitter,
-        room: &mut Option<Room>,
+        space: &mut Option<Space>,
         transport: &Transport,
     ) -> Result<(), End> {
         let mut next = splitter.next_record()?;
@@ -211,7 +211,7 @@ impl Requests {
             self.receiving(0);
             let following = splitter.next_record();
             let is_last = matches!(following, Ok(None));
-            self.take(record, room.take(), is_last, transport).await?;
+            self.take(record, space.take(), is_last, transport).await?;
             next = following?;
         }
         Ok(())
@@ -228,7 +228,7 @@ impl Requests {
     async fn take(
         &self,
         record: Bytes,
-        room: Option<Room>,
+        space: Option<Space>,
         is_last: bool,
         transport: &Transport,
     ) -> Result<(), End> {
@@ -237,7 +237,7 @@ impl Requests {
             self.connection.calls.answered(transaction, record);
             return Ok(());
         }
-        let Some(admitted) = self.admit(&record, room, transport).await else {
+        let Some(admitted) = self.admit(&record, space, transport).await else {
             return Ok(());
         };
         let service = self.service.clone();
@@ -254,25 +254,25 @@ impl Requests {
     async fn admit(
         &self,
         record: &Bytes,
-        room: Option<Room>,
+        space: Option<Space>,
         transport: &Transport,
     ) -> Option<Admitted> {
         let bytes = record.len();
         let pieces = u32::try_from(bytes / COUNTED_PIECE_BYTES).unwrap_or(u32::MAX);
         let count = pieces.saturating_add(1).min(self.in_flight);
-        let place = self.room.clone().acquire_many_owned(count).await.ok()?;
+        let place = self.space.clone().acquire_many_owned(count).await.ok()?;
         let buffers = &transport.buffers;
-        let request = match room {
-            Some(room) => room,
-            None => transport.room(&buffers.requests, bytes).await?,
+        let request = match space {
+            Some(space) => space,
+            None => transport.space(&buffers.requests, bytes).await?,
         };
         let largest = largest_reply(record).min(transport.record_bytes);
-        let reply = transport.room(&buffers.replies, largest).await?;
+        let reply = transport.space(&buffers.replies, largest).await?;
         Some(Admitted {
             request,
             kept: Kept {
                 _place: place,
-                room: reply,
+                space: reply,
             },
         })
     }
@@ -280,7 +280,7 @@ impl Requests {
     /// Waits until every request has been executed and its reply sent or given up.
     async fn finish(&self) {
         // An error stands for a closed semaphore, and this one is never closed.
-        let _ = self.room.acquire_many(self.in_flight).await;
+        let _ = self.space.acquire_many(self.in_flight).await;
     }
 }
 
@@ -313,7 +313,7 @@ async fn answer(
         Ok(reply) => reply,
         Err(_) => {
             request = None;
-            kept.room.shrink_to(1);
+            kept.space.shrink_to(1);
             call.await
         }
     };
@@ -324,14 +324,14 @@ async fn answer(
     };
     if request.is_none()
         && let Some(transport) = connection.transport.upgrade()
-        && let Some(room) = transport
-            .room(&transport.buffers.replies, framed.len())
+        && let Some(space) = transport
+            .space(&transport.buffers.replies, framed.len())
             .await
     {
-        kept.room = room;
+        kept.space = space;
     }
     drop(request);
-    kept.room.shrink_to(framed.len());
+    kept.space.shrink_to(framed.len());
     connection.outbox.send(framed, Some(kept)).await;
     std::mem::forget(unanswered);
 }

@@ -25,7 +25,7 @@ const BACKLOG: i32 = 1024;
 /// A client's machine that vanished is noticed after this much silence, and four probes more.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// How long to wait when the operating system has no room for another connection.
+/// How long to wait when the operating system has no space for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(200);
 /// What is told of once, with sums later.
 const CROWDED: throttle::Subject = ("too many connections", 0);
@@ -234,7 +234,7 @@ fn tell_of_crowd(throttle: &Throttle, from: IpAddr) {
     }
 }
 
-/// Tells that some are closed because the operating system has no room for another one.
+/// Tells that some are closed because the operating system has no space for another one.
 fn tell_of_exhaustion(throttle: &Throttle, closed: u64, error: &io::Error) {
     if let Some(sum) = throttle.failed(EXHAUSTED, Instant::now()) {
         tracing::error!(

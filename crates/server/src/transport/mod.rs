@@ -27,7 +27,7 @@ use tokio::sync::watch;
 
 use crate::configuration::TransportLimits;
 
-use buffers::{Buffers, Pool, Room};
+use buffers::{Buffers, Pool, Space};
 use connection::TcpConnection;
 pub use listener::ListenError;
 pub(crate) use listener::{Listener, accept};
@@ -213,14 +213,14 @@ impl Transport {
     }
 
     /// Memory for this many bytes of a request or reply, as soon as there is some.
-    async fn room(&self, pool: &Pool, bytes: usize) -> Option<Room> {
-        if let Some(room) = pool.try_take(bytes) {
-            return Some(room);
+    async fn space(&self, pool: &Pool, bytes: usize) -> Option<Space> {
+        if let Some(space) = pool.try_take(bytes) {
+            return Some(space);
         }
-        let mut room = pin!(pool.take(bytes));
+        let mut space = pin!(pool.take(bytes));
         loop {
-            match tokio::time::timeout(MEMORY_PATIENCE, &mut room).await {
-                Ok(room) => return room,
+            match tokio::time::timeout(MEMORY_PATIENCE, &mut space).await {
+                Ok(space) => return space,
                 Err(_) => self.relieve_memory(),
             }
         }

@@ -20,7 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use xdr::Rope;
 
 use super::Traffic;
-use super::buffers::Room;
+use super::buffers::Space;
 
 /// A client that takes no byte for this long while replies wait for it is cut off.
 const STALL_MAX: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ pub(super) struct Kept {
     /// Its place among the requests of its connection.
     pub(super) _place: OwnedSemaphorePermit,
     /// The memory that it takes.
-    pub(super) room: Room,
+    pub(super) space: Space,
 }
 
 #[derive(Debug)]

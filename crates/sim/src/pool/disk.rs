@@ -4,7 +4,7 @@ use super::event::Value;
 use pool::data_server::{Fenced, Shelf};
 use pool::home::{FileRow, Owed, Record, Recovered};
 use pool::{
-    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, Report, Standing,
+    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, Report, StoreIdentity,
     StripeUnit,
 };
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ impl Contents {
 /// The disk of a data server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerDisk {
-    pub(super) standing: Standing,
+    pub(super) identity: StoreIdentity,
     pub(super) contents: BTreeMap<ContentsId, Contents>,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Row {
 #[derive(Clone, Debug)]
 pub(super) struct HomeDisk {
     pub(super) issue: u64,
-    pub(super) standings: BTreeMap<DataServerNumber, Option<Standing>>,
+    pub(super) identities: BTreeMap<DataServerNumber, Option<StoreIdentity>>,
     pub(super) intents: BTreeMap<IntentNumber, Owed>,
     pub(super) next_intent: u64,
     pub(super) rows: BTreeMap<ObjectId, Row>,
@@ -126,7 +126,7 @@ impl HomeDisk {
         };
         HomeDisk {
             issue: 0,
-            standings: members.iter().map(|member| (*member, None)).collect(),
+            identities: members.iter().map(|member| (*member, None)).collect(),
             intents: BTreeMap::new(),
             next_intent: 1,
             rows: files.iter().map(row).collect(),
@@ -137,8 +137,8 @@ impl HomeDisk {
 
     pub(super) fn apply(&mut self, record: &Record) {
         match record {
-            Record::Standing(server, standing) => {
-                self.standings.insert(*server, Some(*standing));
+            Record::StoreIdentity(server, identity) => {
+                self.identities.insert(*server, Some(*identity));
             }
             Record::Intend(owed) => self.intend(owed),
             Record::Taken(number, server) => {
@@ -203,7 +203,7 @@ impl HomeDisk {
         let open = self.intents.values().filter(|owed| !owed.in_row);
         let row = |owed: &Owed| self.rows.get(&owed.intent.contents.object);
         Recovered {
-            servers: self.standings.clone(),
+            servers: self.identities.clone(),
             intents: self.intents.values().cloned().collect(),
             files: open.filter_map(row).map(|row| row.row.clone()).collect(),
             next_intent: self.next_intent,

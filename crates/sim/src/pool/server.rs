@@ -4,7 +4,7 @@ use super::disk::{Contents, Present, ServerDisk, number, server_of};
 use super::event::{Cargo, Event, HOME, Io, IoReply, IoRequest, Node, Value};
 use super::world::World;
 use pool::data_server::{Command, DataServer, Ticket};
-use pool::{Access, ContentsId, Intent, LeaseSettings, Standing, ToDataServer};
+use pool::{Access, ContentsId, Intent, LeaseSettings, StoreIdentity, ToDataServer};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -34,15 +34,15 @@ pub(super) struct ServerNode {
 }
 
 impl ServerNode {
-    pub(super) fn new(identity: u128) -> ServerNode {
+    pub(super) fn new(store: u128) -> ServerNode {
         ServerNode {
             core: None,
             life: 0,
             suspended: false,
             inbox: VecDeque::new(),
             disk: ServerDisk {
-                standing: Standing {
-                    identity,
+                identity: StoreIdentity {
+                    store,
                     counter: 0,
                     run: 0,
                 },
@@ -72,12 +72,12 @@ impl ServerNode {
     }
 
     /// The disk becomes what it was, if it was kept and a report was answered since; the machine has to be started.
-    pub(super) fn restore(&mut self, known: Option<Standing>) -> bool {
+    pub(super) fn restore(&mut self, known: Option<StoreIdentity>) -> bool {
         let counter = known.map_or(0, |known| known.counter);
         let Some(disk) = self
             .snapshot
             .take()
-            .filter(|disk| Standing::counted_answer(disk.standing.counter) <= counter)
+            .filter(|disk| StoreIdentity::counted_answer(disk.identity.counter) <= counter)
         else {
             return false;
         };
@@ -101,10 +101,10 @@ impl World {
             LeaseSettings::default(),
             rules,
         ));
-        node.disk.standing.run = run;
+        node.disk.identity.run = run;
         node.answered = false;
-        let counter = &mut node.disk.standing.counter;
-        *counter = Standing::counted_start(*counter);
+        let counter = &mut node.disk.identity.counter;
+        *counter = StoreIdentity::counted_start(*counter);
         node.present = Some(Present {
             run,
             contents: node.disk.contents.clone(),
@@ -121,11 +121,11 @@ impl World {
         let now = self.clock(Node::Server(place));
         let node = &mut self.servers[place];
         if std::mem::take(&mut node.answered) {
-            let counter = &mut node.disk.standing.counter;
-            *counter = Standing::counted_answer(*counter);
+            let counter = &mut node.disk.identity.counter;
+            *counter = StoreIdentity::counted_answer(*counter);
         }
         if let Some(core) = &mut node.core {
-            let command = core.ask(now, HOME, node.disk.standing);
+            let command = core.ask(now, HOME, node.disk.identity);
             self.server_commands(place, vec![command]);
         }
         let life = self.servers[place].life;

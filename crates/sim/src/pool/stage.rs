@@ -13,7 +13,7 @@ use pool::data_server::{self, DataServer, Ticket};
 use pool::home::{self, FileRow, Home, HomeSettings, Outcome, Request};
 use pool::{
     Access, ContentsId, Generation, Handle, HandleKey, IssueNumber, KeyNumber, LeaseSettings,
-    PlacementNumber, Rules, Standing, ToDataServer, ToHome,
+    PlacementNumber, Rules, StoreIdentity, ToDataServer, ToHome,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -82,9 +82,9 @@ impl Stage {
     pub fn new(rules: Rules) -> Stage {
         let (now, mut disk) = (Moment(1_000_000), HomeDisk::new(1, &[FILE]));
         let server_disk = ServerDisk {
-            standing: Standing {
-                identity: 7,
-                counter: Standing::counted_start(0),
+            identity: StoreIdentity {
+                store: 7,
+                counter: StoreIdentity::counted_start(0),
                 run: 1,
             },
             contents: BTreeMap::new(),
@@ -134,10 +134,10 @@ impl Stage {
     /// The data server sends a question for a lease.
     pub fn ask(&mut self) {
         if std::mem::take(&mut self.answered) {
-            let counter = &mut self.server_disk.standing.counter;
-            *counter = Standing::counted_answer(*counter);
+            let counter = &mut self.server_disk.identity.counter;
+            *counter = StoreIdentity::counted_answer(*counter);
         }
-        let command = self.server.ask(self.now, HOME, self.server_disk.standing);
+        let command = self.server.ask(self.now, HOME, self.server_disk.identity);
         self.server_commands(vec![command]);
     }
 
@@ -191,12 +191,12 @@ impl Stage {
         self.to_home.clear();
         self.to_server.clear();
         self.connection += 1;
-        self.server_disk.standing.run += 1;
+        self.server_disk.identity.run += 1;
         self.present = present(&self.server_disk);
         self.server = DataServer::new(number(0), LeaseSettings::default(), self.rules);
         self.answered = false;
-        let counter = &mut self.server_disk.standing.counter;
-        *counter = Standing::counted_start(*counter);
+        let counter = &mut self.server_disk.identity.counter;
+        *counter = StoreIdentity::counted_start(*counter);
     }
 
     /// Somebody wants something of the home. What follows between home and data server still has to be exchanged.
@@ -447,7 +447,7 @@ fn start(rules: Rules, now: Moment, disk: &mut HomeDisk) -> Home {
 
 fn present(disk: &ServerDisk) -> Present {
     Present {
-        run: disk.standing.run,
+        run: disk.identity.run,
         contents: disk.contents.clone(),
         writes: BTreeMap::new(),
     }

@@ -343,7 +343,7 @@ impl World {
                 let known = self
                     .home
                     .disk
-                    .standings
+                    .identities
                     .get(&number(place))
                     .copied()
                     .flatten();

@@ -2,7 +2,7 @@
 //! left take over by themselves what a lost one controlled.
 //!
 //! How far the others have its own stream a replica was told. How far they have those of others they say with every
-//! question for a promise; the truth stands in for that.
+//! question for a grant; the truth stands in for that.
 
 use super::{World, place};
 use crate::history::Decision;

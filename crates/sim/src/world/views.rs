@@ -1,6 +1,6 @@
-//! Promises, who is silent, and how decisions come into force at one replica after the other.
+//! Grants, who is silent, and how decisions come into force at one replica after the other.
 //!
-//! What a promise is worth, and when a view may be entered, the leases decide.
+//! What a grant is worth, and when a view may be entered, the leases decide.
 
 use super::{Event, World};
 use crate::history::Decision;
@@ -69,7 +69,7 @@ impl World {
         slots.filter(|other| *other != slot).collect()
     }
 
-    /// Somebody asks for a promise: it is given to who takes part in every view known here.
+    /// Somebody asks for a grant: it is given to who takes part in every view known here.
     pub(super) fn take_ask(&mut self, slot: ReplicaSlot, from: ReplicaSlot, asked: Question) {
         let local = self.local(slot);
         let learnt = self.replicas[&slot].site.learnt;
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// A member that has not promised for three fifths of a lease is proposed for exclusion; so is
+    /// A member that has not granted for three fifths of a lease is proposed for exclusion; so is
     /// this replica itself when it cannot write.
     fn exclude_the_silent(&mut self, slot: ReplicaSlot) {
         let replica = &self.replicas[&slot];
@@ -93,7 +93,7 @@ impl World {
         let now = self.local(slot);
         let site = &replica.site;
         let silent = |peer: &&ReplicaSlot| {
-            let last = site.lease.last_promise(**peer).unwrap_or_default();
+            let last = site.lease.last_grant(**peer).unwrap_or_default();
             let patient = last.max(site.since).after(self.lease.length * 3 / 5);
             **peer != slot && patient < now && self.model.silence_is_noticed
         };

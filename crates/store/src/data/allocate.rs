@@ -80,9 +80,9 @@ impl Operation {
             return Err(Error::TooLarge);
         }
         let demand = match change {
-            // Sparse files have room when it is reserved; elsewhere nobody can promise any.
+            // Sparse files have space when it is reserved; elsewhere nobody can promise any.
             Change::Reserve if row.placement().is_some() => return Err(Error::NotSupported),
-            Change::Reserve => Demand::Room(extent.length.saturating_add(ROW_BYTES)),
+            Change::Reserve => Demand::Space(extent.length.saturating_add(ROW_BYTES)),
             Change::Punch => Demand::Removal,
         };
         let _admission = self.admit(demand)?;

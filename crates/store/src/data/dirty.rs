@@ -191,7 +191,7 @@ impl DirtyFiles {
 
     /// Whether a write of `bytes` bytes may be kept without too much being kept of its file, or of
     /// all.
-    pub(crate) fn has_room(&self, id: ObjectId, bytes: u64, of_file: u64, of_all: u64) -> bool {
+    pub(crate) fn has_space(&self, id: ObjectId, bytes: u64, of_file: u64, of_all: u64) -> bool {
         let files = self.files();
         let kept = files.get(&id).map_or(0, Dirty::kept_bytes);
         kept + bytes <= of_file && self.kept_bytes.load(Ordering::Relaxed) + bytes <= of_all

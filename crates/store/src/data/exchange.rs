@@ -156,7 +156,7 @@ impl OpenStore {
         if left == 0 {
             return Ok(None);
         }
-        let admission = self.admit(Demand::Room(left + ROW_BYTES))?;
+        let admission = self.admit(Demand::Space(left + ROW_BYTES))?;
         // Invariant: it is no more than the length of the bytes.
         Ok(Some((row, bytes.slice(..left as usize), admission)))
     }

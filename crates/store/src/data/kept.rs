@@ -55,12 +55,12 @@ impl Kept {
 }
 
 impl OpenStore {
-    /// Whether a write is small enough to be kept, and there is room for it.
+    /// Whether a write is small enough to be kept, and there is space for it.
     pub(super) fn can_keep(&self, id: ObjectId, length: usize) -> bool {
         length <= WRITE_BYTES
             && self
                 .dirty
-                .has_room(id, length as u64, FILE_BYTES, ALL_BYTES)
+                .has_space(id, length as u64, FILE_BYTES, ALL_BYTES)
     }
 }
 
@@ -77,8 +77,8 @@ impl Operation {
         let alone = self.guards.exclude(id).await;
         let row = self.object(id)?;
         self.check_write(access, id, &row)?;
-        let room = Demand::Room(data.len() as u64 + ROW_BYTES);
-        let _admission = self.admit(room)?;
+        let space = Demand::Space(data.len() as u64 + ROW_BYTES);
+        let _admission = self.admit(space)?;
         self.admit_contents(&row)?;
         let (_writing, tail_clean) = self.begin_writing(id).await?;
         if !tail_clean {

@@ -46,7 +46,7 @@ impl Operation {
         let demand = if size <= before.size {
             Demand::Removal
         } else {
-            Demand::Room(ROW_BYTES)
+            Demand::Space(ROW_BYTES)
         };
         let Begun::New(mut mutation) = self.begin_once(&access.who, demand).await? else {
             return Ok(self.object(id)?.attributes(id));

@@ -176,7 +176,7 @@ impl DataFiles {
 
 /// Allocates what a write is about to make a file longer by. XFS else allocates as much again as a file has already when a write
 /// makes it longer, and counts that as used for as long as the file is open: many writers would run through the reserve, and users
-/// would see files that take twice their room.
+/// would see files that take twice their space.
 fn allocate_extension(file: &File, offset: u64, length: u64) -> io::Result<()> {
     if length == 0 || file.metadata()?.len() >= offset + length {
         return Ok(());

@@ -19,7 +19,7 @@ use vfs::ObjectId;
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// Blocks whose sums share a row, which stays below the length at which rows are cut up.
 pub(crate) const BLOCKS_A_GROUP: u64 = 96;
-/// Groups in memory; that is 24 GiB of blocks, and some 30 MB. Of a file for which there is no room, no sums are left.
+/// Groups in memory; that is 24 GiB of blocks, and some 30 MB. Of a file for which there is no space, no sums are left.
 const MOST_GROUPS: usize = 1 << 16;
 /// From this many on they are closed although their files are still being written.
 const MANY_GROUPS: usize = MOST_GROUPS / 4;

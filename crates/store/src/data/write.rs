@@ -122,8 +122,8 @@ impl Operation {
             None => data.len() as u64,
             Some(_) => 0,
         };
-        let room = Demand::Room(bytes_here + ROW_BYTES);
-        let _admission = self.admit(room)?;
+        let space = Demand::Space(bytes_here + ROW_BYTES);
+        let _admission = self.admit(space)?;
         self.admit_contents(&row)?;
         let before = self.verifier();
         let (_shared, _writing) = self.prepare_to_write(shared, id).await?;
@@ -168,7 +168,7 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// Refuses to make a data file for which the file system below has no room; one that is there needs none.
+    /// Refuses to make a data file for which the file system below has no space; one that is there needs none.
     pub(super) fn admit_contents(&self, row: &ObjectRow) -> Result<()> {
         match row.placement().is_some() || row.file()?.stored {
             true => Ok(()),

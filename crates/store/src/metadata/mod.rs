@@ -1,6 +1,6 @@
 //! The embedded store that keeps the rows: one batch is atomic, and batches survive as a prefix.
 //!
-//! Nothing of fjall leaves this room, and nothing in here knows what a row means. Calls block, but for
+//! Nothing of fjall leaves this module, and nothing in here knows what a row means. Calls block, but for
 //! microseconds as long as the rows asked for are in memory; only [`Metadata::persist`] waits for
 //! the disk as a matter of course.
 
@@ -63,7 +63,7 @@ pub(crate) enum Table {
     Updates = 8,
     /// Name → one fact about the whole store.
     System = 9,
-    /// Table, key, number → a piece of a row that is too long for one value. Only this room knows.
+    /// Table, key, number → a piece of a row that is too long for one value. Only this module knows.
     Pieces = 10,
     /// Object id, number → offset and bytes: small writes whose data file is not stable yet.
     Kept = 11,

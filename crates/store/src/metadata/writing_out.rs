@@ -29,12 +29,12 @@ impl Metadata {
     }
 
     /// Starts new write buffers where one is full, so that the full ones are written out behind us.
-    /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_room` says whether this many
+    /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_space` says whether this many
     /// bytes fit on the disk, `has_files` whether files can be made; while they do not, or descriptors are lacking, everything
     /// stays in memory and in the journal: the embedded store ends when it cannot open a file that it writes.
     pub(crate) fn write_out_full(
         &self,
-        has_room: impl Fn(u64) -> bool,
+        has_space: impl Fn(u64) -> bool,
         has_files: impl Fn() -> bool,
     ) -> Result<(), MetadataError> {
         self.unlooked_bytes.store(0, Ordering::Relaxed);
@@ -54,7 +54,7 @@ impl Metadata {
             // An old journal goes only when every keyspace has written out what is in it.
             let wanted = held_bytes > WRITE_BUFFER_BYTES || (journal_waits && held_bytes > 0);
             // Merging tables needs as much again for a while.
-            if wanted && has_room(2 * held_bytes + WRITE_BUFFER_BYTES) {
+            if wanted && has_space(2 * held_bytes + WRITE_BUFFER_BYTES) {
                 keyspace.rotate_memtable()?;
             }
         }
@@ -78,7 +78,7 @@ impl Metadata {
         lacks || lacked.is_some_and(|then| then.elapsed() < A_MOMENT)
     }
 
-    /// Bytes of rows that only the journal and memory hold, and that tables will need room for.
+    /// Bytes of rows that only the journal and memory hold, and that tables will need space for.
     pub(crate) fn unwritten_bytes(&self) -> u64 {
         self.keyspaces_held().sum()
     }

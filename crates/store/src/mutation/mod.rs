@@ -109,7 +109,7 @@ pub(crate) struct Mutation<'s> {
 }
 
 impl OpenStore {
-    /// Admits an operation that takes room on the disk, and in memory: [`Error::NoSpace`] without the one, [`Error::Delay`] while
+    /// Admits an operation that takes space on the disk, and in memory: [`Error::NoSpace`] without the one, [`Error::Delay`] while
     /// memory is not written out for want of descriptors, or of files below.
     pub(crate) fn admit(&self, demand: Demand) -> Result<Admission<'_>> {
         match self.metadata.is_stuck() {
@@ -118,7 +118,7 @@ impl OpenStore {
         }
     }
 
-    /// Starts an operation that changes rows, once nobody else does and the disk has room for it.
+    /// Starts an operation that changes rows, once nobody else does and the disk has space for it.
     pub(crate) async fn begin(&self, demand: Demand) -> Result<Mutation<'_>> {
         self.health.check()?;
         let admission = self.admit(demand)?;
@@ -155,7 +155,7 @@ impl OpenStore {
 }
 
 /// For a caller that may not be told that a disk is full: it is asked to try again.
-pub(crate) fn wait_for_room(error: Error) -> Error {
+pub(crate) fn wait_for_space(error: Error) -> Error {
     match error {
         Error::NoSpace => Error::Delay,
         error => error,

@@ -42,7 +42,7 @@ impl Operation {
         if let Some(found) = self.find_existing(who, directory, name, &new)? {
             return Ok(found);
         }
-        let mutation = match self.begin_once(who, Demand::Room(ROW_BYTES)).await? {
+        let mutation = match self.begin_once(who, Demand::Space(ROW_BYTES)).await? {
             Begun::New(mutation) => mutation,
             Begun::Done(effect) => return self.made_before(effect),
         };

@@ -20,7 +20,7 @@ impl Operation {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        let mutation = match self.begin_once(who, Demand::Room(ROW_BYTES)).await? {
+        let mutation = match self.begin_once(who, Demand::Space(ROW_BYTES)).await? {
             Begun::New(mutation) => mutation,
             Begun::Done(effect) => return effect.change(),
         };

@@ -1,7 +1,7 @@
 //! Names and directories: finding, listing, making, removing, renaming and linking.
 //!
 //! A name is one entry row at its directory and one link row at its object; both change in the same
-//! batch, together with the directory's counts. Data is none of this room's business.
+//! batch, together with the directory's counts. Data is none of this module's business.
 
 mod create;
 mod link;

@@ -31,7 +31,7 @@ impl Operation {
         from: Place<'_>,
         to: Place<'_>,
     ) -> Result<(DirectoryChange, DirectoryChange)> {
-        // It takes no room in the end, and to replace a file with a shorter one makes some.
+        // It takes no space in the end, and to replace a file with a shorter one makes some.
         let mutation = match self.begin_once(who, Demand::Change).await? {
             Begun::New(mutation) => mutation,
             Begun::Done(effect) => return effect.changes(),

@@ -32,8 +32,8 @@ impl OpenStore {
             return Ok(());
         }
         let blocks = from.metadata().map_err(failed)?.blocks();
-        let room = Demand::Room(blocks.saturating_mul(512));
-        let _admission = self.headroom.admit(room)?;
+        let space = Demand::Space(blocks.saturating_mul(512));
+        let _admission = self.headroom.admit(space)?;
         let mut at = 0;
         while let Some(start) =
             Holey::seek(from, at, SeekTarget::Data)?.filter(|start| *start < size)

@@ -100,7 +100,7 @@ impl OpenStore {
             if self.is_closing() {
                 return Err(Error::Io("the store is being closed".into()));
             }
-            let _admission = self.headroom.admit(Demand::Room(ROW_BYTES))?;
+            let _admission = self.headroom.admit(Demand::Space(ROW_BYTES))?;
             let entry = self.keep(&draft, id)?;
             set.objects += 1;
             if entry.kind == RecoveredKind::File {

@@ -334,7 +334,7 @@ impl OpenStore {
             if group.is_empty() {
                 return Ok(());
             }
-            let demand = Demand::Room(group.len() as u64 * ROW_BYTES);
+            let demand = Demand::Space(group.len() as u64 * ROW_BYTES);
             let mut mutation = self.begin(demand).await?;
             if self.base_state()? == BaseState::Whole {
                 return Err(Error::Invalid("no copy of a tree was begun"));

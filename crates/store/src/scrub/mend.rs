@@ -130,8 +130,8 @@ impl Mending {
         let ContentPiece::Data { offset, bytes } = part else {
             return Ok(());
         };
-        let room = Demand::Room(bytes.len() as u64 + ROW_BYTES);
-        let _admission = self.store.admit(room)?;
+        let space = Demand::Space(bytes.len() as u64 + ROW_BYTES);
+        let _admission = self.store.admit(space)?;
         let file = Arc::clone(&self.file);
         blocking(move || {
             let written = file.write_all_at(&bytes, offset);

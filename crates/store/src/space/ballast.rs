@@ -1,4 +1,4 @@
-//! A file that only takes up room, so that the room is there when it is needed.
+//! A file that only takes up space, so that the space is there when it is needed.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::fs::FallocateFlags;
 /// The name of the file in a store.
 pub(crate) const FILE: &str = "ballast";
 
-/// The file, and how much room it takes up now.
+/// The file, and how much space it takes up now.
 #[derive(Debug)]
 pub(super) struct Ballast {
     path: PathBuf,
@@ -42,7 +42,7 @@ impl Ballast {
         self.held_bytes.load(Ordering::Acquire)
     }
 
-    /// Gives this much room to the caller that needs it, or what is left. Says whether there was any. Little at a
+    /// Gives this much space to the caller that needs it, or what is left. Says whether there was any. Little at a
     /// time, because the program that fills the disk may take it as well.
     pub(super) fn release(&self, bytes: u64) -> bool {
         let _alone = self.alone();
@@ -72,7 +72,7 @@ impl Ballast {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up the room that is wanted. Without it, all of the reserve is kept free instead.
+    /// Takes up the space that is wanted. Without it, all of the reserve is kept free instead.
     pub(super) fn take(&self) {
         let _alone = self.alone();
         if self.held_bytes() >= self.wanted_bytes {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_taken_given_up_and_found_again() {
+    fn space_is_taken_given_up_and_found_again() {
         let root = tempfile::tempdir().unwrap();
         let ballast = Ballast::find(root.path(), 1 << 20);
         assert_eq!(ballast.held_bytes(), 0);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     /// One thread takes the ballast while another gives it up: what was held was then another number than the file's
-    /// length, and room was counted that nobody had.
+    /// length, and space was counted that nobody had.
     #[test]
     fn what_is_held_is_what_the_file_has_whoever_takes_and_gives() {
         let root = tempfile::tempdir().unwrap();

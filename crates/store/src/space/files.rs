@@ -1,11 +1,11 @@
-//! How many files the file system below has room for. Some file systems, ext4 among them, are made for so many and no more; each
+//! How many files the file system below has space for. Some file systems, ext4 among them, are made for a fixed number; each
 //! regular file that was ever written has one there, so clients who make small files use them up long before the bytes.
 //!
 //! What must never enter: how many bytes there are.
 
 use std::os::fd::AsFd;
 
-/// So many are left to the embedded store and to what lies beside the store.
+/// This many are left to the embedded store and to what lies beside the store.
 const KEPT: u64 = 512;
 /// And at most one part in this many of all that there may be.
 const KEPT_PART: u64 = 16;
@@ -24,7 +24,7 @@ pub(super) enum Purpose {
 /// Whether there is one to be had.
 pub(super) fn is_left(directory: impl AsFd, purpose: Purpose) -> bool {
     let Ok(below) = rustix::fs::fstatvfs(directory) else {
-        // Whoever makes one is told.
+        // The caller that makes one is told.
         return true;
     };
     // Some make files as long as there are bytes, and say that there are none.

@@ -1,4 +1,4 @@
-//! How much of a disk a store takes up, for an administrator who has to make room on a full one.
+//! How much of a disk a store takes up, for an administrator who has to make space on a full one.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

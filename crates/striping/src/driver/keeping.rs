@@ -19,8 +19,8 @@ impl Driver {
             };
             let facts = &mut kept.facts;
             match record {
-                Record::Standing(server, standing) => {
-                    facts.push(records::standing(*server, *standing));
+                Record::StoreIdentity(server, identity) => {
+                    facts.push(records::identity(*server, *identity));
                 }
                 Record::Intend(owed) => state.note_intent(owed, facts),
                 Record::Taken(number, server) => {

@@ -51,10 +51,10 @@ impl Driver {
         }
         let mut known: BTreeMap<_, _> = present.iter().map(|server| (*server, None)).collect();
         for (key, row) in rows.facts(records::SERVERS)? {
-            let standing = records::parse_standing(&key, &row);
-            let (server, standing) = standing.ok_or_else(|| damaged("what data servers have"))?;
+            let identity = records::parse_identity(&key, &row);
+            let (server, identity) = identity.ok_or_else(|| damaged("what data servers have"))?;
             if let Some(known) = known.get_mut(&server) {
-                *known = Some(standing);
+                *known = Some(identity);
             }
         }
         let mut unsettled = BTreeSet::new();

@@ -43,7 +43,7 @@ link options:
   --jitter TIME        each frame takes longer by up to this (0)
   --loss SHARE         such as 0.1% (0)
   --bandwidth RATE     such as 1gbit (unlimited)
-  --queue BYTES        room in front of the wire, such as 256k (100 ms at the bandwidth)
+  --queue BYTES        space in front of the wire, such as 256k (100 ms at the bandwidth)
 
 All but `up` and `measure` take --control PATH first; without it they speak to the only WAN that runs.";
 

@@ -144,7 +144,7 @@ impl Drop for Forwarder {
 struct Loop {
     lines: Lines,
     pool: Pool,
-    /// Room for the runs of one frame, kept between frames.
+    /// Space for the runs of one frame, kept between frames.
     survivors: Vec<Range<u32>>,
     work: Receiver<Work>,
 }
@@ -220,7 +220,7 @@ impl Loop {
     /// Takes frames from a device until it has no more or its turn ends.
     fn collect(&mut self, from: usize, device: &SyncDevice, scratch: &mut Buffer) {
         for _ in 0..TURN {
-            match read(device, scratch.room()) {
+            match read(device, scratch.space()) {
                 Ok(length) => self.dispatch(from, scratch, length),
                 Err(Errno::INTR) => {}
                 Err(_) => return,
@@ -231,7 +231,7 @@ impl Loop {
     /// Puts a frame on its line. What is addressed to none of the sites vanishes, as it would on a
     /// router without a route.
     fn dispatch(&mut self, from: usize, scratch: &mut Buffer, length: usize) {
-        let Some(shape) = Shape::of(&scratch.room()[..length]) else {
+        let Some(shape) = Shape::of(&scratch.space()[..length]) else {
             return;
         };
         let to = self.lines.index(shape.destination);
@@ -245,7 +245,7 @@ impl Loop {
                 self.pool.keep(scratch, length)
             } else {
                 let mut part = self.pool.sized(shape.cut_length(run));
-                shape.cut(&scratch.room()[..length], run, part.bytes_mut());
+                shape.cut(&scratch.space()[..length], run, part.bytes_mut());
                 part
             };
             line.carry(frame, run.len() as u64, shape.wire_bytes(run), due);

@@ -156,24 +156,24 @@ impl<F> Line<F> {
         Some(arrived.frame)
     }
 
-    /// How many segments from the front find room, in the queue and in memory. An idle wire takes at
+    /// How many segments from the front find space, in the queue and in memory. An idle wire takes at
     /// least one, however small its queue is.
     fn fitting(&self, now: Instant, shape: &Shape, segments: u32) -> u32 {
         let waiting = self.waiting_bytes(now);
-        let queue_room = match self.settings.bandwidth {
+        let queue_space = match self.settings.bandwidth {
             Some(_) => self.settings.queue_bytes().saturating_sub(waiting),
             None => u64::MAX,
         };
-        let room = queue_room.min(IN_FLIGHT_MAX.saturating_sub(self.in_flight_bytes));
+        let space = queue_space.min(IN_FLIGHT_MAX.saturating_sub(self.in_flight_bytes));
         let whole = shape.wire_bytes(&(0..segments));
-        if whole <= room {
+        if whole <= space {
             return segments;
         }
         let segment = shape.wire_bytes(&(0..1));
-        let fitting = room / segment;
+        let fitting = space / segment;
         // Below `segments`, because the whole does not fit.
         let fitting = fitting.min(u64::from(segments)) as u32;
-        if waiting == 0 && room > 0 {
+        if waiting == 0 && space > 0 {
             fitting.max(1)
         } else {
             fitting

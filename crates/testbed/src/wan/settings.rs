@@ -67,7 +67,7 @@ impl LinkSettings {
         }
     }
 
-    /// With room for this many bytes in front of the wire.
+    /// With space for this many bytes in front of the wire.
     pub fn queue(self, bytes: u64) -> Self {
         Self {
             queue: Some(bytes),
@@ -108,7 +108,7 @@ impl LinkSettings {
         Ok(())
     }
 
-    /// The room in front of the wire in bytes, chosen or default.
+    /// The space in front of the wire in bytes, chosen or default.
     pub(crate) fn queue_bytes(&self) -> u64 {
         let tenth = self.bandwidth.unwrap_or(0) / 8 / 10;
         self.queue.unwrap_or(tenth.max(QUEUE_MIN))

@@ -179,7 +179,7 @@ fn the_table_of_clients_is_bounded() {
     let again = table.exchange("b", 2, 0).unwrap();
     table
         .create(again.client, 1)
-        .expect("a replaced record needs no further room");
+        .expect("a replaced record needs no further space");
 }
 
 /// Once one host filled the table of clients in a moment, and nobody else was let in before those records had expired.
@@ -324,7 +324,7 @@ impl Table {
         let mut request = request(&format!("client {number}"), 1, 0);
         request.identity.address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, host));
         let (exchanged, _) = self.state.exchange_id(request, self.now)?;
-        let (_, departures) = self.state.make_room_for(exchanged.client, self.now);
+        let (_, departures) = self.state.make_space_for(exchanged.client, self.now);
         self.see_off(departures);
         self.create(exchanged.client, exchanged.sequence)?;
         self.state.reclaim_complete(exchanged.client)?;
@@ -367,7 +367,7 @@ fn when_there_are_too_many_those_go_that_hold_nothing_and_were_silent_for_longes
 }
 
 #[test]
-fn an_address_that_has_most_of_all_clients_makes_room_first() {
+fn an_address_that_has_most_of_all_clients_makes_space_first() {
     let mut table = Table::new();
     table.state.limits.clients = 16;
     let quiet: Vec<_> = (0..8)

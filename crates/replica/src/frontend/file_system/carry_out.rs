@@ -51,7 +51,7 @@ impl ReplicatedFileSystem {
         let (mut arrived, mut calm) = (false, Duration::ZERO);
         loop {
             // What changes from here on counts.
-            let mut changes = self.shared.engine.notifications();
+            let mut changes = self.replica.engine.notifications();
             let elsewhere = match attempt().await? {
                 Tried::Answer(answer) => return answer,
                 Tried::Again => continue,
@@ -179,11 +179,11 @@ impl ReplicatedFileSystem {
         F: Future<Output = Result<T>> + Send,
         B: Future<Output = Vec<ObjectId>> + Send,
     {
-        if self.shared.engine.is_alone() {
+        if self.replica.engine.is_alone() {
             return attempt(self.store()).await;
         }
         let deadline = self.deadline();
-        if let Some(unanswered) = self.shared.state.outcomes.take(&operation, Instant::now()) {
+        if let Some(unanswered) = self.replica.state.outcomes.take(&operation, Instant::now()) {
             let found = self.find_out(operation(), unanswered, deadline);
             if let Some(value) = found.await? {
                 return Ok(value);
@@ -214,7 +214,7 @@ impl ReplicatedFileSystem {
         if !is_one || self.is_forwarded() || self.holder(directory).is_some() {
             return None;
         }
-        let is_primary = (self.shared.engine).is_primary(Subject::Directory(directory));
+        let is_primary = (self.replica.engine).is_primary(Subject::Directory(directory));
         (!is_primary).then_some(first)
     }
 
@@ -262,7 +262,7 @@ impl ReplicatedFileSystem {
             return Ok(Tried::Elsewhere(elsewhere));
         }
         let hook = Arc::new(self.hook());
-        let outcome = attempt(self.shared.store.with_hook(hook.clone())).await;
+        let outcome = attempt(self.replica.store.with_hook(hook.clone())).await;
         if !hook.was_asked() && self.went_home(object) {
             return Ok(Tried::Again);
         }
@@ -304,7 +304,7 @@ impl ReplicatedFileSystem {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
-        let alone = self.shared.engine.is_alone();
+        let alone = self.replica.engine.is_alone();
         if !alone {
             if let Some(at_home) = self.begin(file, attempt, operation, deadline).await? {
                 return Ok(at_home);
@@ -317,7 +317,7 @@ impl ReplicatedFileSystem {
             };
         }
         let hook = Arc::new(DataHook::new(self, file, effect.clone()));
-        let outcome = attempt(self.shared.store.with_hook(hook.clone())).await;
+        let outcome = attempt(self.replica.store.with_hook(hook.clone())).await;
         hook.finish(outcome.is_ok());
         if !alone && !hook.held() && self.went_home(file) {
             return Ok(Tried::Again);

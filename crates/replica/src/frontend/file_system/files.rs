@@ -26,16 +26,16 @@ use crate::state::removed::Place;
 #[async_trait]
 impl FileSystem for ReplicatedFileSystem {
     fn properties(&self) -> &Properties {
-        self.shared.store.properties()
+        self.replica.store.properties()
     }
 
     async fn space(&self) -> Result<Space> {
-        let own = self.shared.store.space().await?;
-        Ok(free_space::common_space(&self.shared, own))
+        let own = self.replica.store.space().await?;
+        Ok(free_space::common_space(&self.replica, own))
     }
 
     async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
-        let store = &self.shared.store;
+        let store = &self.replica.store;
         self.look(&[id], || store.attributes(id), || O::Attributes(id))
             .await
     }
@@ -67,7 +67,7 @@ impl FileSystem for ReplicatedFileSystem {
     }
 
     async fn parent(&self, who: &Credentials, directory: ObjectId) -> Result<Attributes> {
-        let attempt = || self.shared.store.parent(who, directory);
+        let attempt = || self.replica.store.parent(who, directory);
         let operation = || O::Parent(who.clone(), directory);
         self.look(&[directory], attempt, operation).await
     }
@@ -79,7 +79,7 @@ impl FileSystem for ReplicatedFileSystem {
         after: Cookie,
         max_entries: usize,
     ) -> Result<DirectoryPage> {
-        let store = &self.shared.store;
+        let store = &self.replica.store;
         let attempt = || store.read_directory(who, directory, after, max_entries);
         let count = u32::try_from(max_entries).unwrap_or(u32::MAX);
         let operation = || O::ReadDirectory(who.clone(), directory, after, count);
@@ -129,10 +129,10 @@ impl FileSystem for ReplicatedFileSystem {
         to: (ObjectId, &Name),
     ) -> Result<(DirectoryChange, DirectoryChange)> {
         self.gather_renamed(from, to).await?;
-        let shared = &self.shared;
+        let replica = &self.replica;
         let attempt = |store: Store| async move {
             let renamed = store.rename(who, from, to);
-            durability::change_place(shared, (from.0, to.0), renamed).await
+            durability::change_place(replica, (from.0, to.0), renamed).await
         };
         let operation = || {
             let (source, target) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
@@ -169,7 +169,7 @@ impl FileSystem for ReplicatedFileSystem {
     }
 
     async fn read_link(&self, who: &Credentials, id: ObjectId) -> Result<Bytes> {
-        let attempt = || self.shared.store.read_link(who, id);
+        let attempt = || self.replica.store.read_link(who, id);
         self.look(&[id], attempt, || O::ReadLink(who.clone(), id))
             .await
     }
@@ -214,7 +214,7 @@ impl FileSystem for ReplicatedFileSystem {
         self.change(id, &[], attempt, operation).await?;
         if self.is_forwarded() {
             // The client's server goes on when this one has crashed, and nobody says it again.
-            self.shared.store.wait_all_stable().await?;
+            self.replica.store.wait_all_stable().await?;
         }
         Ok(())
     }
@@ -226,27 +226,27 @@ impl FileSystem for ReplicatedFileSystem {
         range: ByteRange,
         kind: LockKind,
     ) -> Result<Option<LockConflict>> {
-        let attempt = || self.shared.store.test_lock(id, owner, range, kind);
+        let attempt = || self.replica.store.test_lock(id, owner, range, kind);
         let operation = || O::TestLock(id, owner.clone(), range, kind);
         self.look(&[id], attempt, operation).await
     }
 
     async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()> {
         // What was written under the lock must be known of before somebody else has it (rule 19).
-        if !self.is_forwarded() && self.shared.state.opens.has_writer(id) {
+        if !self.is_forwarded() && self.replica.state.opens.has_writer(id) {
             self.settle(id).await?;
         }
         let attempt = |store: Store| async move { store.unlock(id, owner, range).await };
         let operation = || O::Unlock(id, owner.clone(), range);
         self.change(id, &[], attempt, operation).await?;
         if self.is_forwarded() {
-            self.shared.state.lock_listeners.tell(id);
+            self.replica.state.lock_listeners.tell(id);
         }
         Ok(())
     }
 
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool> {
-        let attempt = || self.shared.store.holds_lock(id, owner);
+        let attempt = || self.replica.store.holds_lock(id, owner);
         self.look(&[id], attempt, || O::HoldsLock(id, owner.clone()))
             .await
     }
@@ -278,21 +278,21 @@ impl FileSystem for ReplicatedFileSystem {
         let effect = Effect::Range(offset..end, data.len() as u64);
         let written = self.change_data(id, effect, attempt, operation).await?;
         if written.stability >= Stability::Data {
-            durability::hold_content_by_majority(&self.shared, id).await;
+            durability::hold_content_by_majority(&self.replica, id).await;
         }
         Ok(written)
     }
 
     async fn commit(&self, id: ObjectId, offset: u64, count: u32) -> Result<Commitment> {
-        let attempt = || self.shared.store.commit(id, offset, count);
+        let attempt = || self.replica.store.commit(id, offset, count);
         let committed = self
             .look(&[id], attempt, || O::Commit(id, offset, count))
             .await?;
         if let Some(Place::At(_)) = self.removed_place(id) {
             // The own copy follows its home as far as the disk goes, too.
-            self.shared.store.commit(id, offset, count).await?;
+            self.replica.store.commit(id, offset, count).await?;
         }
-        durability::hold_content_by_majority(&self.shared, id).await;
+        durability::hold_content_by_majority(&self.replica, id).await;
         Ok(committed)
     }
 
@@ -303,7 +303,7 @@ impl FileSystem for ReplicatedFileSystem {
         offset: u64,
         target: SeekTarget,
     ) -> Result<Option<u64>> {
-        let attempt = || self.shared.store.seek(access, id, offset, target);
+        let attempt = || self.replica.store.seek(access, id, offset, target);
         let operation = || O::Seek(access.into(), id, offset, target);
         self.look(&[id], attempt, operation).await
     }
@@ -328,7 +328,7 @@ impl FileSystem for ReplicatedFileSystem {
     }
 
     async fn xattr(&self, who: &Credentials, id: ObjectId, name: &XattrName) -> Result<Bytes> {
-        let attempt = || self.shared.store.xattr(who, id, name);
+        let attempt = || self.replica.store.xattr(who, id, name);
         let operation = || O::Xattr(who.clone(), id, name.clone());
         self.look(&[id], attempt, operation).await
     }
@@ -346,7 +346,7 @@ impl FileSystem for ReplicatedFileSystem {
             async move {
                 self.admit_new(who, value.len() as u64)?;
                 let set = store.set_xattr(who, id, name, value, mode);
-                durability::change_attribute(&self.shared, (id, name), set).await
+                durability::change_attribute(&self.replica, (id, name), set).await
             }
         };
         let operation = || O::SetXattr(who.clone(), id, name.clone(), value.clone(), mode);
@@ -361,7 +361,7 @@ impl FileSystem for ReplicatedFileSystem {
     ) -> Result<DirectoryChange> {
         let attempt = |store: Store| async move {
             let removed = store.remove_xattr(who, id, name);
-            durability::change_attribute(&self.shared, (id, name), removed).await
+            durability::change_attribute(&self.replica, (id, name), removed).await
         };
         let operation = || O::RemoveXattr(who.clone(), id, name.clone());
         self.change(id, &[], attempt, operation).await
@@ -374,14 +374,14 @@ impl FileSystem for ReplicatedFileSystem {
         cookie: u64,
         max_bytes: usize,
     ) -> Result<XattrPage> {
-        let attempt = || self.shared.store.xattrs(who, id, cookie, max_bytes);
+        let attempt = || self.replica.store.xattrs(who, id, cookie, max_bytes);
         let count = u32::try_from(max_bytes).unwrap_or(u32::MAX);
         let operation = || O::Xattrs(who.clone(), id, cookie, count);
         self.look(&[id], attempt, operation).await
     }
 
     fn holdings(&self) -> vfs::Holdings {
-        self.shared.store.holdings()
+        self.replica.store.holdings()
     }
 
     async fn give_up(&self, holdings: &vfs::Holdings) -> Result<()> {
@@ -389,67 +389,67 @@ impl FileSystem for ReplicatedFileSystem {
         for (id, owner) in &holdings.locks {
             let done = self.unlock(*id, owner, ByteRange::EVERYTHING).await;
             outcome = outcome.and(done);
-            self.shared.state.lock_listeners.tell(*id);
+            self.replica.state.lock_listeners.tell(*id);
         }
         for (id, owner) in &holdings.denials {
             let done = self.close_denial(*id, owner).await;
             outcome = outcome.and(done);
-            self.shared.state.lock_listeners.tell(*id);
+            self.replica.state.lock_listeners.tell(*id);
         }
         outcome
     }
 
     fn on_clients_asked(&self, absent: vfs::AbsentClients) {
-        self.shared.state.servers.set(absent);
+        self.replica.state.servers.set(absent);
     }
 
     fn others_went_on(&self) -> bool {
-        let others_went_on = &self.shared.state.others_went_on;
+        let others_went_on = &self.replica.state.others_went_on;
         others_went_on.load(std::sync::atomic::Ordering::Acquire)
     }
 
     fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {
-        self.shared.state.lock_listeners.add(listener);
+        self.replica.state.lock_listeners.add(listener);
     }
 
     fn keeps_requests(&self) -> bool {
-        self.shared.store.keeps_requests()
+        self.replica.store.keeps_requests()
     }
 
     async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
-        self.shared.store.end_requests(ended).await
+        self.replica.store.end_requests(ended).await
     }
 
     async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
         match self.may_answer() {
-            true => self.shared.store.age_requests(alive).await,
+            true => self.replica.store.age_requests(alive).await,
             false => Err(Error::Delay),
         }
     }
 
     async fn end_reclaim(&self) -> Result<()> {
-        reclaim::forget_others_went_on(&self.shared).await?;
-        self.shared.store.end_reclaim().await
+        reclaim::forget_others_went_on(&self.replica).await?;
+        self.replica.store.end_reclaim().await
     }
 
     async fn sync(&self) -> Result<()> {
-        self.shared.store.sync().await
+        self.replica.store.sync().await
     }
 }
 
 impl ReplicatedFileSystem {
-    /// Takes room for what an operation adds, unless it is to be answered only if it did so before.
+    /// Takes space for what an operation adds, unless it is to be answered only if it did so before.
     fn admit_new(&self, who: &Credentials, bytes: u64) -> Result<()> {
         match who.request {
             Some(request) if request.repeat_only => Ok(()),
-            _ => free_space::admit_bytes(&self.shared, bytes),
+            _ => free_space::admit_bytes(&self.replica, bytes),
         }
     }
 
     /// Gets control of what a name leads to when somebody else has it: whether it may be removed is then
     /// judged by a current copy.
     async fn gather_removed(&self, directory: ObjectId, name: &Name) -> Result<()> {
-        if !self.shared.engine.anything_foreign() || self.holder(directory).is_some() {
+        if !self.replica.engine.anything_foreign() || self.holder(directory).is_some() {
             return Ok(());
         }
         let Some(removed) = self.child(directory, name).await else {
@@ -468,7 +468,7 @@ impl ReplicatedFileSystem {
 
     /// The same for everything a rename touches besides the source directory.
     async fn gather_renamed(&self, from: (ObjectId, &Name), to: (ObjectId, &Name)) -> Result<()> {
-        if !self.shared.engine.anything_foreign() || self.holder(from.0).is_some() {
+        if !self.replica.engine.anything_foreign() || self.holder(from.0).is_some() {
             return Ok(());
         }
         let Some(moved) = self.child(from.0, from.1).await else {
@@ -503,7 +503,7 @@ impl ReplicatedFileSystem {
         more: Option<ObjectId>,
     ) -> Vec<ObjectId> {
         let mut found = Vec::new();
-        if self.shared.engine.anything_foreign() {
+        if self.replica.engine.anything_foreign() {
             for (directory, name) in names {
                 found.extend(self.child(directory, name).await.map(|child| child.id));
             }
@@ -515,7 +515,7 @@ impl ReplicatedFileSystem {
     /// What a name leads to in the local copy, whatever the permissions on the directory say.
     async fn child(&self, directory: ObjectId, name: &Name) -> Option<Attributes> {
         let root = Credentials::root();
-        match self.shared.store.lookup(&root, directory, name).await {
+        match self.replica.store.lookup(&root, directory, name).await {
             Ok(found) => Some(found),
             Err(Error::NotFound | Error::Stale | Error::NotDirectory) => None,
             Err(error) => {

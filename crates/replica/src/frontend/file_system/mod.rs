@@ -41,7 +41,7 @@ const AFTER: Duration = Duration::from_millis(1);
 
 /// The replicated tree as a file system.
 pub(crate) struct ReplicatedFileSystem {
-    pub(crate) shared: Arc<LocalReplica>,
+    pub(crate) replica: Arc<LocalReplica>,
     /// The operation comes from another replica and goes no further (rule 18).
     forwarding: Option<Forwarding>,
     /// The operation brings an abandoned file into order.
@@ -64,25 +64,25 @@ fn lost() -> Error {
 
 impl ReplicatedFileSystem {
     /// For operations of this server's clients, and of the replica itself.
-    pub(crate) fn new(shared: Arc<LocalReplica>) -> ReplicatedFileSystem {
+    pub(crate) fn new(replica: Arc<LocalReplica>) -> ReplicatedFileSystem {
         ReplicatedFileSystem {
-            shared,
+            replica,
             forwarding: None,
             adopting: false,
         }
     }
 
     /// The same for bringing abandoned files into order.
-    pub(crate) fn adopting(shared: Arc<LocalReplica>) -> ReplicatedFileSystem {
+    pub(crate) fn adopting(replica: Arc<LocalReplica>) -> ReplicatedFileSystem {
         ReplicatedFileSystem {
             adopting: true,
-            ..ReplicatedFileSystem::new(shared)
+            ..ReplicatedFileSystem::new(replica)
         }
     }
 
     /// For one operation that another replica has forwarded; `removed`: of a file of which that one knows that it was removed.
     pub(crate) fn forwarded(
-        shared: Arc<LocalReplica>,
+        replica: Arc<LocalReplica>,
         origin: Origin,
         removed: bool,
     ) -> ReplicatedFileSystem {
@@ -93,7 +93,7 @@ impl ReplicatedFileSystem {
         };
         ReplicatedFileSystem {
             forwarding: Some(forwarding),
-            ..ReplicatedFileSystem::new(shared)
+            ..ReplicatedFileSystem::new(replica)
         }
     }
 
@@ -119,46 +119,46 @@ impl ReplicatedFileSystem {
     /// The commit hook of one attempt at the operation.
     fn hook(&self) -> AdmissionHook {
         let origin = self.forwarding.as_ref().map(|forwarding| forwarding.origin);
-        AdmissionHook::new(&self.shared.engine, origin)
+        AdmissionHook::new(&self.replica.engine, origin)
     }
 
     /// The own copy for an operation that is not expected to need control.
     fn store(&self) -> Store {
-        self.shared.store.with_hook(Arc::new(self.hook()))
+        self.replica.store.with_hook(Arc::new(self.hook()))
     }
 
     /// Whether this replica may answer now.
     fn may_answer(&self) -> bool {
-        let shared = &self.shared;
-        shared.engine.is_alone() || (shared.is_whole() && shared.lease.may_answer())
+        let replica = &self.replica;
+        replica.engine.is_alone() || (replica.is_whole() && replica.lease.may_answer())
     }
 
     /// Waits until this replica may answer (rule 22), or says why it does not.
     async fn wait_for_lease(&self, deadline: Instant) -> Result<()> {
-        if self.shared.state.is_witness {
+        if self.replica.state.is_witness {
             let why = "this server is a witness, which keeps no contents; use a server that keeps the tree";
             return Err(Error::Io(why.into()));
         }
         if self.may_answer() {
             return Ok(());
         }
-        if self.shared.state.members.is_removed() {
+        if self.replica.state.members.is_removed() {
             return Err(Error::Io(REMOVED.into()));
         }
         if self.is_forwarded() {
             return Err(self.not_primary());
         }
-        let shared = &self.shared;
+        let replica = &self.replica;
         let whole = async {
-            let mut held = shared.state.held.subscribe();
-            // The sender lives in `shared`.
+            let mut held = replica.state.held.subscribe();
+            // The sender lives in `LocalReplica`.
             let _ = held.wait_for(|held| *held == Held::Everything).await;
-            shared.lease.answerable().await;
+            replica.lease.answerable().await;
         };
         let waited = tokio::time::timeout_at(deadline, whole);
         tokio::select! {
             waited = waited => waited.map_err(|_| Error::Delay),
-            () = shared.lease.ended() => Err(Error::Io(REMOVED.into())),
+            () = replica.lease.ended() => Err(Error::Io(REMOVED.into())),
             () = self.given_up() => {
                 let why = "no majority of the replicas is in contact with this one";
                 Err(Error::Io(why.into()))
@@ -169,7 +169,7 @@ impl ReplicatedFileSystem {
     /// The same for a change, which waits besides as long as what is kept for some member is full.
     async fn wait_to_change(&self, deadline: Instant) -> Result<()> {
         self.wait_for_lease(deadline).await?;
-        let waited = self.shared.wait_for_slow(deadline).await;
+        let waited = self.replica.wait_for_slow(deadline).await;
         // The replica that forwarded it may ask again as if for the first time.
         waited.map_err(|error| match self.is_forwarded() {
             true => self.not_primary(),
@@ -180,38 +180,38 @@ impl ReplicatedFileSystem {
     /// Returns when clients are to be told that it failed, because no majority is in contact. A restart, and a
     /// return into the view, are no reason.
     async fn given_up(&self) {
-        let shared = &self.shared;
-        if shared.state.settings.without_majority != WithoutMajority::Error {
+        let replica = &self.replica;
+        if replica.state.settings.without_majority != WithoutMajority::Error {
             return std::future::pending().await;
         }
-        let mut held = shared.state.held.subscribe();
-        // The sender lives in `shared`.
+        let mut held = replica.state.held.subscribe();
+        // The sender lives in `LocalReplica`.
         let _ = held.wait_for(|held| *held == Held::Everything).await;
-        while !shared.is_cut_off() {
+        while !replica.is_cut_off() {
             // A replica that answers before then puts it off; others may be needed when the set has
             // changed.
-            let next = shared.cut_off_at();
-            let next = next.unwrap_or_else(|| Instant::now() + shared.state.settings.suspicion);
+            let next = replica.cut_off_at();
+            let next = next.unwrap_or_else(|| Instant::now() + replica.state.settings.suspicion);
             tokio::time::sleep_until(next + AFTER).await;
         }
     }
 
     /// Whether the own copy may answer readers though it may be old.
     fn reads_stale(&self) -> bool {
-        let shared = &self.shared;
-        let chosen = shared.state.settings.without_majority == WithoutMajority::StaleReads;
+        let replica = &self.replica;
+        let chosen = replica.state.settings.without_majority == WithoutMajority::StaleReads;
         chosen
             && !self.is_forwarded()
-            && !shared.state.is_witness
-            && shared.is_whole()
+            && !replica.state.is_witness
+            && replica.is_whole()
             && !self.may_answer()
-            && !shared.lease.is_barred()
-            && shared.is_cut_off()
+            && !replica.lease.is_barred()
+            && replica.is_cut_off()
     }
 
     /// Refuses what touches a file that is abandoned and waits to be adopted.
     fn check_adopted(&self, object: ObjectId) -> Result<()> {
-        match !self.adopting && self.shared.store.is_abandoned(object) {
+        match !self.adopting && self.replica.store.is_abandoned(object) {
             true => Err(Error::Delay),
             false => Ok(()),
         }
@@ -219,17 +219,17 @@ impl ReplicatedFileSystem {
 
     /// Whether a replica is out of the view, so that what it controls is frozen.
     fn is_lost(&self, holder: ReplicaSlot) -> bool {
-        !self.shared.lease.view().active.contains(&holder)
+        !self.replica.lease.view().active.contains(&holder)
     }
 
     /// When a client is told to come again.
     fn deadline(&self) -> Instant {
-        Instant::now() + self.shared.state.settings.patience
+        Instant::now() + self.replica.state.settings.patience
     }
 
     /// The replica to which an operation on this object goes; `None` when it is answered here (rule 20).
     pub(crate) fn holder(&self, object: ObjectId) -> Option<ReplicaSlot> {
-        let engine = &self.shared.engine;
+        let engine = &self.replica.engine;
         engine.foreign_primary(object)
     }
 
@@ -238,18 +238,18 @@ impl ReplicatedFileSystem {
         if self.is_forwarded() {
             return None;
         }
-        self.shared.state.scrub.suspect(object);
-        self.shared.holders_in_contact().first().copied()
+        self.replica.state.scrub.suspect(object);
+        self.replica.holders_in_contact().first().copied()
     }
 
     /// Waits until a content that the disk has damaged is got back from another replica.
     async fn mended(&self, file: ObjectId, deadline: Instant) -> Result<()> {
-        let shared = &self.shared;
-        if !shared.store.is_damaged(file) {
+        let replica = &self.replica;
+        if !replica.store.is_damaged(file) {
             return Ok(());
         }
-        let is_mended = || (!shared.store.is_damaged(file)).then_some(());
-        let mended = shared.engine.until(is_mended);
+        let is_mended = || (!replica.store.is_damaged(file)).then_some(());
+        let mended = replica.engine.until(is_mended);
         let mended = tokio::time::timeout_at(deadline, mended).await;
         mended.map_err(|_| {
             let why = "its content is damaged, and no other replica has it; see `meridian status`";
@@ -259,7 +259,7 @@ impl ReplicatedFileSystem {
 
     /// What the local copy says of an object.
     async fn local(&self, object: ObjectId) -> Result<Attributes> {
-        self.shared.store.attributes(object).await
+        self.replica.store.attributes(object).await
     }
 
     /// Where to look for what the local copy did not know a moment ago.
@@ -267,9 +267,9 @@ impl ReplicatedFileSystem {
         for object in objects {
             if self.local(*object).await == Err(Error::Stale) {
                 let maker = object.slot();
-                let other = maker != self.shared.slot()
-                    && self.shared.state.members.is_member(maker)
-                    && !self.shared.is_given_up(maker);
+                let other = maker != self.replica.slot()
+                    && self.replica.state.members.is_member(maker)
+                    && !self.replica.is_given_up(maker);
                 return match other {
                     true => Absence::Elsewhere(maker),
                     false => Absence::Gone,
@@ -293,7 +293,7 @@ impl ReplicatedFileSystem {
     /// Submits a change that is to be made later, and waits for the verdict: `None` when this replica has
     /// control.
     async fn acquire(&self, update: &Update, deadline: Instant) -> Result<Option<ReplicaSlot>> {
-        let admitted = self.shared.engine.admit(update);
+        let admitted = self.replica.engine.admit(update);
         let verdict = match admitted {
             Admitted::Now(_) => return Ok(None),
             Admitted::Later(verdict) => verdict_by(verdict, deadline).await?,
@@ -320,12 +320,12 @@ impl ReplicatedFileSystem {
             return Err(Error::Delay);
         }
         if self.is_lost(to) {
-            return match self.shared.state.settings.frozen {
+            return match self.replica.state.settings.frozen {
                 Frozen::Error => Err(lost()),
                 _ => Ok(None),
             };
         }
-        let forwarded = forwarding::forward(&self.shared, to, (operation(), removed), deadline);
+        let forwarded = forwarding::forward(&self.replica, to, (operation(), removed), deadline);
         match forwarded.await? {
             Handed::Done(value) => expected(value).map(Some),
             Handed::NotPrimary => Ok(None),
@@ -343,17 +343,17 @@ impl ReplicatedFileSystem {
         unanswered: Unanswered,
         deadline: Instant,
     ) -> Result<Option<T>> {
-        let (shared, by) = (&self.shared, unanswered.by.slot);
+        let (replica, by) = (&self.replica, unanswered.by.slot);
         let request = operation.request().copied();
         let in_vain = async {
-            match shared.state.settings.frozen {
-                Frozen::Error => shared.lease.lost(by).await,
+            match replica.state.settings.frozen {
+                Frozen::Error => replica.lease.lost(by).await,
                 _ => std::future::pending().await,
             }
         };
         let outcome = tokio::select! {
             biased;
-            outcome = tokio::time::timeout_at(deadline, outcomes::outcome(shared, &unanswered)) => outcome,
+            outcome = tokio::time::timeout_at(deadline, outcomes::outcome(replica, &unanswered)) => outcome,
             () = in_vain => return Err(lost()),
         };
         let answer = async {
@@ -361,7 +361,7 @@ impl ReplicatedFileSystem {
                 return outcome.map(|_| None).map_err(|_| Error::Uncertain);
             };
             self.wait_for_lease(deadline).await?;
-            let value = outcomes::answer_for(shared, operation, by, position).await?;
+            let value = outcomes::answer_for(replica, operation, by, position).await?;
             expected(value).map(Some)
         };
         // It was carried out, or nobody knows, so the client must not ask as if it were something new.
@@ -371,31 +371,31 @@ impl ReplicatedFileSystem {
         });
         if let (Err(Error::Uncertain), Some(request)) = (&answer, request) {
             let now = Instant::now();
-            shared.state.outcomes.remember(request, unanswered, now);
+            replica.state.outcomes.remember(request, unanswered, now);
         }
         answer
     }
 
     /// Whether readers get what the own copy has of objects whose primary is lost.
     fn shows_frozen(&self) -> bool {
-        !self.is_forwarded() && self.shared.state.settings.frozen == Frozen::LastSynchronised
+        !self.is_forwarded() && self.replica.state.settings.frozen == Frozen::LastSynchronised
     }
 
     /// What has to be waited for before a change is answered. Without a lease it is not: either the lease is
     /// renewed, or the others go on without this replica and decide what becomes of the change.
     async fn answered<T>(&self, object: ObjectId, outcome: Result<T>) -> Result<T> {
         let held = async {
-            self.shared.engine.demands_met().await;
-            durability::hold_by_majority(&self.shared, object).await;
-            if !self.shared.engine.is_alone() {
-                self.shared.lease.answerable().await;
+            self.replica.engine.demands_met().await;
+            durability::hold_by_majority(&self.replica, object).await;
+            if !self.replica.engine.is_alone() {
+                self.replica.lease.answerable().await;
             }
         };
         if outcome.is_ok() {
             tokio::select! {
                 () = held => {}
                 // Nobody will ever say what became of it.
-                () = self.shared.lease.ended() => return Err(Error::Io(REMOVED.into())),
+                () = self.replica.lease.ended() => return Err(Error::Io(REMOVED.into())),
             }
         }
         outcome

@@ -39,16 +39,16 @@ impl ReplicatedFileSystem {
         directory: ObjectId,
         name: &Name,
     ) -> Result<Found> {
-        let store = &self.shared.store;
+        let store = &self.replica.store;
         let attempt = || async {
             let attributes = store.lookup(who, directory, name).await?;
             let is_ours = self.holder(attributes.id).is_none();
             Ok(Found {
-                vouched_by: is_ours.then_some(self.shared.slot()),
+                vouched_by: is_ours.then_some(self.replica.slot()),
                 attributes,
             })
         };
-        if self.shared.state.settings.name_space == NameSpace::Relaxed
+        if self.replica.state.settings.name_space == NameSpace::Relaxed
             && let Ok(found) = attempt().await
         {
             return Ok(found);

@@ -31,20 +31,20 @@ impl ReplicatedFileSystem {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
-        let store = &self.shared.store;
-        if self.shared.engine.is_alone() {
+        let store = &self.replica.store;
+        if self.replica.engine.is_alone() {
             return self.store().open(access, id, owner, share).await;
         }
         self.wait_for_lease(self.deadline()).await?;
         let attempt = || store.open(access, id, owner, share);
         let operation = || Operation::Open(access.into(), id, owner.clone(), share);
-        if denies(share) || self.shared.state.opens.denies(id, owner) {
+        if denies(share) || self.replica.state.opens.denies(id, owner) {
             let attempt = |store: Store| async move { store.open(access, id, owner, share).await };
             let attributes = self.change(id, &[], attempt, operation).await?;
             if self.is_forwarded() {
                 store.wait_all_stable().await?;
             }
-            self.shared.state.opens.note_denial(id, owner);
+            self.replica.state.opens.note_denial(id, owner);
             self.note_writer(id, owner, share);
             return Ok(attributes);
         }
@@ -79,16 +79,16 @@ impl ReplicatedFileSystem {
         share: Share,
     ) -> Result<()> {
         let access = AccessCheck::Open(who);
-        if denies(share) || self.shared.engine.is_alone() {
+        if denies(share) || self.replica.engine.is_alone() {
             self.open_file(access, id, owner, share).await?;
             return Ok(());
         }
         // From here on a removal that is applied finds it.
-        let before = self.shared.store.register_open(id, owner, share)?;
+        let before = self.replica.store.register_open(id, owner, share)?;
         let arrived = async {
-            let mut notifications = self.shared.engine.notifications();
+            let mut notifications = self.replica.engine.notifications();
             loop {
-                match self.shared.store.open(access, id, owner, share).await {
+                match self.replica.store.open(access, id, owner, share).await {
                     // The sender lives in the engine.
                     Err(Error::Stale) => drop(notifications.changed().await),
                     outcome => return outcome,
@@ -130,8 +130,8 @@ impl ReplicatedFileSystem {
 
     /// Keeps the file's control while a client here has it open for writing.
     fn note_writer(&self, id: ObjectId, owner: &OpenOwner, share: Share) {
-        if share.write && !self.is_forwarded() && self.shared.state.opens.note_writer(id, owner) {
-            self.shared.engine.opened_for_writing(id);
+        if share.write && !self.is_forwarded() && self.replica.state.opens.note_writer(id, owner) {
+            self.replica.engine.opened_for_writing(id);
         }
     }
 
@@ -144,10 +144,10 @@ impl ReplicatedFileSystem {
         if !share.write {
             self.end_writing(id, owner).await?;
         }
-        if !self.shared.state.opens.denies(id, owner) {
+        if !self.replica.state.opens.denies(id, owner) {
             return match self.store().downgrade(id, owner, share).await {
                 // Opened at the primary before the file was known here.
-                Err(Error::Invalid(_)) if !self.shared.engine.is_alone() => Ok(()),
+                Err(Error::Invalid(_)) if !self.replica.engine.is_alone() => Ok(()),
                 outcome => outcome,
             };
         }
@@ -155,7 +155,7 @@ impl ReplicatedFileSystem {
         let operation = || Operation::Downgrade(id, owner.clone(), share);
         self.change(id, &[], attempt, operation).await?;
         if !denies(share) {
-            self.shared.state.opens.forget_denial(id, owner);
+            self.replica.state.opens.forget_denial(id, owner);
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl ReplicatedFileSystem {
     pub(super) async fn close_file(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
         self.end_writing(id, owner).await?;
         // What is forwarded denies something.
-        if !self.is_forwarded() && !self.shared.state.opens.denies(id, owner) {
+        if !self.is_forwarded() && !self.replica.state.opens.denies(id, owner) {
             return self.store().close(id, owner).await;
         }
         self.close_denial(id, owner).await
@@ -177,28 +177,28 @@ impl ReplicatedFileSystem {
             Ok(()) | Err(Error::Stale) => {}
             Err(error) => return Err(error),
         }
-        self.shared.state.opens.forget_denial(id, owner);
+        self.replica.state.opens.forget_denial(id, owner);
         Ok(())
     }
 
     /// The close rule, for an open that could write.
     async fn end_writing(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
-        if self.is_forwarded() || !self.shared.state.opens.is_writer(id, owner) {
+        if self.is_forwarded() || !self.replica.state.opens.is_writer(id, owner) {
             return Ok(());
         }
         self.settle(id).await?;
-        if self.shared.state.opens.forget_writer(id, owner) {
-            self.shared.engine.closed_for_writing(id);
+        if self.replica.state.opens.forget_writer(id, owner) {
+            self.replica.engine.closed_for_writing(id);
         }
         Ok(())
     }
 
     /// Returns when every active replica would look for this file where its content is (rule 19).
     pub(crate) async fn settle(&self, file: ObjectId) -> Result<()> {
-        if self.shared.engine.is_alone() {
+        if self.replica.engine.is_alone() {
             return Ok(());
         }
-        if self.shared.store.orphan_home(file).is_some() {
+        if self.replica.store.orphan_home(file).is_some() {
             // Nobody can open it any more.
             return Ok(());
         }
@@ -222,7 +222,7 @@ impl ReplicatedFileSystem {
     }
 
     async fn settle_here(&self, file: ObjectId) -> Result<()> {
-        let verdict = self.shared.engine.close(file);
+        let verdict = self.replica.engine.close(file);
         let verdict = verdict.ok_or(Error::Delay)?;
         // A replica that is away holds this up until it is back, or has left the set.
         match verdict.await {

@@ -28,7 +28,7 @@ pub(super) enum Effect {
 
 /// The commit hook of one change of a file's data.
 pub(super) struct DataHook {
-    shared: Arc<LocalReplica>,
+    replica: Arc<LocalReplica>,
     pub(super) admission: AdmissionHook,
     file: ObjectId,
     effect: Effect,
@@ -40,7 +40,7 @@ pub(super) struct DataHook {
 impl DataHook {
     pub(super) fn new(files: &ReplicatedFileSystem, file: ObjectId, effect: Effect) -> DataHook {
         DataHook {
-            shared: files.shared.clone(),
+            replica: files.replica.clone(),
             admission: files.hook(),
             file,
             effect,
@@ -59,7 +59,7 @@ impl DataHook {
         let under = self.under.lock().take();
         if let Some(under) = under {
             let change = self.change(succeeded);
-            self.shared.engine.account_for(self.file, &under, change);
+            self.replica.engine.account_for(self.file, &under, change);
         }
     }
 
@@ -68,7 +68,7 @@ impl DataHook {
     fn change(&self, succeeded: bool) -> DataChange {
         match &self.effect {
             Effect::Range(range, bytes) if *bytes == 0 || !succeeded => {
-                let size = self.shared.store.file_size(self.file).unwrap_or(u64::MAX);
+                let size = self.replica.store.file_size(self.file).unwrap_or(u64::MAX);
                 DataChange::Range(range.start.min(size)..range.end.min(size))
             }
             Effect::Range(range, _) => DataChange::Range(range.clone()),
@@ -84,7 +84,7 @@ impl DataHook {
             Effect::Cut(size) => Some(size),
             Effect::Range(..) => None,
         };
-        let engine = &self.shared.engine;
+        let engine = &self.replica.engine;
         let under = engine.hold_for_change(&self.admission, file, cut)?;
         self.held.store(true, Ordering::Release);
         *self.under.lock() = Some(under);
@@ -95,12 +95,12 @@ impl DataHook {
 impl CommitHook for DataHook {
     fn before_data(&self, file: Touched, has_name: bool) -> Result<()> {
         let is_shared = has_name && file.kind != TouchedKind::Directory;
-        if is_shared && !self.shared.engine.is_alone() {
+        if is_shared && !self.replica.engine.is_alone() {
             self.take_hold(file)?;
         }
         match self.effect {
             Effect::Range(_, bytes) if bytes > 0 => {
-                let admitted = free_space::admit_bytes(&self.shared, bytes);
+                let admitted = free_space::admit_bytes(&self.replica, bytes);
                 admitted.inspect_err(|_| self.finish(false))
             }
             _ => Ok(()),

@@ -38,7 +38,7 @@ impl ReplicatedFileSystem {
         offset: u64,
         count: u32,
     ) -> Result<ReadData> {
-        let own = || self.shared.store.read(access, file, offset, count);
+        let own = || self.replica.store.read(access, file, offset, count);
         if self.may_fetch(file, count) {
             let attempt = || async { own().await.map(Fetched::Data) };
             let operation = || Operation::Fetch(access.into(), file, offset, count);
@@ -56,7 +56,7 @@ impl ReplicatedFileSystem {
 
     /// Whether the own copy lacks nothing of a file but what its primary sends.
     fn may_fetch(&self, file: ObjectId, count: u32) -> bool {
-        let store = &self.shared.store;
+        let store = &self.replica.store;
         let removed = store.orphan_home(file).is_some();
         if self.is_forwarded() || removed || u64::from(count) < WORTH_WAITING {
             return false;
@@ -77,11 +77,11 @@ impl ReplicatedFileSystem {
         range: Range<u64>,
         read: Operation,
     ) -> Result<Value> {
-        if self.shared.store.orphan_home(file).is_some() {
+        if self.replica.store.orphan_home(file).is_some() {
             // Its content is sent to nobody any more.
             return forward::perform(self, read).await;
         }
-        let engine = &self.shared.engine;
+        let engine = &self.replica.engine;
         let position = engine.last_position();
         let size = self.attributes(file).await?.size;
         let wanted = size.min(range.end).saturating_sub(range.start);
@@ -104,14 +104,14 @@ impl ReplicatedFileSystem {
         range: &Range<u64>,
         position: u64,
     ) -> bool {
-        let Ok(_waiting) = self.shared.state.fetches.try_acquire() else {
+        let Ok(_waiting) = self.replica.state.fetches.try_acquire() else {
             return false;
         };
-        let store = &self.shared.store;
+        let store = &self.replica.store;
         let is_whole = !store.is_incomplete(file) && !store.is_damaged(file);
         is_whole
             && is_stable(store, position).await
-            && bring(&self.shared.engine, to, file, range, position).await
+            && bring(&self.replica.engine, to, file, range, position).await
     }
 }
 

@@ -28,14 +28,14 @@ pub(super) enum AtHome<T> {
 impl ReplicatedFileSystem {
     /// Where an operation on a removed file goes; `None` for a file with a name. What was forwarded goes no further.
     pub(super) fn removed_place(&self, file: ObjectId) -> Option<Place> {
-        let shared = &self.shared;
-        let home = shared.store.orphan_home(file)?;
-        let here = home == shared.slot() || shared.state.removed.is_alone(file);
+        let replica = &self.replica;
+        let home = replica.store.orphan_home(file)?;
+        let here = home == replica.slot() || replica.state.removed.is_alone(file);
         let place = if here { Place::Here } else { Place::At(home) };
         Some(match place {
             Place::At(_) if self.is_forwarded() => Place::Here,
             Place::At(home) if self.is_lost(home) => {
-                self.shared.state.removed.go_on_alone(file);
+                self.replica.state.removed.go_on_alone(file);
                 Place::Here
             }
             place => place,
@@ -71,7 +71,7 @@ impl ReplicatedFileSystem {
             Ok(None) => Ok(AtHome::Again),
             // It took this replica for lost, or has itself begun anew.
             Err(Error::Stale) => {
-                self.shared.state.removed.go_on_alone(file);
+                self.replica.state.removed.go_on_alone(file);
                 Ok(AtHome::Here)
             }
             Err(error) => Err(error),
@@ -111,8 +111,8 @@ impl ReplicatedFileSystem {
 
     /// What the own copy of a removed file says, if all of it is here.
     pub(super) fn check_removed(&self, file: ObjectId) -> Result<()> {
-        let store = &self.shared.store;
-        let own = store.orphan_home(file) == Some(self.shared.slot());
+        let store = &self.replica.store;
+        let own = store.orphan_home(file) == Some(self.replica.slot());
         if !own && store.is_incomplete(file) {
             let why =
                 "the server that removed this open file is lost, and not all of it had come here";

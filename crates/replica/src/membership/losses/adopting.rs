@@ -51,30 +51,30 @@ enum Fate {
 
 impl Adoption {
     /// Adopts what is abandoned, if that is up to this replica.
-    pub(super) async fn go_on(&mut self, shared: &Arc<LocalReplica>) {
-        let abandoned = shared.store.abandoned().unwrap_or_default();
+    pub(super) async fn go_on(&mut self, replica: &Arc<LocalReplica>) {
+        let abandoned = replica.store.abandoned().unwrap_or_default();
         if abandoned.is_empty() {
             *self = Adoption::default();
             return;
         }
         let since = *self.since.get_or_insert_with(Instant::now);
-        let due = is_first(shared) || since.elapsed() > PATIENCE;
-        if !due || !shared.takes_part() || !shared.lease.may_answer() {
+        let due = is_first(replica) || since.elapsed() > PATIENCE;
+        if !due || !replica.takes_part() || !replica.lease.may_answer() {
             return;
         }
         let mut fates = Vec::with_capacity(abandoned.len());
         for (file, whole) in abandoned {
-            fates.push((file, fate(shared, file, whole).await));
+            fates.push((file, fate(replica, file, whole).await));
         }
         let torn = fates.iter().filter(|(_, fate)| *fate == Fate::Torn);
         let torn = torn.map(|(file, _)| *file);
         let torn: Vec<ObjectId> = torn.filter(|file| !self.kept.contains(file)).collect();
         if let Some(first) = torn.first() {
-            keep_aside(shared, *first, &torn).await;
+            keep_aside(replica, *first, &torn).await;
             self.kept.extend(torn);
         }
         for (file, fate) in fates {
-            match adopt(shared, file, fate).await {
+            match adopt(replica, file, fate).await {
                 Ok(()) => {}
                 // It is tried again.
                 Err(Error::Delay) => return,
@@ -86,19 +86,19 @@ impl Adoption {
     }
 }
 
-async fn fate(shared: &LocalReplica, file: ObjectId, whole: Option<u64>) -> Fate {
+async fn fate(replica: &LocalReplica, file: ObjectId, whole: Option<u64>) -> Fate {
     match whole {
-        _ if durability::setting_of(shared, file).await.0 == Durability::Majority => Fate::AsItIs,
+        _ if durability::setting_of(replica, file).await.0 == Durability::Majority => Fate::AsItIs,
         Some(size) => Fate::Before(size),
         None => Fate::Torn,
     }
 }
 
 /// What there is of torn files is kept, because the files themselves cannot be read.
-async fn keep_aside(shared: &LocalReplica, first: ObjectId, files: &[ObjectId]) {
+async fn keep_aside(replica: &LocalReplica, first: ObjectId, files: &[ObjectId]) {
     let label = format!("torn-{}-{:x}", unix_seconds(), first.as_u64());
     let reason = "parts of these files were lost with a server";
-    match shared.store.save_aside(&label, reason, files).await {
+    match replica.store.save_aside(&label, reason, files).await {
         // A moment ago.
         Ok(_) | Err(Error::Exists) => {
             let files = files.len();
@@ -112,17 +112,17 @@ async fn keep_aside(shared: &LocalReplica, first: ObjectId, files: &[ObjectId]) 
     }
 }
 
-async fn adopt(shared: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Result<()> {
+async fn adopt(replica: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Result<()> {
     if let Fate::Before(size) = fate {
-        cut(shared, file, size).await?;
+        cut(replica, file, size).await?;
     }
     let torn = fate == Fate::Torn;
     let deadline = Instant::now() + IN_A_ROW;
     let adopt = |store: Store| async move { store.adopt(file, torn).await };
     loop {
         // What changes from here on counts. Control that was won is there for the next attempt, if that comes soon.
-        let mut changes = shared.engine.notifications();
-        if renewing::give_new_version(shared, file, adopt).await {
+        let mut changes = replica.engine.notifications();
+        if renewing::give_new_version(replica, file, adopt).await {
             break;
         }
         if Instant::now() >= deadline {
@@ -130,7 +130,7 @@ async fn adopt(shared: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Result
         }
         changed(&mut changes, CALM, deadline).await;
     }
-    let path = shared.store.path_of(file).unwrap_or_default();
+    let path = replica.store.path_of(file).unwrap_or_default();
     match fate {
         Fate::Before(_) => {
             tracing::warn!(%path, "a file is the last version that had come as a whole");
@@ -145,13 +145,13 @@ async fn adopt(shared: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Result
 }
 
 /// Gives a file the size that its version before had.
-async fn cut(shared: &Arc<LocalReplica>, file: ObjectId, size: u64) -> Result<()> {
-    match shared.store.attributes(file).await {
+async fn cut(replica: &Arc<LocalReplica>, file: ObjectId, size: u64) -> Result<()> {
+    match replica.store.attributes(file).await {
         Ok(now) if now.size != size => {}
         Ok(_) | Err(Error::Stale) => return Ok(()),
         Err(error) => return Err(error),
     }
-    let file_system = ReplicatedFileSystem::adopting(shared.clone());
+    let file_system = ReplicatedFileSystem::adopting(replica.clone());
     let set = SetAttributes {
         size: Some(size),
         ..SetAttributes::default()

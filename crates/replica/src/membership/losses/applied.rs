@@ -12,12 +12,12 @@ use crate::driver::local_replica::LocalReplica;
 /// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
 /// view.
 pub(super) fn applied_by_others(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     lost: ReplicaSlot,
 ) -> Option<BTreeMap<ReplicaSlot, u64>> {
-    let epoch = shared.lease.view().epoch.0;
-    let news = shared.state.peers.news();
-    let others = others(shared).into_iter();
+    let epoch = replica.lease.view().epoch.0;
+    let news = replica.state.peers.news();
+    let others = others(replica).into_iter();
     others
         .map(|slot| {
             let (ask, _) = news.get(&slot)?.said.as_ref()?;

@@ -20,55 +20,55 @@ use crate::state::wire::LeaseRequest;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Takes in nothing more of a lost replica at first hand while this view is in force.
-pub(super) fn close(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
-    let Some(inbox) = shared.state.inboxes.get(lost) else {
+pub(super) fn close(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
+    let Some(inbox) = replica.state.inboxes.get(lost) else {
         return;
     };
-    if !shared.state.losses.closing.begin(lost) {
+    if !replica.state.losses.closing.begin(lost) {
         return;
     }
     // A task that waits to apply something looks again.
-    shared.engine.notify();
-    let shared = shared.clone();
+    replica.engine.notify();
+    let replica = replica.clone();
     tokio::spawn(async move {
         // Nothing is being applied while this is noted, even if another view has begun meanwhile.
         let _between_records = inbox.applying.lock().await;
-        shared.state.losses.closing.complete(lost);
-        shared.engine.notify();
+        replica.state.losses.closing.complete(lost);
+        replica.engine.notify();
     });
 }
 
 /// Lost replicas whose stream is closed here, and of which nothing is applied that the others have not been told of.
-pub(crate) fn closed_here(shared: &LocalReplica) -> Vec<u16> {
-    let mut closed = shared.state.losses.closing.closed();
-    let inboxes = shared.state.inboxes.lock();
+pub(crate) fn closed_here(replica: &LocalReplica) -> Vec<u16> {
+    let mut closed = replica.state.losses.closing.closed();
+    let inboxes = replica.state.inboxes.lock();
     let is_told = |inbox: &Inbox| inbox.acknowledged() == inbox.applied();
     closed.retain(|slot| inboxes.get(slot).is_some_and(|inbox| is_told(inbox)));
     closed.into_iter().map(|slot| slot.0).collect()
 }
 
 /// A member has said of which lost replicas it takes in nothing more: this one follows it.
-pub(crate) fn heard(shared: &Arc<LocalReplica>, ask: &LeaseRequest) {
-    if ask.closed.is_empty() || ask.epoch != shared.lease.view().epoch.0 {
+pub(crate) fn heard(replica: &Arc<LocalReplica>, ask: &LeaseRequest) {
+    if ask.closed.is_empty() || ask.epoch != replica.lease.view().epoch.0 {
         return;
     }
-    let lost = shared.lost().into_iter();
+    let lost = replica.lost().into_iter();
     let lost = lost.filter(|slot| ask.closed.contains(&slot.0));
-    lost.for_each(|slot| close(shared, slot));
+    lost.for_each(|slot| close(replica, slot));
 }
 
 /// Who of those who take part has not said in this view that the stream of a lost replica is closed at the place where it is
 /// here, for people. What came with all contents may be less than what is applied.
-pub(super) fn open_at(shared: &LocalReplica, lost: ReplicaSlot) -> Option<String> {
-    if !closed_here(shared).contains(&lost.0) {
+pub(super) fn open_at(replica: &LocalReplica, lost: ReplicaSlot) -> Option<String> {
+    if !closed_here(replica).contains(&lost.0) {
         return Some("this server still takes in what the lost one sends".to_owned());
     }
     let (epoch, place) = (
-        shared.lease.view().epoch.0,
-        shared.state.inboxes.acknowledged(lost),
+        replica.lease.view().epoch.0,
+        replica.state.inboxes.acknowledged(lost),
     );
-    let news = shared.state.peers.news();
-    let open = shared.holders().into_iter().find(|slot| {
+    let news = replica.state.peers.news();
+    let open = replica.holders().into_iter().find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
         let is_closed = |ask: &LeaseRequest| {
             ask.closed.contains(&lost.0) && ask.applied.contains(&(lost.0, place))
@@ -83,12 +83,12 @@ pub(super) fn open_at(shared: &LocalReplica, lost: ReplicaSlot) -> Option<String
 /// # Errors
 /// Who has not in time, for people.
 pub(crate) async fn close_everywhere(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     lost: ReplicaSlot,
 ) -> Result<(), String> {
-    close(shared, lost);
-    let is_open = || open_at(shared, lost);
-    let closed = shared.engine.until(|| is_open().is_none().then_some(()));
+    close(replica, lost);
+    let is_open = || open_at(replica, lost);
+    let closed = replica.engine.until(|| is_open().is_none().then_some(()));
     let in_time = tokio::time::timeout(PATIENCE, closed).await;
     match in_time.err().and_then(|_elapsed| is_open()) {
         Some(why) => Err(format!("not yet: {why}; try again in a few seconds")),

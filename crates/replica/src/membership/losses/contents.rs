@@ -31,20 +31,20 @@ const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_MAX: Duration = Duration::from_secs(64);
 
 /// Goes one step further.
-pub(super) async fn equal(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
-    let here = shared.state.inboxes.acknowledged(lost);
-    let level = applied_by_others(shared, lost)
+pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
+    let here = replica.state.inboxes.acknowledged(lost);
+    let level = applied_by_others(replica, lost)
         .is_some_and(|others| others.values().all(|applied| *applied == here));
-    let settled = shared.engine.is_settled();
+    let settled = replica.engine.is_settled();
     if !level || !settled {
         return;
     }
-    let Ok(own) = lacks(shared, lost).await else {
+    let Ok(own) = lacks(replica, lost).await else {
         return;
     };
-    let late = late(shared, lost);
+    let late = late(replica, lost);
     let due = {
-        let mut all = shared.state.losses.equalling();
+        let mut all = replica.state.losses.equalling();
         let equalling = all.entry(lost).or_default();
         if equalling.applied != here || equalling.said.is_none() {
             *equalling = Equalling {
@@ -68,21 +68,21 @@ pub(super) async fn equal(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
         due
     };
     if due {
-        report(shared, lost);
+        report(replica, lost);
     }
-    supply(shared, lost);
-    take_over_sent(shared, lost).await;
+    supply(replica, lost);
+    take_over_sent(replica, lost).await;
 }
 
 /// What is missing here of a lost replica's files.
-async fn lacks(shared: &LocalReplica, lost: ReplicaSlot) -> Result<Lacks> {
+async fn lacks(replica: &LocalReplica, lost: ReplicaSlot) -> Result<Lacks> {
     let mut lacks = Lacks::new();
-    for (file, through, _) in shared.store.incomplete_files(lost)? {
+    for (file, through, _) in replica.store.incomplete_files(lost)? {
         let lack = Lack {
             file,
             through,
-            whole: shared.store.whole_before(file, lost),
-            majority: durability::setting_of(shared, file).await.0 == Durability::Majority,
+            whole: replica.store.whole_before(file, lost),
+            majority: durability::setting_of(replica, file).await.0 == Durability::Majority,
         };
         lacks.insert(file, lack);
     }
@@ -90,18 +90,18 @@ async fn lacks(shared: &LocalReplica, lost: ReplicaSlot) -> Result<Lacks> {
 }
 
 /// Tells the others what was incomplete here when all were level.
-fn report(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
+fn report(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let (applied, files) = {
-        let all = shared.state.losses.equalling();
+        let all = replica.state.losses.equalling();
         let Some(equalling) = all.get(&lost) else {
             return;
         };
         let files: Vec<Lack> = equalling.own.values().copied().collect();
         (equalling.applied, files)
     };
-    let epoch = shared.lease.view().epoch.0;
+    let epoch = replica.lease.view().epoch.0;
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
-    for slot in shared.holders() {
+    for slot in replica.holders() {
         let parts = (0..count).map(|part| {
             let first = part * FILES_AT_ONCE;
             let last = files.len().min(first + FILES_AT_ONCE);
@@ -116,20 +116,20 @@ fn report(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
             wire::payload(wire::Kind::Incomplete, &message)
         });
         let list = List::Incomplete(lost);
-        conversing::send_list(shared, slot, list, parts.collect());
+        conversing::send_list(replica, slot, list, parts.collect());
     }
 }
 
 /// Another survivor tells what is incomplete there.
-pub(crate) fn incomplete(shared: &Arc<LocalReplica>, from: ReplicaSlot, said: Incomplete) {
-    if said.epoch != shared.lease.view().epoch.0 {
+pub(crate) fn incomplete(replica: &Arc<LocalReplica>, from: ReplicaSlot, said: Incomplete) {
+    if said.epoch != replica.lease.view().epoch.0 {
         return;
     }
-    if shared.state.inboxes.get(ReplicaSlot(said.of)).is_none() {
+    if replica.state.inboxes.get(ReplicaSlot(said.of)).is_none() {
         // Nothing of such a replica is left to decide.
         return;
     }
-    let mut all = shared.state.losses.equalling();
+    let mut all = replica.state.losses.equalling();
     let equalling = all.entry(ReplicaSlot(said.of)).or_default();
     let report = equalling.reports.entry(from).or_default();
     if said.first {
@@ -142,14 +142,14 @@ pub(crate) fn incomplete(shared: &Arc<LocalReplica>, from: ReplicaSlot, said: In
 }
 
 /// Once everybody has told: ships the files of which this replica has the best to those who lack them.
-fn supply(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
-    let others = shared.holders();
+fn supply(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
+    let others = replica.holders();
     let mine = {
-        let mut all = shared.state.losses.equalling();
+        let mut all = replica.state.losses.equalling();
         let Some(equalling) = all.get_mut(&lost).filter(|one| !one.supplied) else {
             return;
         };
-        let Some(mine) = files_to_supply(shared.slot(), &others, equalling) else {
+        let Some(mine) = files_to_supply(replica.slot(), &others, equalling) else {
             return;
         };
         equalling.supplied = true;
@@ -159,7 +159,7 @@ fn supply(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
         equalling.level.extend(equalling.supplies.keys());
         mine
     };
-    shared.engine.supply(&mine);
+    replica.engine.supply(&mine);
 }
 
 /// The files whose best copy is here, each with those who lack it; `None` before everybody has told.
@@ -182,12 +182,12 @@ fn files_to_supply(
 }
 
 /// Up to which place of a lost replica's stream somebody has the contents of each file.
-pub(super) fn complete_through(shared: &LocalReplica, lost: ReplicaSlot) -> u64 {
-    let others = shared.holders();
-    let all = shared.state.losses.equalling();
+pub(super) fn complete_through(replica: &LocalReplica, lost: ReplicaSlot) -> u64 {
+    let others = replica.holders();
+    let all = replica.state.losses.equalling();
     let Some(told) = all
         .get(&lost)
-        .and_then(|one| one.told(shared.slot(), &others))
+        .and_then(|one| one.told(replica.slot(), &others))
     else {
         return 0;
     };
@@ -199,14 +199,14 @@ pub(super) fn complete_through(shared: &LocalReplica, lost: ReplicaSlot) -> u64 
 }
 
 /// Files that the replica with their best copy has sent: they are complete, or as good as they get.
-async fn take_over_sent(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
-    let others = shared.holders();
+async fn take_over_sent(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
+    let others = replica.holders();
     let sent: Vec<(ObjectId, Best)> = {
-        let all = shared.state.losses.equalling();
+        let all = replica.state.losses.equalling();
         let Some(equalling) = all.get(&lost) else {
             return;
         };
-        let Some(told) = equalling.told(shared.slot(), &others) else {
+        let Some(told) = equalling.told(replica.slot(), &others) else {
             return;
         };
         let sent = equalling.sent.iter();
@@ -218,16 +218,16 @@ async fn take_over_sent(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
     for (file, best) in sent {
         let whole = match best.quality {
             Quality::Complete => {
-                withheld::settle_flagged(shared, lost, file, u64::MAX).await;
+                withheld::settle_flagged(replica, lost, file, u64::MAX).await;
                 // A replica that takes part anew may wait for it.
-                shared.engine.notify();
+                replica.engine.notify();
                 continue;
             }
             Quality::Before(size) => Some(size),
             Quality::Mixed => None,
         };
-        shared.store.note_level(file, lost, whole);
-        if let Some(equalling) = shared.state.losses.equalling().get_mut(&lost) {
+        replica.store.note_level(file, lost, whole);
+        if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
             equalling.level.insert(file);
         }
     }
@@ -235,28 +235,28 @@ async fn take_over_sent(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
 
 /// What a thaw does to files of which a lost replica had sent only a part: each with the size of the version before, if
 /// that is still there as a whole.
-pub(crate) fn at_stake(shared: &LocalReplica, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
+pub(crate) fn at_stake(replica: &LocalReplica, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
     let majority: BTreeSet<ObjectId> = {
-        let all = shared.state.losses.equalling();
+        let all = replica.state.losses.equalling();
         let own = all.get(&lost).into_iter().flat_map(|one| one.own.values());
         let majority = own.filter(|lack| lack.majority);
         majority.map(|lack| lack.file).collect()
     };
-    let marked = shared.store.incomplete_files(lost).unwrap_or_default();
+    let marked = replica.store.incomplete_files(lost).unwrap_or_default();
     let marked = marked.into_iter().map(|(file, _, _)| file);
     let lacking = marked.filter(|file| !majority.contains(file));
     lacking
-        .map(|file| (file, shared.store.whole_before(file, lost)))
+        .map(|file| (file, replica.store.whole_before(file, lost)))
         .collect()
 }
 
 /// A peer says that these files of its stream are complete here.
-pub(crate) async fn completed(shared: Arc<LocalReplica>, from: ReplicaSlot, completed: Completed) {
-    let lost = shared.lost();
+pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, completed: Completed) {
+    let lost = replica.lost();
     let mut fetched = Vec::new();
     for (file, position) in completed.files {
-        withheld::settle_flagged(&shared, from, file, position).await;
-        let mut equalling = shared.state.losses.equalling();
+        withheld::settle_flagged(&replica, from, file, position).await;
+        let mut equalling = replica.state.losses.equalling();
         for slot in &lost {
             if let Some(equalling) = equalling.get_mut(slot) {
                 equalling.sent.insert(file, from);
@@ -265,10 +265,10 @@ pub(crate) async fn completed(shared: Arc<LocalReplica>, from: ReplicaSlot, comp
         drop(equalling);
         fetched.push(file);
     }
-    if let Err(error) = shared.store.note_fetched(&fetched).await {
+    if let Err(error) = replica.store.note_fetched(&fetched).await {
         return tracing::error!(%error, "fetched files cannot be noted");
     }
     let files = fetched.into_iter().map(|file| (file, 0)).collect();
     let message = wire::payload(wire::Kind::Noted, &Completed { files });
-    shared.state.outbound.send(from, Lane::Metadata, message);
+    replica.state.outbound.send(from, Lane::Metadata, message);
 }

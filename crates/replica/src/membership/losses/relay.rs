@@ -26,18 +26,18 @@ use crate::state::wire::{self, Malformed, Records, Relayed};
 const REFUSED: &str = "relayed updates are refused";
 
 /// Sends those who lack updates of a lost replica what is kept here.
-pub(super) async fn relay(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
+pub(super) async fn relay(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let (Some(inbox), Some(others)) = (
-        shared.state.inboxes.get(lost),
-        applied_by_others(shared, lost),
+        replica.state.inboxes.get(lost),
+        applied_by_others(replica, lost),
     ) else {
         return;
     };
-    let here = shared.state.inboxes.acknowledged(lost);
+    let here = replica.state.inboxes.acknowledged(lost);
     let ahead_of_all = others.values().all(|applied| *applied <= here);
     let behind = others.iter().filter(|(_, applied)| **applied < here);
     for (slot, applied) in behind.filter(|_| ahead_of_all) {
-        send_kept(shared, &inbox, *slot, *applied);
+        send_kept(replica, &inbox, *slot, *applied);
     }
     let level = others.iter().filter(|(_, applied)| **applied >= here);
     level.for_each(|(slot, _)| inbox.end_relay(*slot));
@@ -45,41 +45,42 @@ pub(super) async fn relay(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
 
 /// Sends those outside the view, who are on their way back, what is kept here of replicas that cannot send it themselves:
 /// lost ones, and members that do not answer.
-pub(super) fn relay_to_rejoining(shared: &Arc<LocalReplica>) {
-    let view = shared.lease.view();
-    if !shared.takes_part() {
+pub(super) fn relay_to_rejoining(replica: &Arc<LocalReplica>) {
+    let view = replica.lease.view();
+    if !replica.takes_part() {
         return;
     }
-    let silent = views::silent(shared);
-    let news = shared.state.peers.news();
+    let silent = views::silent(replica);
+    let news = replica.state.peers.news();
     let gone = |slot: &ReplicaSlot| {
-        silent.contains(slot) || (!view.active.contains(slot) && !shared.is_given_up(*slot))
+        silent.contains(slot) || (!view.active.contains(slot) && !replica.is_given_up(*slot))
     };
     let (others, followed) = (
-        shared.state.members.others(),
-        shared.state.inboxes.followed(),
+        replica.state.members.others(),
+        replica.state.inboxes.followed(),
     );
     for slot in others.iter().filter(|slot| !view.active.contains(slot)) {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
-        let Some((ask, _)) = said.filter(|_| shared.state.outbound.is_in_session(*slot)) else {
+        let Some((ask, _)) = said.filter(|_| replica.state.outbound.is_in_session(*slot)) else {
             continue;
         };
         for of in followed.iter().filter(|of| *of != slot && gone(of)) {
             let applied = ask.applied.iter().find(|(lost, _)| *lost == of.0);
-            let (Some((_, applied)), Some(inbox)) = (applied, shared.state.inboxes.get(*of)) else {
+            let (Some((_, applied)), Some(inbox)) = (applied, replica.state.inboxes.get(*of))
+            else {
                 continue;
             };
-            match *applied < shared.state.inboxes.acknowledged(*of) {
-                true => send_kept(shared, &inbox, *slot, *applied),
+            match *applied < replica.state.inboxes.acknowledged(*of) {
+                true => send_kept(replica, &inbox, *slot, *applied),
                 false => inbox.end_relay(*slot),
             }
         }
     }
 }
 
-fn send_kept(shared: &Arc<LocalReplica>, inbox: &Inbox, to: ReplicaSlot, behind: u64) {
+fn send_kept(replica: &Arc<LocalReplica>, inbox: &Inbox, to: ReplicaSlot, behind: u64) {
     let certificate = inbox.certificate();
-    if certificate.is_empty() || !shared.state.outbound.is_connected(to, Lane::Metadata) {
+    if certificate.is_empty() || !replica.state.outbound.is_connected(to, Lane::Metadata) {
         return;
     }
     let (messages, begins) = inbox.relay(to, behind, Instant::now());
@@ -95,7 +96,7 @@ fn send_kept(shared: &Arc<LocalReplica>, inbox: &Inbox, to: ReplicaSlot, behind:
             certificate: certificate.clone(),
         };
         let message = wire::payload(wire::Kind::Relayed, &relayed);
-        shared.state.outbound.send(to, Lane::Metadata, message);
+        replica.state.outbound.send(to, Lane::Metadata, message);
     }
 }
 
@@ -115,30 +116,30 @@ enum Unfit {
 }
 
 /// Somebody relays updates of a lost replica. What is not fit to be taken is dropped and counted; who sent it in good faith sends it again.
-pub(crate) fn relayed(shared: &LocalReplica, by: ReplicaSlot, relayed: Relayed) {
-    if let Err(why) = take_relayed(shared, relayed) {
-        shared
+pub(crate) fn relayed(replica: &LocalReplica, by: ReplicaSlot, relayed: Relayed) {
+    if let Err(why) = take_relayed(replica, relayed) {
+        replica
             .state
             .metrics
             .relays_refused
             .fetch_add(1, Ordering::Relaxed);
-        if let Some(sum) = shared.state.repeats.is_to_tell(REFUSED, by) {
+        if let Some(sum) = replica.state.repeats.is_to_tell(REFUSED, by) {
             tracing::warn!(peer = by.0, %why, %sum, "updates that a peer relays are dropped");
         }
     }
 }
 
-fn take_relayed(shared: &LocalReplica, relayed: Relayed) -> Result<(), Unfit> {
+fn take_relayed(replica: &LocalReplica, relayed: Relayed) -> Result<(), Unfit> {
     let of = ReplicaSlot(relayed.of);
-    let inbox = shared.state.inboxes.get(of).ok_or(Unfit::Unknown)?;
-    authorisation::admit_relayed(shared, of).map_err(Unfit::NotNow)?;
+    let inbox = replica.state.inboxes.get(of).ok_or(Unfit::Unknown)?;
+    authorisation::admit_relayed(replica, of).map_err(Unfit::NotNow)?;
     let maker = (of, &relayed.certificate[..]);
-    shared
+    replica
         .signatures
         .verify(maker, wire::UPDATES, &relayed.records, &relayed.signature)?;
     if let Err(why) = looked_at(of, &relayed.records) {
         // Its maker has signed it, so the replica that relays it is not to blame.
-        let is_news = shared
+        let is_news = replica
             .state
             .peers
             .with(of, |peer| peer.nonsense.note_relayed(&why.to_string()));
@@ -164,10 +165,10 @@ fn looked_at(maker: ReplicaSlot, records: &[u8]) -> Result<(), Malformed> {
 }
 
 /// Drops kept messages that everybody who takes part has applied.
-pub(super) fn forget_what_all_have(shared: &Arc<LocalReplica>) {
-    let inboxes = shared.state.inboxes.all();
+pub(super) fn forget_what_all_have(replica: &Arc<LocalReplica>) {
+    let inboxes = replica.state.inboxes.all();
     for inbox in inboxes {
-        if let Some(others) = applied_by_others(shared, inbox.from) {
+        if let Some(others) = applied_by_others(replica, inbox.from) {
             let everywhere = others.values().copied().min();
             inbox.forget_kept(everywhere.unwrap_or(u64::MAX));
         }

@@ -11,40 +11,40 @@ use crate::frontend::durability;
 use crate::state::settings::Durability;
 
 /// Decides so, if it is up to this replica: the first of those who hold contents.
-pub(super) async fn take_over(shared: &Arc<LocalReplica>, lost: ReplicaSlot) {
-    if !is_first(shared) || waits_for(shared, lost).is_some() {
+pub(super) async fn take_over(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
+    if !is_first(replica) || waits_for(replica, lost).is_some() {
         return;
     }
-    let objects = shared.engine.frozen_objects(lost);
+    let objects = replica.engine.frozen_objects(lost);
     if objects.is_empty() {
         return;
     }
     for (object, deep) in objects {
-        if durability::setting_of(shared, object).await.0 == Durability::Relaxed {
+        if durability::setting_of(replica, object).await.0 == Durability::Relaxed {
             return;
         }
-        if deep && durability::relaxed_below(shared, object).await {
+        if deep && durability::relaxed_below(replica, object).await {
             return;
         }
     }
-    if !covers(shared, lost) {
+    if !covers(replica, lost) {
         return tracing::debug!(
             replica = lost.0,
             "what it answered is not all known to be here"
         );
     }
-    closing::close(shared, lost);
-    match settle(shared, lost, SettledBy::Takeover).await {
+    closing::close(replica, lost);
+    match settle(replica, lost, SettledBy::Takeover).await {
         Ok(()) => tracing::warn!(replica = lost.0, "a lost replica's objects are taken over"),
         Err(why) => tracing::debug!(why, "a lost replica's objects are not taken over yet"),
     }
 }
 
 /// Whether everything is here that the lost replica had answered before it knew that it had to wait for a majority.
-fn covers(shared: &LocalReplica, lost: ReplicaSlot) -> bool {
-    let since = shared.state.losses.awareness().since(lost);
+fn covers(replica: &LocalReplica, lost: ReplicaSlot) -> bool {
+    let since = replica.state.losses.awareness().since(lost);
     since.is_some_and(|since| {
-        since <= shared.state.inboxes.acknowledged(lost)
-            && since <= contents::complete_through(shared, lost)
+        since <= replica.state.inboxes.acknowledged(lost)
+            && since <= contents::complete_through(replica, lost)
     })
 }

@@ -10,14 +10,14 @@ use crate::driver::local_replica::LocalReplica;
 use crate::replication::base;
 
 /// A replica out of the view of whose stream this witness has more than everybody in the view who holds contents.
-pub(super) fn beyond_all(shared: &LocalReplica) -> Option<ReplicaSlot> {
-    let view = shared.lease.view();
-    let witnesses = shared.engine.witnesses();
-    let news = shared.state.peers.news();
+pub(super) fn beyond_all(replica: &LocalReplica) -> Option<ReplicaSlot> {
+    let view = replica.lease.view();
+    let witnesses = replica.engine.witnesses();
+    let news = replica.state.peers.news();
     let holders: Vec<ReplicaSlot> = view.active.difference(&witnesses).copied().collect();
-    let mut lost = shared.state.inboxes.followed().into_iter();
+    let mut lost = replica.state.inboxes.followed().into_iter();
     lost.find(|lost| {
-        let here = shared.state.inboxes.acknowledged(*lost);
+        let here = replica.state.inboxes.acknowledged(*lost);
         let applied = holders.iter().map(|holder| {
             let (ask, _) = news.get(holder)?.said.as_ref()?;
             let of_lost = ask.applied.iter().find(|(of, _)| *of == lost.0);
@@ -31,9 +31,9 @@ pub(super) fn beyond_all(shared: &LocalReplica) -> Option<ReplicaSlot> {
 }
 
 /// Gives this witness's copy of the rows up; as a new incarnation it takes that of a replica.
-pub(super) async fn begin_anew(shared: &LocalReplica, reason: &str) {
-    match base::give_up_copy(shared, None).await {
-        Ok(()) => shared.lease.leave(reason),
+pub(super) async fn begin_anew(replica: &LocalReplica, reason: &str) {
+    match base::give_up_copy(replica, None).await {
+        Ok(()) => replica.lease.leave(reason),
         // The store has failed, which ends the server.
         Err(error) => tracing::error!(%error, "the witness cannot give its copy up"),
     }

@@ -62,16 +62,16 @@ fn kind_of(member: &Member) -> Kind {
 
 /// Tells the set's files, once it is so, that the list of members there is the newest that a majority of the set knows:
 /// as many of those who count have shown theirs since this replica started. Before that nobody is admitted here.
-pub(crate) fn note_current(shared: &LocalReplica) {
-    if shared.set.is_current() {
+pub(crate) fn note_current(replica: &LocalReplica) {
+    if replica.set.is_current() {
         return;
     }
-    let view = shared.lease.view();
+    let view = replica.lease.view();
     let has_shown =
-        |slot: &&ReplicaSlot| **slot == shared.slot() || shared.state.members.has_greeted(**slot);
+        |slot: &&ReplicaSlot| **slot == replica.slot() || replica.state.members.has_greeted(**slot);
     let heard = view.configured.iter().filter(has_shown).count();
     if view.epoch.0 > 0 && heard > view.configured.len() / 2 {
-        shared.set.note_current();
+        replica.set.note_current();
     }
 }
 
@@ -91,54 +91,54 @@ enum Step {
 
 /// Has the set agree on the next member that has come or gone, if this replica keeps the authority. A witness that keeps it cannot
 /// tell whether contents are at stake when somebody goes; that is settled by the first member that keeps them.
-pub(crate) async fn configure(shared: &Arc<LocalReplica>) {
-    let Some(views) = shared.views.get() else {
+pub(crate) async fn configure(replica: &Arc<LocalReplica>) {
+    let Some(views) = replica.views.get() else {
         return;
     };
     let state = views.state().borrow().clone();
-    let keeps_authority = shared.set.keeps_authority();
-    let settles = !shared.state.is_witness && (keeps_authority || settles_for_witness(shared));
-    if !(keeps_authority || settles) || !shared.lease.may_answer() {
+    let keeps_authority = replica.set.keeps_authority();
+    let settles = !replica.state.is_witness && (keeps_authority || settles_for_witness(replica));
+    if !(keeps_authority || settles) || !replica.lease.may_answer() {
         return;
     }
-    let leaves_something = |slot| leaves_something(shared, slot);
-    let is_there = |slot| shared.state.outbound.is_connected(slot, Lane::Control);
+    let leaves_something = |slot| leaves_something(replica, slot);
+    let is_there = |slot| replica.state.outbound.is_connected(slot, Lane::Control);
     let step = next(
-        &shared.state.members.list(),
+        &replica.state.members.list(),
         &state,
-        (shared.slot(), unix_seconds()),
+        (replica.slot(), unix_seconds()),
         leaves_something,
         is_there,
     );
     match step {
-        Some(Step::Settle(slot)) if settles => settle(shared, slot).await,
+        Some(Step::Settle(slot)) if settles => settle(replica, slot).await,
         Some(Step::PartWith(slot)) if keeps_authority => {
-            shared.exclude(slot, REMOVED).await;
+            replica.exclude(slot, REMOVED).await;
         }
-        Some(Step::Change(decision)) if keeps_authority && is_steady(shared) => {
-            change(shared, views, decision).await;
+        Some(Step::Change(decision)) if keeps_authority && is_steady(replica) => {
+            change(replica, views, decision).await;
         }
         Some(_) | None => {}
     }
 }
 
 /// Whether a witness keeps the authority, and this replica is the first that can settle what it cannot.
-fn settles_for_witness(shared: &LocalReplica) -> bool {
-    let list = shared.state.members.list();
-    list.is_witness(list.keeper) && losses::is_first(shared)
+fn settles_for_witness(replica: &LocalReplica) -> bool {
+    let list = replica.state.members.list();
+    list.is_witness(list.keeper) && losses::is_first(replica)
 }
 
-async fn change(shared: &LocalReplica, views: &view::Views, decision: Decision) {
+async fn change(replica: &LocalReplica, views: &view::Views, decision: Decision) {
     match tokio::time::timeout(LIMIT, views.decide(decision)).await {
         Ok(Ok(Outcome::Applied)) => tracing::info!("the configuration has changed"),
-        Ok(Ok(Outcome::Refused(why))) => tell(shared, &why, "the configuration stays as it is"),
+        Ok(Ok(Outcome::Refused(why))) => tell(replica, &why, "the configuration stays as it is"),
         Ok(Err(error)) => tell(
-            shared,
+            replica,
             &error.to_string(),
             "the configuration is not decided",
         ),
         Err(_) => tell(
-            shared,
+            replica,
             "no answer",
             "the configuration is not decided in time",
         ),
@@ -146,24 +146,24 @@ async fn change(shared: &LocalReplica, views: &view::Views, decision: Decision) 
 }
 
 /// It is tried again every second.
-fn tell(shared: &LocalReplica, why: &str, what: &'static str) {
-    if let Some(sum) = shared.state.repeats.is_to_tell(what, shared.slot()) {
+fn tell(replica: &LocalReplica, why: &str, what: &'static str) {
+    if let Some(sum) = replica.state.repeats.is_to_tell(what, replica.slot()) {
         tracing::warn!(why, %sum, "{what}");
     }
 }
 
 /// Nobody has anything less than the lost one as far as can be known, so nobody is asked.
-async fn settle(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
-    if losses::waits_for(shared, slot).is_some() {
+async fn settle(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
+    if losses::waits_for(replica, slot).is_some() {
         return;
     }
     let by = SettledBy::Administrator {
         reason: REMOVED.to_owned(),
     };
-    if let Err(why) = losses::close_everywhere(shared, slot).await {
+    if let Err(why) = losses::close_everywhere(replica, slot).await {
         return tracing::debug!(why, "a loss is not settled");
     }
-    match losses::settle(shared, slot, by).await {
+    match losses::settle(replica, slot, by).await {
         Ok(()) => tracing::info!(
             replica = slot.0,
             "nothing is left of a replica that is removed"
@@ -174,19 +174,19 @@ async fn settle(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
 
 /// Whether a lost replica may alone have something: then its removal waits until that is back in the view, taken over, or
 /// given up by an administrator's word.
-pub(crate) fn leaves_something(shared: &LocalReplica, slot: ReplicaSlot) -> bool {
-    let frozen = shared.engine.may_have_frozen(slot);
-    frozen || !losses::at_stake(shared, slot).is_empty()
+pub(crate) fn leaves_something(replica: &LocalReplica, slot: ReplicaSlot) -> bool {
+    let frozen = replica.engine.may_have_frozen(slot);
+    frozen || !losses::at_stake(replica, slot).is_empty()
 }
 
 /// Whether all who take part say that everybody knows their controls and has their updates of earlier configurations.
-fn is_steady(shared: &LocalReplica) -> bool {
-    let view = shared.lease.view();
-    let news = shared.state.peers.news();
-    let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
-    let fresh = shared.state.settings.site_lease;
-    let contents = shared.state.settings.durability == Durability::Majority;
-    shared.engine.is_steady(contents)
+fn is_steady(replica: &LocalReplica) -> bool {
+    let view = replica.lease.view();
+    let news = replica.state.peers.news();
+    let mut others = view.active.iter().filter(|slot| **slot != replica.slot());
+    let fresh = replica.state.settings.site_lease;
+    let contents = replica.state.settings.durability == Durability::Majority;
+    replica.engine.is_steady(contents)
         && others.all(|slot| {
             let said = news.get(slot).and_then(|news| news.said.as_ref());
             said.is_some_and(|(ask, at)| {

@@ -31,20 +31,20 @@ const LOOK: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Members of the view that have not answered for too long, or said what makes no sense.
-pub(crate) fn silent(shared: &LocalReplica) -> BTreeSet<ReplicaSlot> {
-    let view = shared.lease.view();
-    if !view.active.contains(&shared.slot()) {
+pub(crate) fn silent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
+    let view = replica.lease.view();
+    if !view.active.contains(&replica.slot()) {
         return BTreeSet::new();
     }
-    let limit = shared.state.settings.suspicion;
-    let news: BTreeMap<ReplicaSlot, News> = shared.state.peers.news();
+    let limit = replica.state.settings.suspicion;
+    let news: BTreeMap<ReplicaSlot, News> = replica.state.peers.news();
     let is_refused = |slot| {
-        shared
+        replica
             .state
             .peers
             .with(slot, |peer| peer.nonsense.is_refused())
     };
-    let others = view.active.iter().filter(|slot| **slot != shared.slot());
+    let others = view.active.iter().filter(|slot| **slot != replica.slot());
     let silent = others.filter(|slot| {
         let news = news.get(slot);
         is_refused(**slot) || news.is_some_and(|news| news.heard.elapsed() > limit)
@@ -53,26 +53,26 @@ pub(crate) fn silent(shared: &LocalReplica) -> BTreeSet<ReplicaSlot> {
 }
 
 /// Has those leave who do not answer, until the replica stops.
-pub(crate) async fn watch(shared: Arc<LocalReplica>) {
+pub(crate) async fn watch(replica: Arc<LocalReplica>) {
     let mut last = Instant::now();
     loop {
-        let latest = next_suspicion(&shared);
-        next_look(&shared, LOOK, latest).await;
+        let latest = next_suspicion(&replica);
+        next_look(&replica, LOOK, latest).await;
         if last.elapsed() > latest + 3 * LOOK {
             // This process was stopped for a while; answers of that time are still to be read.
-            shared.state.peers.forget_silence();
+            replica.state.peers.forget_silence();
         }
-        let limit = shared.state.settings.suspicion.min(LONGEST);
+        let limit = replica.state.settings.suspicion.min(LONGEST);
         // Another attempt follows.
-        let _ = tokio::time::timeout(limit, part_with_the_silent(&shared)).await;
+        let _ = tokio::time::timeout(limit, part_with_the_silent(&replica)).await;
         last = Instant::now();
     }
 }
 
 /// How long until somebody could be found silent who is not, or it is time to look at what else there is.
-fn next_suspicion(shared: &LocalReplica) -> Duration {
-    let limit = shared.state.settings.suspicion;
-    let heard = shared.state.peers.news();
+fn next_suspicion(replica: &LocalReplica) -> Duration {
+    let limit = replica.state.settings.suspicion;
+    let heard = replica.state.peers.news();
     let heard = heard.values().map(|news| news.heard.elapsed());
     let silence = heard.filter(|silence| *silence <= limit).max();
     let latest = (limit - silence.unwrap_or_default()).min(limit / 2);
@@ -80,44 +80,47 @@ fn next_suspicion(shared: &LocalReplica) -> Duration {
 }
 
 /// Proposes that a silent member leaves the view, or that somebody takes the places of all silent ones.
-async fn part_with_the_silent(shared: &Arc<LocalReplica>) {
-    let out = silent(shared);
+async fn part_with_the_silent(replica: &Arc<LocalReplica>) {
+    let out = silent(replica);
     // Who is to be removed goes first: it never comes back, and somebody who does may need the place.
     let first = out
         .iter()
-        .find(|slot| !shared.state.members.is_member(**slot));
+        .find(|slot| !replica.state.members.is_member(**slot));
     let Some(first) = first.or(out.first()) else {
-        return part_with_the_slow(shared).await;
+        return part_with_the_slow(replica).await;
     };
-    let Some(state) = shared.view_state() else {
+    let Some(state) = replica.view_state() else {
         return;
     };
     let enough_are_left = state.active().count() > state.majority();
     let admitted = match enough_are_left {
         true => BTreeMap::new(),
-        false => who_takes_their_places(shared, &state, &out),
+        false => who_takes_their_places(replica, &state, &out),
     };
     if admitted.is_empty() {
-        let nonsense = shared.state.peers.with(*first, |peer| peer.nonsense.told());
+        let nonsense = replica
+            .state
+            .peers
+            .with(*first, |peer| peer.nonsense.told());
         let nonsense = nonsense.map(|what| format!("{NONSENSE}{what}"));
         let reason = nonsense.as_deref().unwrap_or(SILENT);
-        return shared.exclude(*first, reason).await;
+        return replica.exclude(*first, reason).await;
     }
-    let decision = shared.decision(DecisionKind::Replace {
+    let decision = replica.decision(DecisionKind::Replace {
         out: out.clone(),
         admitted: admitted.clone(),
         reason: SILENT.to_owned(),
     });
-    if shared.decide(decision).await {
+    if replica.decide(decision).await {
         let (out, admitted) = (listed(&out), listed(admitted.keys()));
         tracing::warn!(out, admitted, "others take the places of silent replicas");
     }
 }
 
 /// Proposes that a member leaves the view that answers and lacks more and more.
-async fn part_with_the_slow(shared: &Arc<LocalReplica>) {
-    if let Some(lag) = shared.too_slow() {
-        shared.exclude(lag.slot, &lag.reason()).await;
+async fn part_with_the_slow(replica: &Arc<LocalReplica>) {
+    if let Some(lag) = replica.too_slow() {
+        replica.exclude(lag.slot, &lag.reason()).await;
     }
 }
 
@@ -126,23 +129,23 @@ async fn part_with_the_slow(shared: &Arc<LocalReplica>) {
 /// All who are left must be up to date, although the silent may not have reported in this view yet.
 /// A replica that comes must have as much of the streams of the silent as any of them.
 fn who_takes_their_places(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     state: &ViewState,
     out: &BTreeSet<ReplicaSlot>,
 ) -> BTreeMap<ReplicaSlot, u64> {
-    let view = shared.lease.view();
-    let news = shared.state.peers.news();
+    let view = replica.lease.view();
+    let news = replica.state.peers.news();
     let fresh = |slot: &ReplicaSlot| {
         let (ask, at) = news.get(slot)?.said.as_ref()?;
-        let counts = ask.epoch == view.epoch.0 && at.elapsed() < shared.state.settings.suspicion;
+        let counts = ask.epoch == view.epoch.0 && at.elapsed() < replica.state.settings.suspicion;
         counts.then_some(ask)
     };
-    if !shared.lease.is_up_to_date() || state.epoch != view.epoch.0 {
+    if !replica.lease.is_up_to_date() || state.epoch != view.epoch.0 {
         return BTreeMap::new();
     }
-    let mut has = places(out, |lost| shared.state.inboxes.acknowledged(lost));
+    let mut has = places(out, |lost| replica.state.inboxes.acknowledged(lost));
     let left = view.active.difference(out);
-    for slot in left.clone().filter(|slot| **slot != shared.slot()) {
+    for slot in left.clone().filter(|slot| **slot != replica.slot()) {
         let Some(ask) = fresh(slot).filter(|ask| ask.up_to_date) else {
             return BTreeMap::new();
         };

@@ -17,49 +17,49 @@ use crate::state::views::{Arrival, Debt};
 use crate::state::wire::{self, CaughtUp, Entered};
 
 /// This replica has entered a view in which another one takes part anew.
-pub(crate) fn greet_newcomer(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
-    let since = shared
+pub(crate) fn greet_newcomer(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
+    let since = replica
         .lease
         .view()
         .since
         .get(&slot)
         .map_or(0, |since| since.0);
-    let debt = shared.engine.begin_debt(slot, since);
-    shared.state.debts.lock().insert(slot, debt);
-    shared.engine.expedite(None);
-    say_entered(shared, slot);
-    look_at_debts(shared);
+    let debt = replica.engine.begin_debt(slot, since);
+    replica.state.debts.lock().insert(slot, debt);
+    replica.engine.expedite(None);
+    say_entered(replica, slot);
+    look_at_debts(replica);
 }
 
 /// A peer lacks something that was made before it took part, and this replica does not know what: it was
 /// started anew meanwhile. Whatever may not be everywhere is sent.
-pub(super) fn greet_unknown(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
-    let takes_part = shared.lease.view().active.contains(&slot) && shared.takes_part();
-    if takes_part && !shared.state.debts.lock().contains_key(&slot) {
-        ship_everything_marked(shared, slot);
-        greet_newcomer(shared, slot);
+pub(super) fn greet_unknown(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
+    let takes_part = replica.lease.view().active.contains(&slot) && replica.takes_part();
+    if takes_part && !replica.state.debts.lock().contains_key(&slot) {
+        ship_everything_marked(replica, slot);
+        greet_newcomer(replica, slot);
     }
 }
 
 /// Sends a peer the contents of all files that are marked as not being everywhere.
-pub(super) fn ship_everything_marked(shared: &Arc<LocalReplica>, slot: ReplicaSlot) {
-    let marked = shared.store.unshipped().unwrap_or_default();
-    shared.engine.suspect_marked(slot, marked);
+pub(super) fn ship_everything_marked(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
+    let marked = replica.store.unshipped().unwrap_or_default();
+    replica.engine.suspect_marked(slot, marked);
 }
 
 /// Says so once more, for a connection that is new.
-pub(crate) fn say_entered(shared: &LocalReplica, slot: ReplicaSlot) {
-    let debt = shared.state.debts.lock();
+pub(crate) fn say_entered(replica: &LocalReplica, slot: ReplicaSlot) {
+    let debt = replica.state.debts.lock();
     if let Some(Debt { epoch, through, .. }) = debt.get(&slot) {
         let (epoch, through) = (*epoch, *through);
         let message = wire::body(wire::Kind::Entered, &Entered { epoch, through });
-        shared.state.outbound.send(slot, Lane::Control, message);
+        replica.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
 /// A peer says how far it is: perhaps it needs nothing more of what was owed.
-pub(super) fn forgive(shared: &LocalReplica, slot: ReplicaSlot, epoch: u64) {
-    shared
+pub(super) fn forgive(replica: &LocalReplica, slot: ReplicaSlot, epoch: u64) {
+    replica
         .state
         .debts
         .lock()
@@ -67,22 +67,22 @@ pub(super) fn forgive(shared: &LocalReplica, slot: ReplicaSlot, epoch: u64) {
 }
 
 /// Tells those who have everything that was owed.
-pub(crate) fn look_at_debts(shared: &LocalReplica) {
-    let mut debts = shared.state.debts.lock();
+pub(crate) fn look_at_debts(replica: &LocalReplica) {
+    let mut debts = replica.state.debts.lock();
     if debts.is_empty() {
         return;
     }
-    let paid = shared.engine.settle_debts(&mut debts);
+    let paid = replica.engine.settle_debts(&mut debts);
     for (slot, epoch) in paid {
         // Said again with every look, until the newcomer's lease shows that it has heard it.
         let message = wire::body(wire::Kind::CaughtUp, &CaughtUp { epoch });
-        shared.state.outbound.send(slot, Lane::Control, message);
+        replica.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
 /// This replica takes part anew.
-pub(super) fn begin(shared: &Arc<LocalReplica>, since: Epoch) {
-    let mut arrival = shared.state.arrival.lock();
+pub(super) fn begin(replica: &Arc<LocalReplica>, since: Epoch) {
+    let mut arrival = replica.state.arrival.lock();
     if arrival.epoch < since.0 {
         *arrival = Arrival {
             epoch: since.0,
@@ -90,26 +90,26 @@ pub(super) fn begin(shared: &Arc<LocalReplica>, since: Epoch) {
         };
     }
     drop(arrival);
-    tokio::spawn(catch_up(shared.clone(), since));
+    tokio::spawn(catch_up(replica.clone(), since));
 }
 
-async fn catch_up(shared: Arc<LocalReplica>, since: Epoch) {
+async fn catch_up(replica: Arc<LocalReplica>, since: Epoch) {
     tokio::select! {
-        () = shared.until_arrived() => {
-            up_to_date(&shared, since);
+        () = replica.until_arrived() => {
+            up_to_date(&replica, since);
         }
         // It may have found that it needs a whole copy. The caller that starts it anew waits for
         // all that uses the store to end.
-        () = shared.parted() => {}
+        () = replica.parted() => {}
     }
 }
 
 /// What this replica, which takes part anew, waits for, for people.
-pub(super) fn waits_for(shared: &LocalReplica) -> Option<String> {
-    if !shared.is_whole() {
+pub(super) fn waits_for(replica: &LocalReplica) -> Option<String> {
+    if !replica.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
-    shared.lack().map(|lack| match lack {
+    replica.lack().map(|lack| match lack {
         Lack::Reports => "not every member of the view has reported".to_owned(),
         Lack::OfTheLost => "it lacks what a lost replica left".to_owned(),
         Lack::OwedBy(slot) => format!("it does not have everything of replica {} yet", slot.0),
@@ -118,46 +118,46 @@ pub(super) fn waits_for(shared: &LocalReplica) -> Option<String> {
 
 /// Whether the members of the view, this one among them, wait for `slot`, which is one without a copy: none is up to date,
 /// and it reports nothing before it knows the tree.
-pub(crate) fn waits_for_copy(shared: &LocalReplica, slot: ReplicaSlot) -> bool {
-    let view = shared.lease.view();
-    let news = shared.state.peers.news();
+pub(crate) fn waits_for_copy(replica: &LocalReplica, slot: ReplicaSlot) -> bool {
+    let view = replica.lease.view();
+    let news = replica.state.peers.news();
     let mut said = view
         .active
         .iter()
         .filter_map(|other| news.get(other)?.said.as_ref());
     let is_member = |slot| view.active.contains(&slot);
-    is_member(shared.slot()) && is_member(slot) && !said.any(|(ask, _)| ask.up_to_date)
+    is_member(replica.slot()) && is_member(slot) && !said.any(|(ask, _)| ask.up_to_date)
 }
 
 /// Whether a member is up to date, as far as this replica has heard.
-pub(crate) fn is_up_to_date(shared: &LocalReplica, slot: ReplicaSlot) -> bool {
-    if slot == shared.slot() {
-        return shared.lease.is_up_to_date();
+pub(crate) fn is_up_to_date(replica: &LocalReplica, slot: ReplicaSlot) -> bool {
+    if slot == replica.slot() {
+        return replica.lease.is_up_to_date();
     }
-    let news = shared.state.peers.news();
+    let news = replica.state.peers.news();
     let said = news.get(&slot).and_then(|news| news.said.as_ref());
     said.is_some_and(|(ask, _)| ask.up_to_date)
 }
 
-fn up_to_date(shared: &Arc<LocalReplica>, since: Epoch) {
-    let view = shared.lease.view();
-    if view.since.get(&shared.slot()) != Some(&since) {
+fn up_to_date(replica: &Arc<LocalReplica>, since: Epoch) {
+    let view = replica.lease.view();
+    if view.since.get(&replica.slot()) != Some(&since) {
         // It has left the view meanwhile.
         return;
     }
-    shared.lease.set_up_to_date(true);
-    shared.state.writers.forget_all();
-    shared
+    replica.lease.set_up_to_date(true);
+    replica.state.writers.forget_all();
+    replica
         .state
         .peers
         .with_each(|_, peer| peer.rejoin.arrived());
     tracing::info!(epoch = since.0, "this replica is up to date and takes part");
-    shared.engine.notify();
+    replica.engine.notify();
 }
 
 /// A member has entered the view in which this replica takes part anew.
-pub(crate) fn entered(shared: &Arc<LocalReplica>, from: ReplicaSlot, entered: Entered) {
-    let mut arrival = shared.state.arrival.lock();
+pub(crate) fn entered(replica: &Arc<LocalReplica>, from: ReplicaSlot, entered: Entered) {
+    let mut arrival = replica.state.arrival.lock();
     if entered.epoch > arrival.epoch {
         *arrival = Arrival {
             epoch: entered.epoch,
@@ -169,14 +169,14 @@ pub(crate) fn entered(shared: &Arc<LocalReplica>, from: ReplicaSlot, entered: En
         arrival.exempt.push((from, entered.through));
     }
     drop(arrival);
-    shared.engine.notify();
+    replica.engine.notify();
 }
 
 /// A member says that everything it owed this replica is here.
-pub(crate) fn caught_up(shared: &Arc<LocalReplica>, from: ReplicaSlot, caught_up: CaughtUp) {
-    let mut arrival = shared.state.arrival.lock();
+pub(crate) fn caught_up(replica: &Arc<LocalReplica>, from: ReplicaSlot, caught_up: CaughtUp) {
+    let mut arrival = replica.state.arrival.lock();
     if caught_up.epoch == arrival.epoch && arrival.caught_up.insert(from) {
         drop(arrival);
-        shared.engine.notify();
+        replica.engine.notify();
     }
 }

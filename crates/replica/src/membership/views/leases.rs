@@ -1,4 +1,4 @@
-//! Asking for promises and giving them.
+//! Asking for leases and granting them.
 //!
 //! The questions also carry what replicas decide by: how far each is.
 //!
@@ -23,7 +23,7 @@ use crate::membership::losses;
 use crate::state::settings::Durability;
 use crate::state::wire::{self, LeaseGrant, LeaseRequest};
 
-/// How many times a promise is asked for while one lasts.
+/// How many times a grant is asked for while one lasts.
 const ASKED_PER_LEASE: u32 = 5;
 /// How often to look at most for something that others wait to hear; then it is asked at once.
 const LOOK: Duration = Duration::from_millis(50);
@@ -46,119 +46,123 @@ struct Tidings {
 }
 
 impl Tidings {
-    fn of(shared: &LocalReplica) -> Tidings {
-        let view = shared.lease.view();
-        let (epoch, settled) = shared.engine.epoch_and_settled();
-        let mut applied = applied_here(shared);
+    fn of(replica: &LocalReplica) -> Tidings {
+        let view = replica.lease.view();
+        let (epoch, settled) = replica.engine.epoch_and_settled();
+        let mut applied = applied_here(replica);
         applied.retain(|(slot, _)| !view.active.contains(&ReplicaSlot(*slot)));
         Tidings {
             epoch,
-            settled: shared.takes_part() && settled,
-            up_to_date: shared.lease.is_up_to_date(),
+            settled: replica.takes_part() && settled,
+            up_to_date: replica.lease.is_up_to_date(),
             applied,
-            whole: losses::whole_here(shared),
-            closed: losses::closed_here(shared),
-            fit_without: rejoin::fit_without(shared, epoch),
+            whole: losses::whole_here(replica),
+            closed: losses::closed_here(replica),
+            fit_without: rejoin::fit_without(replica, epoch),
         }
     }
 }
 
-/// Asks for promises until the replica stops.
-pub(crate) async fn keep(shared: Arc<LocalReplica>) {
-    shared.begin_awareness();
-    let interval = shared.state.settings.site_lease / ASKED_PER_LEASE;
+/// Asks for grants until the replica stops.
+pub(crate) async fn keep(replica: Arc<LocalReplica>) {
+    replica.begin_awareness();
+    let interval = replica.state.settings.site_lease / ASKED_PER_LEASE;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = Tidings::of(&shared);
+    let mut told = Tidings::of(&replica);
     let mut last = Instant::now();
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            () = news(&shared, &told) => {}
-            () = shared.lease.ended_early() => {}
+            () = news(&replica, &told) => {}
+            () = replica.lease.ended_early() => {}
         }
         if last.elapsed() > 3 * interval {
             // This process was stopped for a while; answers of that time are still to be read.
-            shared.state.peers.forget_silence();
+            replica.state.peers.forget_silence();
         }
         last = Instant::now();
-        shared.lease.look_at_clocks();
-        shared.look_for_slow();
-        shared.send_completed();
-        if let Err(error) = shared.state.lineage.keep().await {
+        replica.lease.look_at_clocks();
+        replica.look_for_slow();
+        replica.send_completed();
+        if let Err(error) = replica.state.lineage.keep().await {
             // A store that has failed ends the server.
             tracing::error!(%error, "what was met of others cannot be kept");
         }
         // A store that has failed ends the server.
-        let space = shared.store.space().await;
+        let space = replica.store.space().await;
         if let Ok(space) = &space {
-            shared.state.free_space.note_own(space);
+            replica.state.free_space.note_own(space);
         }
-        free_space::forget_outsiders(&shared);
-        let available = match shared.state.is_witness {
+        free_space::forget_outsiders(&replica);
+        let available = match replica.state.is_witness {
             // It stores no contents, so nobody has to spare its disk.
             true => u64::MAX,
             false => space.map_or(0, |space| space.available_bytes),
         };
-        told = Tidings::of(&shared);
-        ask_all(&shared, available);
+        told = Tidings::of(&replica);
+        ask_all(&replica, available);
     }
 }
 
 /// Returns when there is something to tell.
-async fn news(shared: &LocalReplica, told: &Tidings) {
+async fn news(replica: &LocalReplica, told: &Tidings) {
     loop {
-        next_look(shared, LOOK, UNCHANGED).await;
-        shared.lease.look_at_clocks();
-        shared.look_for_slow();
-        if Tidings::of(shared) != *told {
+        next_look(replica, LOOK, UNCHANGED).await;
+        replica.lease.look_at_clocks();
+        replica.look_for_slow();
+        if Tidings::of(replica) != *told {
             return;
         }
     }
 }
 
-fn ask_all(shared: &Arc<LocalReplica>, available: u64) {
-    let others = shared.state.members.others();
-    let question = shared.lease.request();
-    let links = links::links(shared);
+fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
+    let others = replica.state.members.others();
+    let question = replica.lease.request();
+    let links = links::links(replica);
     // Before the places that are told with it.
-    let closed = losses::closed_here(shared);
-    let applied = applied_here(shared);
-    let whole = losses::whole_here(shared);
-    let misses = exclude::silent(shared).into_iter().map(|slot| slot.0);
+    let closed = losses::closed_here(replica);
+    let applied = applied_here(replica);
+    let whole = losses::whole_here(replica);
+    let misses = exclude::silent(replica).into_iter().map(|slot| slot.0);
     let misses: Vec<u16> = misses.collect();
-    let short_of = shared.state.free_space.short_of(Instant::now()).into_iter();
+    let short_of = replica
+        .state
+        .free_space
+        .short_of(Instant::now())
+        .into_iter();
     let short_of: Vec<u16> = short_of.map(|slot| slot.0).collect();
     for slot in others {
-        let own = shared.report_to(slot, LATELY + shared.state.settings.data_delay);
+        let own = replica.report_to(slot, LATELY + replica.state.settings.data_delay);
         let ask = LeaseRequest {
             asked: question.asked.0,
             epoch: own.epoch,
             position: own.position,
             applied: applied.clone(),
-            owed: own.owed.unwrap_or_else(|| shared.kept_files() as u64),
+            owed: own.owed.unwrap_or_else(|| replica.kept_files() as u64),
             steady: own.steady,
             up_to_date: own.up_to_date,
             available,
             whole: whole.clone(),
             aware: own.aware,
-            majority_by_default: shared.state.settings.durability == Durability::Majority,
+            majority_by_default: replica.state.settings.durability == Durability::Majority,
             incarnation: question.incarnation.0,
-            mark: Some(shared.state.lineage.mark()),
+            mark: Some(replica.state.lineage.mark()),
             settled: own.settled,
             misses: misses.clone(),
-            fit_without: rejoin::fit_without(shared, own.epoch),
+            fit_without: rejoin::fit_without(replica, own.epoch),
             links: links.clone(),
             short_of: short_of.clone(),
             closed: closed.clone(),
         };
         let message = wire::body(wire::Kind::LeaseRequest, &ask);
-        shared.state.outbound.send(slot, Lane::Control, message);
+        replica.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
-fn applied_here(shared: &LocalReplica) -> Vec<(u16, u64)> {
-    let inboxes = shared.state.inboxes.lock();
+fn applied_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
+    let inboxes = replica.state.inboxes.lock();
     let applied = inboxes.iter();
     applied
         .map(|(slot, inbox)| (slot.0, inbox.acknowledged()))
@@ -166,64 +170,64 @@ fn applied_here(shared: &LocalReplica) -> Vec<(u16, u64)> {
 }
 
 /// A peer requests a lease.
-pub(crate) fn lease_requested(shared: &Arc<LocalReplica>, from: ReplicaSlot, ask: LeaseRequest) {
-    let given = shared.lease.grant(from);
-    let promise = LeaseGrant {
+pub(crate) fn lease_requested(replica: &Arc<LocalReplica>, from: ReplicaSlot, ask: LeaseRequest) {
+    let given = replica.lease.grant(from);
+    let grant = LeaseGrant {
         incarnation: ask.incarnation,
         asked: ask.asked,
         given,
-        time_of_day_us: time_of_day_us(shared),
+        time_of_day_us: time_of_day_us(replica),
     };
     if ask.up_to_date {
-        join::forgive(shared, from, ask.epoch);
+        join::forgive(replica, from, ask.epoch);
     } else {
-        join::greet_unknown(shared, from);
-        join::look_at_debts(shared);
+        join::greet_unknown(replica, from);
+        join::look_at_debts(replica);
     }
-    let by_default = shared.state.settings.durability == Durability::Majority;
-    shared
+    let by_default = replica.state.settings.durability == Durability::Majority;
+    replica
         .state
         .losses
         .awareness()
         .heard(from, &ask, by_default);
     let available = ask.available;
-    losses::heard(shared, &ask);
-    let is_news = shared.state.peers.note_said(from, ask);
-    free_space::note_available(shared, from, available);
-    let message = wire::body(wire::Kind::LeaseGrant, &promise);
-    shared.state.outbound.send(from, Lane::Control, message);
+    losses::heard(replica, &ask);
+    let is_news = replica.state.peers.note_said(from, ask);
+    free_space::note_available(replica, from, available);
+    let message = wire::body(wire::Kind::LeaseGrant, &grant);
+    replica.state.outbound.send(from, Lane::Control, message);
     if is_news {
-        shared.engine.notify();
+        replica.engine.notify();
     }
 }
 
 /// A peer grants a lease, or refuses it.
-pub(crate) fn lease_granted(shared: &LocalReplica, from: ReplicaSlot, promise: LeaseGrant) {
-    shared.state.peers.note_heard(from);
-    if let Some(difference) = clock_shown(shared, promise) {
-        shared.state.peers.note_clock(from, difference);
+pub(crate) fn lease_granted(replica: &LocalReplica, from: ReplicaSlot, grant: LeaseGrant) {
+    replica.state.peers.note_heard(from);
+    if let Some(difference) = clock_shown(replica, grant) {
+        replica.state.peers.note_clock(from, difference);
     }
-    if promise.given {
+    if grant.given {
         let question = Question {
-            incarnation: Incarnation(promise.incarnation),
-            asked: Moment(promise.asked),
+            incarnation: Incarnation(grant.incarnation),
+            asked: Moment(grant.asked),
         };
-        shared.lease.granted(from, question);
+        replica.lease.granted(from, question);
     }
 }
 
-fn time_of_day_us(shared: &LocalReplica) -> i64 {
-    let now = shared.store.time_of_day();
+fn time_of_day_us(replica: &LocalReplica) -> i64 {
+    let now = replica.store.time_of_day();
     let micros = i64::from(now.nanoseconds / 1000);
     now.seconds.saturating_mul(1_000_000).saturating_add(micros)
 }
 
 /// How far the sender's time of day is from the own one. Nothing if another start of this replica asked: that may have been on another clock of
 /// leases.
-fn clock_shown(shared: &LocalReplica, promise: LeaseGrant) -> Option<ClockDifference> {
+fn clock_shown(replica: &LocalReplica, grant: LeaseGrant) -> Option<ClockDifference> {
     // In this order: what passes between the two counts as part of the round trip.
-    let own_us = time_of_day_us(shared);
-    let (asked, now) = (Moment(promise.asked), now());
-    let asked_here = promise.incarnation == shared.state.incarnation && asked <= now;
-    asked_here.then(|| ClockDifference::shown(asked, now, own_us, promise.time_of_day_us))
+    let own_us = time_of_day_us(replica);
+    let (asked, now) = (Moment(grant.asked), now());
+    let asked_here = grant.incarnation == replica.state.incarnation && asked <= now;
+    asked_here.then(|| ClockDifference::shown(asked, now, own_us, grant.time_of_day_us))
 }

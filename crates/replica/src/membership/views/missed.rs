@@ -22,40 +22,40 @@ use crate::state::copies::Held;
 const AFTER_ITS_WORD: &str = "more of a lost replica's updates arrived here than the others kept";
 
 /// Goes through what was decided lately, as a member of the view or outside.
-pub(crate) async fn go_through(shared: &Arc<LocalReplica>, state: &ViewState) -> vfs::Result<()> {
-    let own = shared.slot();
+pub(crate) async fn go_through(replica: &Arc<LocalReplica>, state: &ViewState) -> vfs::Result<()> {
+    let own = replica.slot();
     let away = !state.is_active(own);
-    if away && *shared.state.held.borrow() == Held::Nothing {
+    if away && *replica.state.held.borrow() == Held::Nothing {
         // It is noted with the copy that is on its way.
         return Ok(());
     }
     // A copy from before this was noted is taken for what it was; a newcomer notes it with the copy that it takes.
-    let known = settled::known(shared)?.unwrap_or(state.settlements);
+    let known = settled::known(replica)?.unwrap_or(state.settlements);
     if known < state.settlements {
-        let applied = |slot| shared.store.applied(slot);
+        let applied = |slot| replica.store.applied(slot);
         let verdict = judge(state, own, known, applied)?;
         if verdict != Verdict::Same {
             // Versions made here are none that a lost replica may have shown anybody.
-            shared.store.abandon(own, state.settlements).await?;
+            replica.store.abandon(own, state.settlements).await?;
         }
         if away && verdict != Verdict::Same {
-            if !shared.state.needs_copy.swap(true, Ordering::AcqRel) {
+            if !replica.state.needs_copy.swap(true, Ordering::AcqRel) {
                 tracing::warn!(
                     "the others went on without a lost replica while this one was away; a whole copy is needed"
                 );
             }
             return Ok(());
         }
-        if verdict == Verdict::More && !shared.state.is_witness {
-            if !shared.state.needs_copy.load(Ordering::Acquire) {
-                base::take_copy_anew(shared, AFTER_ITS_WORD).await;
+        if verdict == Verdict::More && !replica.state.is_witness {
+            if !replica.state.needs_copy.load(Ordering::Acquire) {
+                base::take_copy_anew(replica, AFTER_ITS_WORD).await;
                 // Without it too few may be left; then it gets the copy as a member.
-                shared.lease.leave(AFTER_ITS_WORD);
+                replica.lease.leave(AFTER_ITS_WORD);
             }
             return Ok(());
         }
     }
-    settled::note(shared, state.settlements).await
+    settled::note(replica, state.settlements).await
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

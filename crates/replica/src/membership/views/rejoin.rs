@@ -28,7 +28,7 @@ use crate::state::views::Fit;
 use crate::state::wire::LeaseRequest;
 
 /// The part of the reserve that has to be free before a replica comes back: one in this many.
-const ROOM_PART: u64 = 4;
+const SPACE_PART: u64 = 4;
 
 /// How often to see whether it may be asked.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ const HELLO_AGAIN: Duration = Duration::from_secs(2);
 /// Between two requests.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 /// Between attempts to put something aside on a full disk.
-const WITHOUT_ROOM: Duration = Duration::from_secs(2);
+const WITHOUT_SPACE: Duration = Duration::from_secs(2);
 
 /// So few updates and files, but for those changed just now, may be on their way when it asks.
 const UPDATES: u64 = 1000;
@@ -51,8 +51,8 @@ const BYTES: u64 = 256 << 20;
 /// Why a replica starts anew that cannot be brought level.
 const NEEDS_COPY: &str = "it needs a whole copy of the tree";
 
-/// What is said while there is no room for what the others went on without.
-const NO_ROOM_ASIDE: &str = "its disk is full: changes made here that the others went on without cannot be put aside; make room";
+/// What is said while there is no space for what the others went on without.
+const NO_SPACE_ASIDE: &str = "its disk is full: changes made here that the others went on without cannot be put aside; make space";
 
 /// What is said of oneself is taken as news for so long, in times of the lease.
 const NEWS_LEASES: u32 = 1;
@@ -68,30 +68,30 @@ const NOT_ADMITTED: &str = "this replica is not admitted yet";
 
 /// A peer does not keep what this replica lacks of its stream. Of a peer outside the view a member gets it from the others,
 /// as of any that is lost, and says then that it can go on.
-pub(crate) fn too_far(shared: &Arc<LocalReplica>, peer: ReplicaSlot) {
-    if shared.takes_part() && !shared.lease.view().active.contains(&peer) {
-        let shared = shared.clone();
+pub(crate) fn too_far(replica: &Arc<LocalReplica>, peer: ReplicaSlot) {
+    if replica.takes_part() && !replica.lease.view().active.contains(&peer) {
+        let replica = replica.clone();
         tokio::spawn(async move {
             tokio::time::sleep(HELLO_AGAIN).await;
-            if let Some(inbox) = shared.state.inboxes.get(peer) {
-                conversing::say_hello(&shared, &inbox, false);
+            if let Some(inbox) = replica.state.inboxes.get(peer) {
+                conversing::say_hello(&replica, &inbox, false);
             }
         });
         return;
     }
-    if let Some(sum) = shared.state.repeats.is_to_tell(TOO_FAR, peer) {
+    if let Some(sum) = replica.state.repeats.is_to_tell(TOO_FAR, peer) {
         tracing::warn!(peer = peer.0, %sum, "too much was changed meanwhile; a whole copy is needed");
     }
-    shared.state.needs_copy.store(true, Ordering::Release);
+    replica.state.needs_copy.store(true, Ordering::Release);
 }
 
 /// Notes what keeps this replica outside the view, and tells of it when it is something else than before.
-fn set_obstacle(shared: &LocalReplica, obstacle: Option<String>) {
-    let mut known = shared.state.obstacle.lock();
+fn set_obstacle(replica: &LocalReplica, obstacle: Option<String>) {
+    let mut known = replica.state.obstacle.lock();
     if *known != obstacle {
         if let Some(obstacle) = &obstacle
             && let Some(sum) =
-                (shared.state.repeats).is_to_tell_of(OUTSIDE, throttle::kind_of(obstacle))
+                (replica.state.repeats).is_to_tell_of(OUTSIDE, throttle::kind_of(obstacle))
         {
             tracing::info!(obstacle, %sum, "this replica does not take part");
         }
@@ -105,55 +105,55 @@ pub(crate) fn needs_copy_anew(store: &store::Store) -> vfs::Result<bool> {
 }
 
 /// Asks to be admitted whenever this replica is outside the view and could take part, until it stops.
-pub(crate) async fn come_back(shared: Arc<LocalReplica>) {
+pub(crate) async fn come_back(replica: Arc<LocalReplica>) {
     let mut asked = Asked::default();
     loop {
-        if shared.state.members.is_removed() {
+        if replica.state.members.is_removed() {
             // There is nothing to come back to, and what only this replica has stays as it is.
             return;
         }
-        if !(shared.takes_part() && shared.lease.is_up_to_date()) {
-            match catch_up(&shared, &mut asked).await {
+        if !(replica.takes_part() && replica.lease.is_up_to_date()) {
+            match catch_up(&replica, &mut asked).await {
                 Ok(()) => {}
                 // Nothing is lost that can be kept.
                 Err(vfs::Error::NoSpace) => {
-                    set_obstacle(&shared, Some(NO_ROOM_ASIDE.into()));
-                    tokio::time::sleep(WITHOUT_ROOM).await;
+                    set_obstacle(&replica, Some(NO_SPACE_ASIDE.into()));
+                    tokio::time::sleep(WITHOUT_SPACE).await;
                     continue;
                 }
                 // The store has failed, which ends the server.
                 Err(error) => return tracing::error!(%error, "this replica cannot come back"),
             }
         }
-        let pause = match obstacle(&shared) {
+        let pause = match obstacle(&replica) {
             Some(obstacle) => {
-                set_obstacle(&shared, Some(obstacle));
-                if let Err(error) = offer(&shared).await {
+                set_obstacle(&replica, Some(obstacle));
+                if let Err(error) = offer(&replica).await {
                     return tracing::error!(%error, "this replica cannot come back");
                 }
                 PAUSE
             }
-            None if shared.takes_part() && !was_started_anew(&shared) => {
-                let up_to_date = shared.lease.is_up_to_date();
+            None if replica.takes_part() && !was_started_anew(&replica) => {
+                let up_to_date = replica.lease.is_up_to_date();
                 set_obstacle(
-                    &shared,
+                    &replica,
                     if up_to_date {
                         None
                     } else {
-                        join::waits_for(&shared)
+                        join::waits_for(&replica)
                     },
                 );
                 PAUSE
             }
             None => {
                 // What it knows of a view is of its previous incarnation.
-                let anew = shared.takes_part().then(|| STARTED_ANEW.to_owned());
-                set_obstacle(&shared, anew);
-                ask(&shared).await;
+                let anew = replica.takes_part().then(|| STARTED_ANEW.to_owned());
+                set_obstacle(&replica, anew);
+                ask(&replica).await;
                 AFTER_REFUSAL
             }
         };
-        next_look(&shared, pause, UNCHANGED).await;
+        next_look(&replica, pause, UNCHANGED).await;
     }
 }
 
@@ -167,43 +167,43 @@ struct Asked {
 }
 
 /// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.
-async fn catch_up(shared: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result<()> {
-    if shared.lease.has_left().borrow().is_some() {
+async fn catch_up(replica: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result<()> {
+    if replica.lease.has_left().borrow().is_some() {
         return Ok(());
     }
-    if let Some(settlement) = settled::undealt(shared)? {
-        return accept(shared, &settlement).await;
+    if let Some(settlement) = settled::undealt(replica)? {
+        return accept(replica, &settlement).await;
     }
-    if let Some(state) = shared.view_state() {
-        if state.is_settled(shared.slot()) {
-            shared.engine.give_up_previous();
+    if let Some(state) = replica.view_state() {
+        if state.is_settled(replica.slot()) {
+            replica.engine.give_up_previous();
         }
-        missed::go_through(shared, &state).await?;
+        missed::go_through(replica, &state).await?;
     }
-    let absent = absent(shared);
-    let delivered = shared.engine.has_handed_over(&absent);
-    if delivered && shared.state.needs_copy.load(Ordering::Acquire) && is_spared(shared).await {
-        base::give_up_copy(shared, None).await?;
+    let absent = absent(replica);
+    let delivered = replica.engine.has_handed_over(&absent);
+    if delivered && replica.state.needs_copy.load(Ordering::Acquire) && is_spared(replica).await {
+        base::give_up_copy(replica, None).await?;
         let rows = vec![(base::COPY_ANEW.to_vec(), None)];
-        shared.store.put_facts(rows).await?;
-        shared.lease.leave(NEEDS_COPY);
+        replica.store.put_facts(rows).await?;
+        replica.lease.leave(NEEDS_COPY);
         return Ok(());
     }
-    let held = *shared.state.held.borrow();
-    let keepers = keepers_in_contact(shared, &absent);
+    let held = *replica.state.held.borrow();
+    let keepers = keepers_in_contact(replica, &absent);
     if held == Held::Rows
-        && let Some((slot, inbox)) = supplier(shared, &keepers)
+        && let Some((slot, inbox)) = supplier(replica, &keepers)
         && asked.contents != Some((*slot, inbox.session()))
     {
         asked.contents = Some((*slot, inbox.session()));
-        base::want(shared, *slot)?;
+        base::want(replica, *slot)?;
     }
     let lately = asked.rows.is_some_and(|at| at.elapsed() < ROWS_ASKED);
     if held == Held::Nothing && !lately && !keepers.is_empty() {
         asked.rows = Some(Instant::now());
         // They know which of them is to supply it.
         for (_, inbox) in &keepers {
-            conversing::say_hello(shared, inbox, false);
+            conversing::say_hello(replica, inbox, false);
         }
     }
     Ok(())
@@ -212,62 +212,62 @@ async fn catch_up(shared: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result<
 /// Whether the others can do without this copy. They go on without a member that gives its copy up where enough of them are
 /// left; else it gets the new one as a member. One outside may be the only one left that has an update of somebody who was
 /// lost a moment ago, which was answered because it has it.
-async fn is_spared(shared: &Arc<LocalReplica>) -> bool {
-    if !shared.takes_part() {
-        let fresh = shared.state.settings.site_lease * NEWS_LEASES;
-        return shared.state.is_witness || losses::present_have_all(shared, fresh);
+async fn is_spared(replica: &Arc<LocalReplica>) -> bool {
+    if !replica.takes_part() {
+        let fresh = replica.state.settings.site_lease * NEWS_LEASES;
+        return replica.state.is_witness || losses::present_have_all(replica, fresh);
     }
     // One after the other: who has given its copy up counts for nobody. Nor does one whose own copy may be about to go: it
     // is not up to date, and of two that start anew the later one hears so.
-    let others = shared.holders_in_contact();
+    let others = replica.holders_in_contact();
     let is_whole =
-        |slot: &ReplicaSlot| shared.state.conversations.held(*slot) == Some(Held::Everything);
+        |slot: &ReplicaSlot| replica.state.conversations.held(*slot) == Some(Held::Everything);
     let stays = others
         .iter()
-        .any(|slot| super::is_up_to_date(shared, *slot));
-    let spared = stays && others.iter().all(is_whole) && losses::others_have_all(shared);
+        .any(|slot| super::is_up_to_date(replica, *slot));
+    let spared = stays && others.iter().all(is_whole) && losses::others_have_all(replica);
     if spared {
-        shared.exclude(shared.slot(), NEEDS_COPY).await;
+        replica.exclude(replica.slot(), NEEDS_COPY).await;
     }
     spared
 }
 
 /// The members of the view in contact that keep contents. A member without any copy is in no view yet, but knows who is.
 fn keepers_in_contact(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Vec<(ReplicaSlot, Arc<Inbox>)> {
-    let Some(state) = shared.view_state() else {
+    let Some(state) = replica.view_state() else {
         return Vec::new();
     };
     let keepers = state.members.iter().filter(|(slot, member)| {
         let keeps = member.active && member.kind == Kind::Data;
-        keeps && **slot != shared.slot() && !absent.contains(slot)
+        keeps && **slot != replica.slot() && !absent.contains(slot)
     });
-    let in_contact = keepers.filter(|(slot, _)| shared.state.outbound.is_in_session(**slot));
+    let in_contact = keepers.filter(|(slot, _)| replica.state.outbound.is_in_session(**slot));
     in_contact
-        .filter_map(|(slot, _)| Some((*slot, shared.state.inboxes.get(*slot)?)))
+        .filter_map(|(slot, _)| Some((*slot, replica.state.inboxes.get(*slot)?)))
         .collect()
 }
 
 /// Who of them supplies this replica with contents. Another one may be without a copy, too.
 fn supplier<'a>(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     keepers: &'a [(ReplicaSlot, Arc<Inbox>)],
 ) -> Option<&'a (ReplicaSlot, Arc<Inbox>)> {
     let is_whole = |keeper: &&(ReplicaSlot, Arc<Inbox>)| {
-        shared.state.conversations.held(keeper.0) == Some(Held::Everything)
+        replica.state.conversations.held(keeper.0) == Some(Held::Everything)
     };
     keepers.iter().find(is_whole).or(keepers.first())
 }
 
 /// What was changed here behind the place that the others kept is put aside; the others' tree takes its place.
-async fn accept(shared: &Arc<LocalReplica>, settlement: &Settlement) -> vfs::Result<()> {
-    let changed = shared.store.changed_after(settlement.through)?;
+async fn accept(replica: &Arc<LocalReplica>, settlement: &Settlement) -> vfs::Result<()> {
+    let changed = replica.store.changed_after(settlement.through)?;
     let label = format!("settlement-{}", settlement.id);
     if !changed.is_empty() {
         let reason = "the other replicas went on without these versions";
-        match shared.store.save_aside(&label, reason, &changed).await {
+        match replica.store.save_aside(&label, reason, &changed).await {
             // By an attempt that was broken off afterwards.
             Ok(_) | Err(vfs::Error::Exists) => {}
             Err(error) => return Err(error),
@@ -280,35 +280,35 @@ async fn accept(shared: &Arc<LocalReplica>, settlement: &Settlement) -> vfs::Res
     }
     let id = settlement.id.to_be_bytes().to_vec();
     // Both or neither: what is here afterwards is the others' copy, however often this replica starts anew.
-    base::give_up_copy(shared, Some((settled::DEALT_WITH.to_vec(), Some(id)))).await?;
-    shared
+    base::give_up_copy(replica, Some((settled::DEALT_WITH.to_vec(), Some(id)))).await?;
+    replica
         .lease
         .leave("the others decided to go on without what was changed here");
     Ok(())
 }
 
 /// What keeps a replica outside that had no free space: it still has none.
-fn lack_of_room(shared: &LocalReplica) -> Option<String> {
-    if let Some(trouble) = shared.state.trouble.lock().clone() {
+fn lack_of_space(replica: &LocalReplica) -> Option<String> {
+    if let Some(trouble) = replica.state.trouble.lock().clone() {
         return Some(trouble);
     }
     let (left, wanted) = (
-        shared.state.free_space.own(),
-        shared.state.free_space.reserve() / ROOM_PART,
+        replica.state.free_space.own(),
+        replica.state.free_space.reserve() / SPACE_PART,
     );
     (left < wanted).then(|| {
-        format!("its disk is full: {left} bytes can be filled, and {wanted} are needed; make room")
+        format!("its disk is full: {left} bytes can be filled, and {wanted} are needed; make space")
     })
 }
 
 /// Members of the view that neither this replica, which is outside, nor any other member has heard of lately.
-pub(crate) fn absent(shared: &LocalReplica) -> BTreeSet<ReplicaSlot> {
-    if shared.takes_part() {
+pub(crate) fn absent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
+    if replica.takes_part() {
         return BTreeSet::new();
     }
-    let view = shared.lease.view();
-    let fresh = shared.state.settings.site_lease * NEWS_LEASES;
-    let news = shared.state.peers.news();
+    let view = replica.lease.view();
+    let fresh = replica.state.settings.site_lease * NEWS_LEASES;
+    let news = replica.state.peers.news();
     let heard = |slot: &ReplicaSlot| {
         let (ask, at) = news.get(slot)?.said.as_ref()?;
         (at.elapsed() < fresh).then_some(ask)
@@ -327,22 +327,22 @@ pub(crate) fn absent(shared: &LocalReplica) -> BTreeSet<ReplicaSlot> {
 }
 
 /// Finds out whether this replica could take the places of members that are absent, which its questions tell.
-async fn offer(shared: &Arc<LocalReplica>) -> vfs::Result<()> {
-    let (epoch, without) = (shared.lease.view().epoch.0, absent(shared));
-    let fit = !without.is_empty() && obstacle_but_for(shared, &without).is_none();
+async fn offer(replica: &Arc<LocalReplica>) -> vfs::Result<()> {
+    let (epoch, without) = (replica.lease.view().epoch.0, absent(replica));
+    let fit = !without.is_empty() && obstacle_but_for(replica, &without).is_none();
     if fit {
-        reclaim::note_others_went_on(shared).await?;
+        reclaim::note_others_went_on(replica).await?;
     }
-    *shared.state.fit.lock() = fit.then_some(Fit { epoch, without });
+    *replica.state.fit.lock() = fit.then_some(Fit { epoch, without });
     Ok(())
 }
 
 /// The members without which this replica could be admitted to the view of this number, for its questions.
-pub(super) fn fit_without(shared: &LocalReplica, epoch: u64) -> Vec<u16> {
-    if shared.takes_part() {
+pub(super) fn fit_without(replica: &LocalReplica, epoch: u64) -> Vec<u16> {
+    if replica.takes_part() {
         return Vec::new();
     }
-    let fit = shared.state.fit.lock();
+    let fit = replica.state.fit.lock();
     let fit = fit.as_ref().filter(|fit| fit.epoch == epoch);
     fit.map_or_else(Vec::new, |fit| {
         fit.without.iter().map(|slot| slot.0).collect()
@@ -350,91 +350,91 @@ pub(super) fn fit_without(shared: &LocalReplica, epoch: u64) -> Vec<u16> {
 }
 
 /// What keeps this replica outside; `None` when nothing does, or when it is inside.
-fn obstacle(shared: &LocalReplica) -> Option<String> {
-    obstacle_but_for(shared, &BTreeSet::new())
+fn obstacle(replica: &LocalReplica) -> Option<String> {
+    obstacle_but_for(replica, &BTreeSet::new())
 }
 
 /// What would keep it outside if some members were not in the view.
-fn obstacle_but_for(shared: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
-    if shared.takes_part() {
+fn obstacle_but_for(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
+    if replica.takes_part() {
         // Asked to go on as a new incarnation it need not have delivered anything.
         return None;
     }
-    if let Some(full) = lack_of_room(shared) {
+    if let Some(full) = lack_of_space(replica) {
         return Some(full);
     }
-    let view = shared.lease.view();
-    let Some(state) = shared.view_state() else {
+    let view = replica.lease.view();
+    let Some(state) = replica.view_state() else {
         return Some("it has not heard from the others yet".to_owned());
     };
-    if !state.members.contains_key(&shared.slot()) {
+    if !state.members.contains_key(&replica.slot()) {
         return Some("the others have not taken it in yet".to_owned());
     }
-    if shared.state.needs_copy.load(Ordering::Acquire) {
+    if replica.state.needs_copy.load(Ordering::Acquire) {
         return Some(
             "its copy of the tree differs from the others', and it needs a whole one".to_owned(),
         );
     }
-    if !shared.is_whole() {
+    if !replica.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
-    if !shared.engine.is_previous_settled(absent) {
+    if !replica.engine.is_previous_settled(absent) {
         return Some("the others lack updates that were made here".to_owned());
     }
-    if let Some(place) = lacks_what_is_not_kept(shared, absent) {
+    if let Some(place) = lacks_what_is_not_kept(replica, absent) {
         return Some(format!(
             "replica {place} lacks updates that are kept here no more, and gets them from others"
         ));
     }
-    if let Some(lost) = losses::lacking_of_lost(shared, absent) {
+    if let Some(lost) = losses::lacking_of_lost(replica, absent) {
         return Some(format!(
             "it lacks updates of replica {}, which is lost",
             lost.0
         ));
     }
     let mut present = view.active.difference(absent);
-    present.find_map(|slot| behind(shared, *slot, absent))
+    present.find_map(|slot| behind(replica, *slot, absent))
 }
 
 /// Whether the others know this member of the view as an earlier incarnation. Before they know better it
 /// answers nobody: what they hear of the new one begins with a view.
-fn was_started_anew(shared: &LocalReplica) -> bool {
-    let state = shared.view_state();
+fn was_started_anew(replica: &LocalReplica) -> bool {
+    let state = replica.view_state();
     let member = state
         .as_ref()
-        .and_then(|state| state.members.get(&shared.slot()));
-    let earlier = member.is_some_and(|member| member.incarnation < shared.state.incarnation);
-    earlier && !shared.lease.is_up_to_date()
+        .and_then(|state| state.members.get(&replica.slot()));
+    let earlier = member.is_some_and(|member| member.incarnation < replica.state.incarnation);
+    earlier && !replica.lease.is_up_to_date()
 }
 
 /// What this replica lacks of one member, for people, if others were not in the view.
 fn behind(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     slot: ReplicaSlot,
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Option<String> {
     let place = slot.0;
-    let fresh = shared.state.settings.site_lease * NEWS_LEASES;
-    let news = shared.state.peers.news();
+    let fresh = replica.state.settings.site_lease * NEWS_LEASES;
+    let news = replica.state.peers.news();
     let said = news.get(&slot).and_then(|news| news.said.as_ref());
     let Some((said, _)) = said.filter(|(_, at)| at.elapsed() < fresh) else {
         return Some(format!("replica {place} does not answer"));
     };
     let settled = said.settled || !absent.is_empty();
-    if !settled || said.epoch != shared.lease.view().epoch.0 {
+    if !settled || said.epoch != replica.lease.view().epoch.0 {
         // What was acknowledged here before counts again only where somebody's place is taken; for any other admission
         // the members have to know everything themselves.
         return Some(format!(
             "replica {place} has not heard from every member of the view"
         ));
     }
-    let applied = shared
+    let applied = replica
         .state
         .inboxes
         .get(slot)
         .map_or(0, |inbox| inbox.applied());
     let updates = said.position.saturating_sub(applied);
-    let heard = shared.state.peers.with(slot, |peer| peer.rejoin.heard());
+    let heard = replica.state.peers.with(slot, |peer| peer.rejoin.heard());
     let bytes = heard.and_then(|left| left.bytes_left);
     if let Some(bytes) = bytes.filter(|bytes| *bytes > BYTES) {
         return Some(format!(
@@ -448,35 +448,39 @@ fn behind(
 }
 
 /// A member of the view, not absent from it, that this replica could not bring level with what it has made.
-fn lacks_what_is_not_kept(shared: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> Option<u16> {
-    let (own, news) = (shared.slot(), shared.state.peers.news());
-    let view = shared.lease.view();
+fn lacks_what_is_not_kept(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> Option<u16> {
+    let (own, news) = (replica.slot(), replica.state.peers.news());
+    let view = replica.lease.view();
     let mut members = view.active.difference(absent);
     let lacking = members.find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
         let mut applied = said.into_iter().flat_map(|(ask, _)| &ask.applied);
-        applied.any(|(of, applied)| *of == own.0 && *applied < shared.trimmed())
+        applied.any(|(of, applied)| *of == own.0 && *applied < replica.trimmed())
     });
     lacking.map(|slot| slot.0)
 }
 
-async fn ask(shared: &Arc<LocalReplica>) {
-    let Some(views) = shared.views.get() else {
+async fn ask(replica: &Arc<LocalReplica>) {
+    let Some(views) = replica.views.get() else {
         return;
     };
-    if !shared.takes_part()
-        && let Err(error) = reclaim::note_others_went_on(shared).await
+    if !replica.takes_part()
+        && let Err(error) = reclaim::note_others_went_on(replica).await
     {
         return tracing::error!(%error, "this replica cannot come back");
     }
-    let decision = shared.decision(DecisionKind::Admit {
-        slot: shared.slot(),
-        incarnation: shared.state.incarnation,
+    let decision = replica.decision(DecisionKind::Admit {
+        slot: replica.slot(),
+        incarnation: replica.state.incarnation,
     });
     match views.decide(decision).await {
         Ok(Outcome::Applied) => {}
         Ok(Outcome::Refused(why)) => {
-            if let Some(sum) = shared.state.repeats.is_to_tell(NOT_ADMITTED, shared.slot()) {
+            if let Some(sum) = replica
+                .state
+                .repeats
+                .is_to_tell(NOT_ADMITTED, replica.slot())
+            {
                 tracing::info!(why, %sum, "this replica is not admitted yet");
             }
         }

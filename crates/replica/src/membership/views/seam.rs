@@ -34,12 +34,12 @@ impl Transport for PeerTransport {
         request: Bytes,
         limit: Duration,
     ) -> Result<Bytes, TransportError> {
-        let shared = self.0.upgrade().ok_or(TransportError::Unreachable)?;
-        let peer = shared.endpoint.get().and_then(|all| all.peer(to));
+        let replica = self.0.upgrade().ok_or(TransportError::Unreachable)?;
+        let peer = replica.endpoint.get().and_then(|all| all.peer(to));
         let session = peer.and_then(|peer| peer.session().ok());
         let session = session.ok_or(TransportError::Unreachable)?;
-        let (lineage, incarnation) = (shared.state.lineage.clone(), session.peer().incarnation.0);
-        drop(shared);
+        let (lineage, incarnation) = (replica.state.lineage.clone(), session.peer().incarnation.0);
+        drop(replica);
         let message = wire::body(wire::Kind::View, &lineage.agreed_mark());
         let message = message.with_payload(request);
         let asked = session.request(Lane::Control, message, Instant::now() + limit);
@@ -65,25 +65,25 @@ pub(super) struct MemberWarrant(pub(super) Weak<LocalReplica>);
 
 impl Warrant for MemberWarrant {
     fn check(&self, decision: &Decision) -> Result<(), String> {
-        let shared = self.0.upgrade().ok_or("the server stops")?;
-        configuring::is_backed(&shared.state.members.list(), decision)
+        let replica = self.0.upgrade().ok_or("the server stops")?;
+        configuring::is_backed(&replica.state.members.list(), decision)
     }
 }
 
 /// The answer to a request of another replica's.
 pub(crate) async fn answer(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     from: Sender,
     request: Message,
 ) -> Result<Message, Refusal> {
     let refused = Refusal;
-    let views = shared
+    let views = replica
         .views
         .get()
         .ok_or_else(|| refused("it starts".to_owned()))?;
     let mark = wire::decode(&request.body);
     let mark = mark.map_err(|error: Malformed| refused(error.to_string()))?;
-    let (lineage, incarnation) = (&shared.state.lineage, from.incarnation.0);
+    let (lineage, incarnation) = (&replica.state.lineage, from.incarnation.0);
     let noted = lineage.note_stably(from.slot, incarnation, mark).await;
     noted.map_err(|error| refused(error.to_string()))?;
     let answer = views.answer(from.slot, request.payload).await;

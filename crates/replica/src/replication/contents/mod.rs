@@ -14,8 +14,8 @@ pub(crate) use receiving::{arrived, put_in_place};
 pub(crate) use sending::{done, noted, ship};
 
 /// The version of a file in the local copy; zero when it is not there.
-async fn version_here(shared: &LocalReplica, file: ObjectId) -> u64 {
-    let attributes = shared.store.attributes(file).await;
+async fn version_here(replica: &LocalReplica, file: ObjectId) -> u64 {
+    let attributes = replica.store.attributes(file).await;
     attributes.map_or(0, |attributes| attributes.change.0)
 }
 

@@ -26,26 +26,26 @@ const TAKES_NO_ANSWERS: &str = "it sends contents and takes no answers to them";
 
 /// A piece has arrived.
 pub(crate) fn arrived(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     head: PieceHead,
     incoming: Incoming,
 ) {
-    if shared.is_given_up(inbox.from) {
+    if replica.is_given_up(inbox.from) {
         // It was decided to go on without this; the sender learns so.
         return;
     }
-    if shared.state.outbound.owes_too_much(inbox.from) {
-        return shared.refuse_nonsense(incoming.from, TAKES_NO_ANSWERS);
+    if replica.state.outbound.owes_too_much(inbox.from) {
+        return replica.refuse_nonsense(incoming.from, TAKES_NO_ANSWERS);
     }
     if let Some(piece) = inbox.sort(Arrived { head, incoming }) {
-        put_in_place(shared, inbox, piece);
+        put_in_place(replica, inbox, piece);
     }
 }
 
 /// Puts a piece in place in the background, and acknowledges it once it is stable.
-pub(crate) fn put_in_place(shared: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piece: Arrived) {
-    let (shared, inbox) = (shared.clone(), inbox.clone());
+pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piece: Arrived) {
+    let (replica, inbox) = (replica.clone(), inbox.clone());
     let session = inbox.session();
     tokio::spawn(async move {
         // The semaphore is never closed.
@@ -55,38 +55,38 @@ pub(crate) fn put_in_place(shared: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piece
         if inbox.session() != session {
             return;
         }
-        let mut outcome = match is_superseded(&shared, inbox.from, &piece.head) {
+        let mut outcome = match is_superseded(&replica, inbox.from, &piece.head) {
             true => Ok(0),
-            false if is_previous(&shared, inbox.from, &piece.head).await => Ok(0),
-            false if is_unexpected(&shared, inbox.from, &piece.head) => Err(Error::Delay),
-            false if is_outdated(&shared, inbox.from, &piece.head).await => {
-                ask_last_writer(&shared, piece.head.file).map(|()| 0)
+            false if is_previous(&replica, inbox.from, &piece.head).await => Ok(0),
+            false if is_unexpected(&replica, inbox.from, &piece.head) => Err(Error::Delay),
+            false if is_outdated(&replica, inbox.from, &piece.head).await => {
+                ask_last_writer(&replica, piece.head.file).map(|()| 0)
             }
-            false => put(&shared, &inbox, &piece).await,
+            false => put(&replica, &inbox, &piece).await,
         };
         if let (Ok(0), Some(position)) = (&outcome, piece.head.completes) {
-            withheld::settle_flagged(&shared, inbox.from, piece.head.file, position).await;
+            withheld::settle_flagged(&replica, inbox.from, piece.head.file, position).await;
         }
         if let Err(error) = &outcome
             && !is_of_this_copy(error)
         {
             // The object is none that has contents, whichever replica says so.
-            shared.refuse_nonsense(piece.incoming.from, &error.to_string());
+            replica.refuse_nonsense(piece.incoming.from, &error.to_string());
             outcome = Err(Error::Delay);
         }
         if let Err(error) = &outcome
             && *error != Error::Delay
         {
-            if let Some(sum) = shared.state.repeats.is_to_tell(STORING, inbox.from) {
+            if let Some(sum) = replica.state.repeats.is_to_tell(STORING, inbox.from) {
                 tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, %sum, "contents cannot be stored");
             }
-            if shared.lease.is_up_to_date() {
-                degraded::degraded(&shared, error).await;
+            if replica.lease.is_up_to_date() {
+                degraded::degraded(&replica, error).await;
             }
         }
         let Arrived { head, incoming } = piece;
         drop(incoming);
-        say_done(&shared, inbox.from, &head, &outcome);
+        say_done(&replica, inbox.from, &head, &outcome);
     });
 }
 
@@ -96,73 +96,73 @@ fn is_of_this_copy(error: &Error) -> bool {
 }
 
 /// Tells the sender of a piece that it is in place, that bytes of some stretches are wanted, or that it could not be put there.
-fn say_done(shared: &LocalReplica, to: ReplicaSlot, head: &PieceHead, outcome: &Result<u64>) {
+fn say_done(replica: &LocalReplica, to: ReplicaSlot, head: &PieceHead, outcome: &Result<u64>) {
     let done = PieceDone {
         id: head.id,
         file: head.file,
         failed: outcome.is_err(),
-        no_room: *outcome == Err(Error::NoSpace),
+        no_space: *outcome == Err(Error::NoSpace),
         lacking: *outcome.as_ref().unwrap_or(&0),
     };
     let message = wire::body(wire::Kind::PieceDone, &done);
-    shared.state.outbound.send(to, Lane::Control, message);
+    replica.state.outbound.send(to, Lane::Control, message);
 }
 
 /// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
 /// had shipped this before, and the primary's own content is newer.
-fn is_superseded(shared: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
-    shared.engine.is_superseded(from, head.file, head.initial)
+fn is_superseded(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
+    replica.engine.is_superseded(from, head.file, head.initial)
 }
 
 /// Whether the contents of a file of which a lost replica's data is missing come from somebody who has not the best of it. They
 /// would be mixed with what comes from the right one; the sender reads again a little later.
-fn is_unexpected(shared: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
-    let (store, file) = (&shared.store, head.file);
+fn is_unexpected(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
+    let (store, file) = (&replica.store, head.file);
     let frozen = || {
         let lacks_other = !store.lacks_data_of(file).contains(&from) && !store.is_to_fetch(file);
-        lacks_other && shared.takes_part() && shared.engine.lacks_frozen(file)
+        lacks_other && replica.takes_part() && replica.engine.lacks_frozen(file)
     };
-    let awaited = || store.is_incomplete(file) && withheld::is_supplied_by(shared, from, file);
-    head.partial && withheld::is_back(shared, file) || (head.partial || frozen()) && !awaited()
+    let awaited = || store.is_incomplete(file) && withheld::is_supplied_by(replica, from, file);
+    head.partial && withheld::is_back(replica, file) || (head.partial || frozen()) && !awaited()
 }
 
 /// Whether a file was changed by somebody else since the sender had all of it here: a previous incarnation of the sender
 /// may not have known that everybody had it.
-async fn is_previous(shared: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
-    let (store, file) = (&shared.store, head.file);
-    if !shared.lease.is_up_to_date()
+async fn is_previous(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
+    let (store, file) = (&replica.store, head.file);
+    if !replica.lease.is_up_to_date()
         || store.is_to_fetch(file)
         || store.lacks_data_of(file).contains(&from)
     {
         return false;
     }
-    is_older(shared, head).await
+    is_older(replica, head).await
 }
 
 /// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without
 /// regard to controls sees that; the sender reads again a little later. A change of the sender's own that came before this
 /// piece is no reason: its data follows.
-async fn is_outdated(shared: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
-    !shared.lease.is_up_to_date()
-        && is_older(shared, head).await
-        && shared.state.writers.last(head.file) != Some(from)
+async fn is_outdated(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
+    !replica.lease.is_up_to_date()
+        && is_older(replica, head).await
+        && replica.state.writers.last(head.file) != Some(from)
 }
 
 /// Whether what was sent is of an earlier version than is here.
-async fn is_older(shared: &LocalReplica, head: &PieceHead) -> bool {
-    head.version < version_here(shared, head.file).await
+async fn is_older(replica: &LocalReplica, head: &PieceHead) -> bool {
+    head.version < version_here(replica, head.file).await
 }
 
 /// Of a file that somebody else has changed since, the contents are asked for there, since that replica has
 /// the newest; when nobody knows who, the sender has to read again.
-fn ask_last_writer(shared: &LocalReplica, file: ObjectId) -> Result<()> {
-    let writer = shared.state.writers.last(file).ok_or(Error::Delay)?;
-    conversing::want(shared, writer, &[file]);
+fn ask_last_writer(replica: &LocalReplica, file: ObjectId) -> Result<()> {
+    let writer = replica.state.writers.last(file).ok_or(Error::Delay)?;
+    conversing::want(replica, writer, &[file]);
     Ok(())
 }
 
 /// Puts a piece in place. Returns which stretches of one that came as sums are wanted, as bits.
-async fn put(shared: &LocalReplica, inbox: &Inbox, piece: &Arrived) -> Result<u64> {
+async fn put(replica: &LocalReplica, inbox: &Inbox, piece: &Arrived) -> Result<u64> {
     // Else a truncation that is applied again after a crash would erase what was acknowledged.
     let rows = inbox.rows();
     let mut rest: Bytes = piece.incoming.message.payload.clone();
@@ -183,18 +183,18 @@ async fn put(shared: &LocalReplica, inbox: &Inbox, piece: &Arrived) -> Result<u6
                 }
             }
         };
-        match shared.store.put_content(piece.head.file, part).await {
+        match replica.store.put_content(piece.head.file, part).await {
             // Removed meanwhile: nobody needs it any more.
             Ok(()) | Err(Error::Stale) => {}
             Err(error) => return Err(error),
         }
     }
     let lacking = match sums {
-        true => offers::look(shared, &piece.head).await?,
+        true => offers::look(replica, &piece.head).await?,
         false => 0,
     };
     if let Some(ticket) = rows {
-        shared.store.wait_stable(ticket).await?;
+        replica.store.wait_stable(ticket).await?;
     }
     Ok(lacking)
 }

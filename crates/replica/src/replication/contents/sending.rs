@@ -32,16 +32,16 @@ const HOLDING_BACK: &str = "contents are held back";
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Ships contents to one peer for as long as its session lasts.
-pub(crate) async fn ship(shared: Arc<LocalReplica>, session: Session) {
+pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
     let to = session.peer().slot;
-    let engine = &shared.engine;
+    let engine = &replica.engine;
     let mut more = engine.contents();
     let mut urgent = engine.urgent_contents();
     loop {
         more.borrow_and_update();
         urgent.borrow_and_update();
         let now = Instant::now();
-        if let Some(until) = shared
+        if let Some(until) = replica
             .state
             .peers
             .with(to, |peer| peer.shipments.paused(now))
@@ -64,7 +64,7 @@ pub(crate) async fn ship(shared: Arc<LocalReplica>, session: Session) {
             }
             continue;
         };
-        if let Err(error) = ship_piece(&shared, &session, piece).await {
+        if let Err(error) = ship_piece(&replica, &session, piece).await {
             tracing::debug!(peer = to.0, %error, "contents wait for the next session");
             return;
         }
@@ -72,102 +72,102 @@ pub(crate) async fn ship(shared: Arc<LocalReplica>, session: Session) {
 }
 
 async fn ship_piece(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     session: &Session,
     mut piece: Piece,
 ) -> std::result::Result<(), peer::SendError> {
     let to = session.peer().slot;
-    if shared.store.orphan_home(piece.file).is_some() {
+    if replica.store.orphan_home(piece.file).is_some() {
         // A peer that keeps it too has a version of its own, and would take no older one in its place.
-        shared.engine.nobody_needs(piece.file);
-        acknowledged(shared, to, piece.id);
+        replica.engine.nobody_needs(piece.file);
+        acknowledged(replica, to, piece.id);
         return Ok(());
     }
-    if !may_send(shared, to, piece.file) {
-        try_again(shared, to, piece.file, piece.range, piece.id);
+    if !may_send(replica, to, piece.file) {
+        try_again(replica, to, piece.file, piece.range, piece.id);
         return Ok(());
     }
-    let message = match read(shared, to, &mut piece).await {
+    let message = match read(replica, to, &mut piece).await {
         Ok(Some(message)) => message,
         Ok(None) => {
-            shared.engine.note_unconfirmed(to, piece.file);
-            acknowledged(shared, to, piece.id);
+            replica.engine.note_unconfirmed(to, piece.file);
+            acknowledged(replica, to, piece.id);
             return Ok(());
         }
         Err(error) => {
             // Damaged here: it is sent when it is mended.
             if matches!(error, Error::Io(_)) {
-                if let Some(sum) = shared.state.repeats.is_to_tell(READING, to) {
+                if let Some(sum) = replica.state.repeats.is_to_tell(READING, to) {
                     tracing::error!(file = %piece.file, %error, %sum, "contents cannot be read");
                 }
-                shared.state.scrub.suspect(piece.file);
+                replica.state.scrub.suspect(piece.file);
             }
-            try_again(shared, to, piece.file, piece.range, piece.id);
+            try_again(replica, to, piece.file, piece.range, piece.id);
             return Ok(());
         }
     };
-    if !has_room(shared, to) {
-        let (peers, now) = (&shared.state.peers, Instant::now());
+    if !has_space(replica, to) {
+        let (peers, now) = (&replica.state.peers, Instant::now());
         peers.with(to, |peer| peer.shipments.hold_back(now));
-        if let Some(sum) = shared.state.repeats.is_to_tell(HOLDING_BACK, to) {
-            tracing::warn!(peer = to.0, %sum, "contents are held back: the disk of a peer outside the view has no room for them");
+        if let Some(sum) = replica.state.repeats.is_to_tell(HOLDING_BACK, to) {
+            tracing::warn!(peer = to.0, %sum, "contents are held back: the disk of a peer outside the view has no space for them");
         }
-        try_again(shared, to, piece.file, piece.range, piece.id);
+        try_again(replica, to, piece.file, piece.range, piece.id);
         return Ok(());
     }
     let bytes = message.payload.len() as u64;
     session.send(Lane::Data, message).await?;
-    shared
+    replica
         .state
         .metrics
         .content_bytes
         .fetch_add(bytes, Ordering::Relaxed);
-    sending::sent(shared, to, bytes).await;
+    sending::sent(replica, to, bytes).await;
     Ok(())
 }
 
 /// Whether a peer outside the view can take what is on its way to it, as far as it has said. One in the view has said that
 /// before anything was answered.
-fn has_room(shared: &LocalReplica, to: ReplicaSlot) -> bool {
-    let Some(available) = shared.state.peers.available_at(to) else {
+fn has_space(replica: &LocalReplica, to: ReplicaSlot) -> bool {
+    let Some(available) = replica.state.peers.available_at(to) else {
         return true;
     };
-    shared.engine.has_room_for_pieces(to, available)
+    replica.engine.has_space_for_pieces(to, available)
 }
 
 /// Whether a file's content may be sent. Where a lost replica's data is missing it goes only to those who know that this one
 /// has the best of it, and to those who begin with a copy of all there is.
-fn may_send(shared: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
-    !shared.engine.withholds(file)
-        || withheld::supplies(shared, to, file)
-        || shared.state.conversations.owes(to, file)
+fn may_send(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
+    !replica.engine.withholds(file)
+        || withheld::supplies(replica, to, file)
+        || replica.state.conversations.owes(to, file)
 }
 
 /// Reads what a file holds there now; `None` when there is nothing to send.
 async fn read(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     to: ReplicaSlot,
     piece: &mut Piece,
 ) -> Result<Option<Message>> {
-    let initial = shared.state.conversations.owes(to, piece.file);
+    let initial = replica.state.conversations.owes(to, piece.file);
     // Before it is read: what is missing may come meanwhile.
     let partial =
-        shared.store.is_incomplete(piece.file) && withheld::supplies(shared, to, piece.file);
-    let own = initial && changes_only_here(shared, piece.file).await;
-    let version = version_here(shared, piece.file).await;
+        replica.store.is_incomplete(piece.file) && withheld::supplies(replica, to, piece.file);
+    let own = initial && changes_only_here(replica, piece.file).await;
+    let version = version_here(replica, piece.file).await;
     // Looked at after the version, and before the content.
-    let lacks = lacks_of_active(shared, piece.file);
+    let lacks = lacks_of_active(replica, piece.file);
     if initial && lacks {
         return Err(Error::Delay);
     }
-    let store = shared.store.clone();
+    let store = replica.store.clone();
     let (file, range, manner) = (piece.file, piece.range.clone(), piece.manner);
     let reading = tokio::task::spawn_blocking(move || offers::read(&store, file, &range, manner));
     let read = reading
         .await
         .map_err(|error| Error::Io(format!("a read was broken off: {error}")))?;
     let gathered = match read {
-        Ok(content) => holes::gather(shared, to, piece, content).await,
+        Ok(content) => holes::gather(replica, to, piece, content).await,
         Err(error) => Err(error),
     };
     let content = match gathered {
@@ -175,24 +175,24 @@ async fn read(
         Err(error @ (Error::Io(_) | Error::Delay)) => return Err(error),
         // It is gone, or was never a file.
         Err(_) => {
-            shared.engine.nobody_needs(file);
+            replica.engine.nobody_needs(file);
             return Ok(None);
         }
     };
-    let own = own && changes_only_here(shared, piece.file).await;
-    if initial && !own && version_here(shared, piece.file).await != version {
+    let own = own && changes_only_here(replica, piece.file).await;
+    if initial && !own && version_here(replica, piece.file).await != version {
         // Its data may still be on its way.
         return Err(Error::Delay);
     }
     let end = content.last().map_or(piece.range.start, end_of);
     // Of a piece that is sent in part this was said when sums of it were sent.
     if end < piece.range.end && !matches!(manner, Manner::Blocks(_)) {
-        shared.engine.piece_found_end(to, piece.id, end);
+        replica.engine.piece_found_end(to, piece.id, end);
     }
     if content.is_empty() {
         return Ok(None);
     }
-    let completes = shared.engine.piece_completes(to, piece);
+    let completes = replica.engine.piece_completes(to, piece);
     let mut head = PieceHead {
         id: piece.id.0,
         file,
@@ -218,19 +218,19 @@ async fn read(
 }
 
 /// Whether nobody but this replica changes a file at present.
-async fn changes_only_here(shared: &LocalReplica, file: ObjectId) -> bool {
-    let Ok(attributes) = shared.store.attributes(file).await else {
+async fn changes_only_here(replica: &LocalReplica, file: ObjectId) -> bool {
+    let Ok(attributes) = replica.store.attributes(file).await else {
         return false;
     };
     let file = subject_of(&attributes);
-    shared.engine.is_primary(file)
+    replica.engine.is_primary(file)
 }
 
 /// Whether data of a file is missing here that another member of the view sends. What is here is no version then, and where it
 /// goes it could take the place of what has come from that one already.
-fn lacks_of_active(shared: &LocalReplica, file: ObjectId) -> bool {
-    let missing = shared.store.lacks_data_of(file);
-    !missing.is_empty() && shared.engine.is_any_active(&missing)
+fn lacks_of_active(replica: &LocalReplica, file: ObjectId) -> bool {
+    let missing = replica.store.lacks_data_of(file);
+    !missing.is_empty() && replica.engine.is_any_active(&missing)
 }
 
 /// One stretch after another.
@@ -257,60 +257,60 @@ fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
 }
 
 /// A peer has put a piece in place, or could not.
-pub(crate) fn done(shared: &Arc<LocalReplica>, by: ReplicaSlot, done: PieceDone) {
+pub(crate) fn done(replica: &Arc<LocalReplica>, by: ReplicaSlot, done: PieceDone) {
     let id = PieceId(done.id);
     if !done.failed && done.lacking == 0 {
-        return acknowledged(shared, by, id);
+        return acknowledged(replica, by, id);
     }
     if !done.failed {
-        let due = shared.engine.piece_lacks_blocks(by, id, done.lacking);
+        let due = replica.engine.piece_lacks_blocks(by, id, done.lacking);
         // Of an ended session everything is due again anyway.
         if due.unwrap_or(true) {
-            return shared.engine.ring_contents();
+            return replica.engine.ring_contents();
         }
     }
     tracing::debug!(peer = by.0, "a peer could not store contents; trying again");
-    let range = shared.engine.piece_range(by, id);
-    if done.no_room {
+    let range = replica.engine.piece_range(by, id);
+    if done.no_space {
         let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
         let (bytes, now) = (range.as_ref().map_or(0, length), Instant::now());
-        let peers = &shared.state.peers;
+        let peers = &replica.state.peers;
         peers.with(by, |peer| peer.shipments.refused(bytes, now));
     }
-    try_again(shared, by, done.file, range.unwrap_or(0..u64::MAX), id);
+    try_again(replica, by, done.file, range.unwrap_or(0..u64::MAX), id);
 }
 
 /// Has a range of a file shipped anew, a little later.
 fn try_again(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     to: ReplicaSlot,
     file: ObjectId,
     range: Range<u64>,
     id: PieceId,
 ) {
-    let shared = shared.clone();
+    let replica = replica.clone();
     tokio::spawn(async move {
         tokio::time::sleep(FAILURE_PAUSE).await;
-        shared.engine.piece_failed(to, id, file, range);
+        replica.engine.piece_failed(to, id, file, range);
     });
 }
 
-fn acknowledged(shared: &Arc<LocalReplica>, by: ReplicaSlot, id: PieceId) {
-    let complete = shared.engine.piece_acknowledged(by, id);
-    shared.state.peers.with(by, |peer| peer.shipments.placed());
+fn acknowledged(replica: &Arc<LocalReplica>, by: ReplicaSlot, id: PieceId) {
+    let complete = replica.engine.piece_acknowledged(by, id);
+    replica.state.peers.with(by, |peer| peer.shipments.placed());
     // Credit is back, and what was changed while in flight can go.
-    shared.engine.ring_contents();
+    replica.engine.ring_contents();
     if let Some(file) = complete {
-        shared.reached_everybody(by, file);
-        if shared.state.majority_awaited.load(Ordering::Acquire) > 0 {
-            shared.send_completed();
+        replica.reached_everybody(by, file);
+        if replica.state.majority_awaited.load(Ordering::Acquire) > 0 {
+            replica.send_completed();
         }
-        conversing::has_content(shared, by, file);
+        conversing::has_content(replica, by, file);
     }
 }
 
 /// A peer has noted durably that it has all of these files.
-pub(crate) fn noted(shared: &LocalReplica, by: ReplicaSlot, noted: Completed) {
+pub(crate) fn noted(replica: &LocalReplica, by: ReplicaSlot, noted: Completed) {
     let files = noted.files.into_iter().map(|(file, _)| file);
-    shared.engine.noted_complete(by, files);
+    replica.engine.noted_complete(by, files);
 }

@@ -17,23 +17,23 @@ use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 const PIECE_BYTES: u64 = 512 << 10;
 
 /// Answers a question of a member.
-pub(crate) async fn answer(shared: &Arc<LocalReplica>, question: ScrubQuestion) -> ScrubAnswer {
-    if !is_comparable(shared) {
+pub(crate) async fn answer(replica: &Arc<LocalReplica>, question: ScrubQuestion) -> ScrubAnswer {
+    if !is_comparable(replica) {
         return ScrubAnswer::Nothing;
     }
     let answer = match question {
-        ScrubQuestion::Rows { from, through } => digest(shared, from, through).await,
-        ScrubQuestion::Content { file, again } => content(shared, file, again).await,
+        ScrubQuestion::Rows { from, through } => digest(replica, from, through).await,
+        ScrubQuestion::Content { file, again } => content(replica, file, again).await,
         ScrubQuestion::Piece {
             file,
             version,
             offset,
-        } => piece(shared, file, version, offset).await,
+        } => piece(replica, file, version, offset).await,
         ScrubQuestion::Check { file } => {
-            let shared = shared.clone();
+            let replica = replica.clone();
             tokio::spawn(async move {
                 // Whatever is found is noted.
-                let _looked = contents::compare(&shared, file).await;
+                let _looked = contents::compare(&replica, file).await;
             });
             Ok(ScrubAnswer::Nothing)
         }
@@ -45,26 +45,26 @@ pub(crate) async fn answer(shared: &Arc<LocalReplica>, question: ScrubQuestion) 
 }
 
 /// How far each stream is applied here.
-pub(super) fn places(shared: &LocalReplica) -> BTreeMap<u16, u64> {
-    let inboxes = shared.state.inboxes.lock();
+pub(super) fn places(replica: &LocalReplica) -> BTreeMap<u16, u64> {
+    let inboxes = replica.state.inboxes.lock();
     let applied = inboxes
         .iter()
         .map(|(slot, inbox)| (slot.0, inbox.applied()));
     let mut places: BTreeMap<u16, u64> = applied.collect();
     drop(inboxes);
-    let own = shared.engine.last_position();
-    places.insert(shared.slot().0, own);
+    let own = replica.engine.last_position();
+    places.insert(replica.slot().0, own);
     places
 }
 
 /// The digest of rows, and what had certainly been applied when it was made.
 pub(super) async fn digest(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     from: ObjectId,
     through: ObjectId,
 ) -> Result<ScrubAnswer> {
-    let places = places(shared);
-    let store = shared.store.clone();
+    let places = places(replica);
+    let store = replica.store.clone();
     let digest = blocking(move || store.digest_metadata(from..=through, u64::MAX)).await?;
     Ok(ScrubAnswer::Rows {
         objects: digest.objects,
@@ -73,16 +73,16 @@ pub(super) async fn digest(
     })
 }
 
-async fn content(shared: &Arc<LocalReplica>, file: ObjectId, again: bool) -> Result<ScrubAnswer> {
+async fn content(replica: &Arc<LocalReplica>, file: ObjectId, again: bool) -> Result<ScrubAnswer> {
     let told = |digest: ContentDigest| Some((digest.change.0, digest.size, digest.hash));
     if !again
-        && shared.store.is_at_rest(file)
-        && let Some(noted) = shared.store.noted_content(file)?
+        && replica.store.is_at_rest(file)
+        && let Some(noted) = replica.store.noted_content(file)?
     {
         return Ok(ScrubAnswer::Content(told(noted)));
     }
     Ok(ScrubAnswer::Content(
-        match contents::look(shared, file).await {
+        match contents::look(replica, file).await {
             Own::Is(found) => told(found),
             Own::Busy | Own::Damaged => None,
         },
@@ -90,19 +90,19 @@ async fn content(shared: &Arc<LocalReplica>, file: ObjectId, again: bool) -> Res
 }
 
 async fn piece(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     file: ObjectId,
     version: u64,
     offset: u64,
 ) -> Result<ScrubAnswer> {
     let is_there = || async {
-        let attributes = shared.store.attributes(file).await;
+        let attributes = replica.store.attributes(file).await;
         attributes.is_ok_and(|attributes| attributes.change.0 == version)
     };
     if !is_there().await {
         return Ok(ScrubAnswer::Nothing);
     }
-    let (store, pacer) = (shared.store.clone(), shared.state.scrub.pacer.clone());
+    let (store, pacer) = (replica.store.clone(), replica.state.scrub.pacer.clone());
     let parts = blocking(move || {
         let parts = store.content(file, offset, PIECE_BYTES)?;
         let end = parts.last().map_or(offset, end_of);

@@ -24,50 +24,50 @@ pub(super) enum Own {
 }
 
 /// Looks at all of a file on the own disk. What is damaged is noted so.
-pub(super) async fn look(shared: &Arc<LocalReplica>, file: ObjectId) -> Own {
-    if !shared.store.is_at_rest(file) || shared.store.is_torn(file) {
+pub(super) async fn look(replica: &Arc<LocalReplica>, file: ObjectId) -> Own {
+    if !replica.store.is_at_rest(file) || replica.store.is_torn(file) {
         return Own::Busy;
     }
-    let Ok(before) = shared.store.attributes(file).await else {
+    let Ok(before) = replica.store.attributes(file).await else {
         return Own::Busy;
     };
-    let (store, pacer) = (shared.store.clone(), shared.state.scrub.pacer.clone());
+    let (store, pacer) = (replica.store.clone(), replica.state.scrub.pacer.clone());
     let looked = blocking(move || store.verify_content(file, &mut |bytes| pacer.pay(bytes))).await;
     match looked {
-        Ok(Verified::Same(found) | Verified::NotKnown(found)) if shared.store.is_at_rest(file) => {
+        Ok(Verified::Same(found) | Verified::NotKnown(found)) if replica.store.is_at_rest(file) => {
             Own::Is(found)
         }
         Ok(Verified::Different { found, .. }) => {
             let why = "its bytes have changed on the disk";
-            damaged(shared, (file, found.change), why, true).await
+            damaged(replica, (file, found.change), why, true).await
         }
         Err(Error::Io(why)) => {
             let why = format!("the disk cannot read it: {why}");
-            damaged(shared, (file, before.change), &why, true).await
+            damaged(replica, (file, before.change), &why, true).await
         }
         _ => Own::Busy,
     }
 }
 
 /// Looks at files of which a read has failed, until the replica stops.
-pub(crate) async fn look_at_suspects(shared: Arc<LocalReplica>) {
-    let mut suspects = shared.state.scrub.suspects.subscribe();
+pub(crate) async fn look_at_suspects(replica: Arc<LocalReplica>) {
+    let mut suspects = replica.state.scrub.suspects.subscribe();
     loop {
         suspects.borrow_and_update();
-        for file in shared.state.scrub.take_suspects() {
+        for file in replica.state.scrub.take_suspects() {
             // Reading a torn file fails by what its row says.
-            if shared.store.is_damaged(file) || shared.store.is_torn(file) {
-                shared.state.scrub.end_look(file);
+            if replica.store.is_damaged(file) || replica.store.is_torn(file) {
+                replica.state.scrub.end_look(file);
                 continue;
             }
-            let shared = shared.clone();
+            let replica = replica.clone();
             tokio::spawn(async move {
                 // Whatever is found is noted.
-                let _own = look(&shared, file).await;
-                shared.state.scrub.end_look(file);
+                let _own = look(&replica, file).await;
+                replica.state.scrub.end_look(file);
             });
         }
-        // The sender lives in `shared`.
+        // The sender lives in `LocalReplica`.
         let _ = suspects.changed().await;
     }
 }
@@ -75,23 +75,23 @@ pub(crate) async fn look_at_suspects(shared: Arc<LocalReplica>) {
 /// Notes damage of the version of a file that was looked at; nothing of the file is shown any more until it is mended. What has
 /// been written meanwhile is not what was looked at.
 async fn damaged(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     (file, version): (ObjectId, ChangeAttribute),
     why: &str,
     note_is_right: bool,
 ) -> Own {
-    if shared.store.is_damaged(file) {
+    if replica.store.is_damaged(file) {
         return Own::Damaged;
     }
-    let noting = shared.store.note_damaged(file, version, note_is_right);
+    let noting = replica.store.note_damaged(file, version, note_is_right);
     match noting.await {
         Ok(true) => {
-            let name = called(shared, file);
-            shared
+            let name = called(replica, file);
+            replica
                 .state
                 .scrub
                 .found(format!("the content of {name}: {why}"));
-            shared.state.scrub.damage.send_modify(|count| *count += 1);
+            replica.state.scrub.damage.send_modify(|count| *count += 1);
         }
         Ok(false) | Err(Error::Stale) => return Own::Busy,
         Err(error) => tracing::error!(%file, %error, "damage cannot be noted"),
@@ -101,27 +101,27 @@ async fn damaged(
 
 /// Compares one file with the own disk and with another copy; says whether it could be looked at. A torn one is left
 /// alone: nobody can read it, and there is no right content.
-pub(super) async fn compare(shared: &Arc<LocalReplica>, file: ObjectId) -> bool {
-    if shared.store.is_torn(file) {
+pub(super) async fn compare(replica: &Arc<LocalReplica>, file: ObjectId) -> bool {
+    if replica.store.is_torn(file) {
         return true;
     }
-    let own = match look(shared, file).await {
+    let own = match look(replica, file).await {
         Own::Busy => return false,
         Own::Damaged => return true,
         Own::Is(own) => own,
     };
-    let others = shared.holders_in_contact();
+    let others = replica.holders_in_contact();
     for other in &others {
         let question = ScrubQuestion::Content { file, again: false };
-        match theirs(shared, *other, question, own.change).await {
+        match theirs(replica, *other, question, own.change).await {
             Some(theirs) if theirs == own => {
-                shared.state.scrub.is_equal(file);
+                replica.state.scrub.is_equal(file);
                 return true;
             }
             Some(_) => {
                 // Perhaps something has just arrived.
                 tokio::time::sleep(PAUSE).await;
-                return decide(shared, file, own.change).await;
+                return decide(replica, file, own.change).await;
             }
             None => {}
         }
@@ -132,12 +132,13 @@ pub(super) async fn compare(shared: &Arc<LocalReplica>, file: ObjectId) -> bool 
 
 /// What another replica has of a file, if it is of that version.
 pub(super) async fn theirs(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     other: ReplicaSlot,
     question: ScrubQuestion,
     version: ChangeAttribute,
 ) -> Option<ContentDigest> {
-    let Some(ScrubAnswer::Content(Some((change, size, hash)))) = ask(shared, other, question).await
+    let Some(ScrubAnswer::Content(Some((change, size, hash)))) =
+        ask(replica, other, question).await
     else {
         return None;
     };
@@ -147,14 +148,14 @@ pub(super) async fn theirs(
 
 /// What all others have on their disks of this version of a file.
 pub(super) async fn all_theirs(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     file: ObjectId,
     version: ChangeAttribute,
 ) -> BTreeMap<ReplicaSlot, ContentDigest> {
     let mut found = BTreeMap::new();
-    for other in shared.holders_in_contact() {
+    for other in replica.holders_in_contact() {
         let question = ScrubQuestion::Content { file, again: true };
-        if let Some(theirs) = theirs(shared, other, question, version).await {
+        if let Some(theirs) = theirs(replica, other, question, version).await {
             found.insert(other, theirs);
         }
     }
@@ -174,9 +175,9 @@ pub(super) fn majority<'d>(
 
 /// Two copies of one version differ: has every disk looked at, and decides who is wrong. Says whether that could
 /// be done.
-async fn decide(shared: &Arc<LocalReplica>, file: ObjectId, version: ChangeAttribute) -> bool {
-    let theirs = all_theirs(shared, file, version).await;
-    let Own::Is(own) = look(shared, file).await else {
+async fn decide(replica: &Arc<LocalReplica>, file: ObjectId, version: ChangeAttribute) -> bool {
+    let theirs = all_theirs(replica, file, version).await;
+    let Own::Is(own) = look(replica, file).await else {
         return false;
     };
     if own.change != version || theirs.is_empty() {
@@ -186,7 +187,7 @@ async fn decide(shared: &Arc<LocalReplica>, file: ObjectId, version: ChangeAttri
     if theirs.values().all(|other| *other == own) {
         return true;
     }
-    let name = called(shared, file);
+    let name = called(replica, file);
     match majority(theirs.values().chain([&own])) {
         Some(right) if right == own => {
             for (other, _) in theirs.iter().filter(|(_, theirs)| **theirs != own) {
@@ -195,13 +196,13 @@ async fn decide(shared: &Arc<LocalReplica>, file: ObjectId, version: ChangeAttri
                     file = name,
                     "another copy has a wrong content"
                 );
-                let _told = ask(shared, *other, ScrubQuestion::Check { file }).await;
+                let _told = ask(replica, *other, ScrubQuestion::Check { file }).await;
             }
         }
         Some(_) => {
             let why =
                 "the other copies have another content of the same version and outvote this one";
-            let found = damaged(shared, (file, version), why, false).await;
+            let found = damaged(replica, (file, version), why, false).await;
             return matches!(found, Own::Damaged);
         }
         None => {
@@ -210,7 +211,7 @@ async fn decide(shared: &Arc<LocalReplica>, file: ObjectId, version: ChangeAttri
             let what = format!(
                 "the content of {name} differs from that of replica {list}, and nobody can tell which is right"
             );
-            shared.state.scrub.undecided(file, what);
+            replica.state.scrub.undecided(file, what);
         }
     }
     true

@@ -20,19 +20,19 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Mends what is damaged, until the replica stops.
-pub(crate) async fn mend(shared: Arc<LocalReplica>) {
-    let mut damage = shared.state.scrub.damage.subscribe();
+pub(crate) async fn mend(replica: Arc<LocalReplica>) {
+    let mut damage = replica.state.scrub.damage.subscribe();
     let mut pause = FIRST_PAUSE;
     loop {
         damage.borrow_and_update();
-        let files = shared.store.damaged();
+        let files = replica.store.damaged();
         let mut left = 0;
         for file in files {
-            match mend_one(&shared, file).await {
+            match mend_one(&replica, file).await {
                 Ok(true) => {
-                    let name = called(&shared, file);
-                    shared.state.scrub.mended(format!("the content of {name}"));
-                    shared.engine.notify();
+                    let name = called(&replica, file);
+                    replica.state.scrub.mended(format!("the content of {name}"));
+                    replica.engine.notify();
                 }
                 Ok(false) => left += 1,
                 Err(error) => {
@@ -43,7 +43,7 @@ pub(crate) async fn mend(shared: Arc<LocalReplica>) {
         }
         if left == 0 {
             pause = FIRST_PAUSE;
-            // The sender lives in `shared`.
+            // The sender lives in `LocalReplica`.
             let _ = damage.changed().await;
             continue;
         }
@@ -54,21 +54,21 @@ pub(crate) async fn mend(shared: Arc<LocalReplica>) {
 }
 
 /// Says whether the file is right now, or gone.
-async fn mend_one(shared: &Arc<LocalReplica>, file: ObjectId) -> Result<bool> {
-    let attributes = match shared.store.attributes(file).await {
+async fn mend_one(replica: &Arc<LocalReplica>, file: ObjectId) -> Result<bool> {
+    let attributes = match replica.store.attributes(file).await {
         Err(Error::Stale) => return Ok(true),
         attributes => attributes?,
     };
     if attributes.size == 0 {
-        return shared.store.forget_damage_of_empty(file).await;
+        return replica.store.forget_damage_of_empty(file).await;
     }
-    let Some((right, from)) = right_content(shared, file, attributes.change).await? else {
+    let Some((right, from)) = right_content(replica, file, attributes.change).await? else {
         return Ok(false);
     };
-    let mending = shared.store.begin_mending(file).await?;
+    let mending = replica.store.begin_mending(file).await?;
     let mut at = 0;
     while at < right.size {
-        let Some(parts) = piece(shared, from, file, &right, at).await else {
+        let Some(parts) = piece(replica, from, file, &right, at).await else {
             return Ok(false);
         };
         let Some(end) = end_of(&parts).filter(|end| *end > at) else {
@@ -79,7 +79,7 @@ async fn mend_one(shared: &Arc<LocalReplica>, file: ObjectId) -> Result<bool> {
         }
         at = end;
     }
-    let pacer = shared.state.scrub.pacer.clone();
+    let pacer = replica.state.scrub.pacer.clone();
     mending
         .finish(right, Box::new(move |bytes| pacer.pay(bytes)))
         .await
@@ -87,12 +87,12 @@ async fn mend_one(shared: &Arc<LocalReplica>, file: ObjectId) -> Result<bool> {
 
 /// The content that the file should have, and who has it.
 async fn right_content(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     file: ObjectId,
     version: vfs::ChangeAttribute,
 ) -> Result<Option<(ContentDigest, ReplicaSlot)>> {
-    let theirs = all_theirs(shared, file, version).await;
-    let noted = shared.store.noted_content(file)?;
+    let theirs = all_theirs(replica, file, version).await;
+    let noted = replica.store.noted_content(file)?;
     let right = match noted {
         Some(noted) => Some(noted),
         None => majority(theirs.values()),
@@ -102,16 +102,16 @@ async fn right_content(
     };
     let from = theirs.iter().find(|(_, theirs)| **theirs == right);
     if from.is_none() && !theirs.is_empty() {
-        let name = called(shared, file);
+        let name = called(replica, file);
         let what = format!("the content of {name} is damaged, and no other copy has what it was");
-        shared.state.scrub.undecided(file, what);
+        replica.state.scrub.undecided(file, what);
     }
     Ok(from.map(|(slot, _)| (right, *slot)))
 }
 
 /// The next parts of a content.
 async fn piece(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     from: ReplicaSlot,
     file: ObjectId,
     right: &ContentDigest,
@@ -123,7 +123,7 @@ async fn piece(
         version,
         offset,
     };
-    match ask(shared, from, question).await? {
+    match ask(replica, from, question).await? {
         ScrubAnswer::Piece { stretches, bytes } => take_apart(stretches, bytes, right.size),
         _ => None,
     }

@@ -34,11 +34,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Asks a peer; `None` when it does not answer, or does not know the question yet.
 async fn ask(
-    shared: &LocalReplica,
+    replica: &LocalReplica,
     of: ReplicaSlot,
     question: ScrubQuestion,
 ) -> Option<ScrubAnswer> {
-    let peer = shared.endpoint.get()?.peer(of)?;
+    let peer = replica.endpoint.get()?.peer(of)?;
     let session = peer.session().ok()?;
     let message = wire::payload(wire::Kind::Scrub, &question);
     let limit = Instant::now() + ANSWER_LIMIT;
@@ -60,14 +60,14 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// An object, for people.
-fn called(shared: &LocalReplica, object: ObjectId) -> String {
-    let path = shared.store.path_of(object);
+fn called(replica: &LocalReplica, object: ObjectId) -> String {
+    let path = replica.store.path_of(object);
     path.unwrap_or_else(|_| format!("object {object}"))
 }
 
 /// Whether this replica holds what its clients may ask for, so that a difference means something.
-fn is_comparable(shared: &Arc<LocalReplica>) -> bool {
-    let own = shared.slot();
-    let is_witness = shared.engine.witnesses().contains(&own);
-    !is_witness && shared.is_whole() && shared.lease.is_up_to_date()
+fn is_comparable(replica: &Arc<LocalReplica>) -> bool {
+    let own = replica.slot();
+    let is_witness = replica.engine.witnesses().contains(&own);
+    !is_witness && replica.is_whole() && replica.lease.is_up_to_date()
 }

@@ -66,20 +66,20 @@ enum Verdict {
 }
 
 /// Compares the rows of a page of objects with one other copy.
-pub(super) async fn compare(shared: &Arc<LocalReplica>, page: Range) -> Result<()> {
-    for other in shared.holders_in_contact() {
-        let Some((own, theirs)) = both(shared, other, page).await? else {
+pub(super) async fn compare(replica: &Arc<LocalReplica>, page: Range) -> Result<()> {
+    for other in replica.holders_in_contact() {
+        let Some((own, theirs)) = both(replica, other, page).await? else {
             continue;
         };
         if own.same(&theirs) {
             return Ok(());
         }
-        if let Verdict::Same = look_closely(shared, other, page, 3).await? {
+        if let Verdict::Same = look_closely(replica, other, page, 3).await? {
             return Ok(());
         }
-        for suspect in differing(shared, other, page).await? {
-            if let Verdict::Differs(theirs) = look_closely(shared, other, suspect, ROUNDS).await? {
-                decide(shared, other, theirs, suspect).await?;
+        for suspect in differing(replica, other, page).await? {
+            if let Verdict::Differs(theirs) = look_closely(replica, other, suspect, ROUNDS).await? {
+                decide(replica, other, theirs, suspect).await?;
             }
         }
         return Ok(());
@@ -88,23 +88,23 @@ pub(super) async fn compare(shared: &Arc<LocalReplica>, page: Range) -> Result<(
 }
 
 async fn both(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     other: ReplicaSlot,
     (from, through): Range,
 ) -> Result<Option<(Rows, Rows)>> {
-    let theirs = ask(shared, other, ScrubQuestion::Rows { from, through }).await;
-    let own = answers::digest(shared, from, through).await?;
+    let theirs = ask(replica, other, ScrubQuestion::Rows { from, through }).await;
+    let own = answers::digest(replica, from, through).await?;
     Ok(Rows::from_answer(own).zip(theirs.and_then(Rows::from_answer)))
 }
 
 /// Looks until the copies are the same, or differ though nothing is on its way.
 async fn look_closely(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     other: ReplicaSlot,
     range: Range,
     rounds: usize,
 ) -> Result<Verdict> {
-    let Some(mut first) = both(shared, other, range).await? else {
+    let Some(mut first) = both(replica, other, range).await? else {
         return Ok(Verdict::Unknown);
     };
     for _ in 0..rounds {
@@ -112,7 +112,7 @@ async fn look_closely(
             return Ok(Verdict::Same);
         }
         tokio::time::sleep(PAUSE).await;
-        let Some(next) = both(shared, other, range).await? else {
+        let Some(next) = both(replica, other, range).await? else {
             return Ok(Verdict::Unknown);
         };
         if next.0.same(&next.1) {
@@ -132,13 +132,13 @@ async fn look_closely(
 
 /// The objects of a page that differ at a glance, each as a range in which each copy has one at most.
 async fn differing(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     other: ReplicaSlot,
     page: Range,
 ) -> Result<Vec<Range>> {
     let (mut open, mut found) = (vec![page], Vec::new());
     while let Some((from, through)) = open.pop() {
-        let Some((own, theirs)) = both(shared, other, (from, through)).await? else {
+        let Some((own, theirs)) = both(replica, other, (from, through)).await? else {
             break;
         };
         if own.same(&theirs) {
@@ -151,7 +151,7 @@ async fn differing(
             }
             continue;
         }
-        let middle = middle(shared, &own, (from, through)).await?;
+        let middle = middle(replica, &own, (from, through)).await?;
         open.push((ObjectId::from_u64(middle.as_u64() + 1), through));
         open.push((from, middle));
     }
@@ -160,7 +160,7 @@ async fn differing(
 
 /// Where to cut a range of more than one identifier: behind the half of the own objects, or in the middle.
 async fn middle(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     own: &Rows,
     (from, through): Range,
 ) -> Result<ObjectId> {
@@ -169,7 +169,7 @@ async fn middle(
     if own.objects < 2 {
         return Ok(halfway);
     }
-    let (store, half) = (shared.store.clone(), own.objects / 2);
+    let (store, half) = (replica.store.clone(), own.objects / 2);
     let digest = super::blocking(move || store.digest_metadata(from..=through, half)).await?;
     Ok(if digest.through < through {
         digest.through
@@ -180,20 +180,20 @@ async fn middle(
 
 /// A copy differs from another one for good: asks a third, and says what is known.
 async fn decide(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     other: ReplicaSlot,
     theirs: [u8; 32],
     range: Range,
 ) -> Result<()> {
-    let (object, name) = first_of(shared, range);
+    let (object, name) = first_of(replica, range);
     let mut with_us = 1;
     let mut with_them = 1;
-    for third in shared
+    for third in replica
         .holders_in_contact()
         .into_iter()
         .filter(|slot| *slot != other)
     {
-        match look_closely(shared, third, range, ROUNDS).await? {
+        match look_closely(replica, third, range, ROUNDS).await? {
             Verdict::Same => with_us += 1,
             Verdict::Differs(hash) if hash == theirs => with_them += 1,
             Verdict::Differs(_) | Verdict::Unknown => {}
@@ -204,22 +204,22 @@ async fn decide(
         let what = format!(
             "{name} is not what {with_them} other copies say; this server gets a whole copy anew"
         );
-        shared.state.scrub.undecided(object, what.clone());
-        base::take_copy_anew(shared, &what).await;
+        replica.state.scrub.undecided(object, what.clone());
+        base::take_copy_anew(replica, &what).await;
     } else {
         let known = match with_us > with_them {
             true => "and is outvoted; it mends itself when it compares its copy",
             false => "and nobody can tell which is right",
         };
         let what = format!("{name} is another one at replica {who}, {known}");
-        shared.state.scrub.undecided(object, what);
+        replica.state.scrub.undecided(object, what);
     }
     Ok(())
 }
 
 /// The object in a range, for people.
-fn first_of(shared: &LocalReplica, (from, through): Range) -> (ObjectId, String) {
-    let first = shared.store.digest_metadata(from..=through, 1);
+fn first_of(replica: &LocalReplica, (from, through): Range) -> (ObjectId, String) {
+    let first = replica.store.digest_metadata(from..=through, 1);
     let object = first.map_or(through, |digest| digest.through);
-    (object, called(shared, object))
+    (object, called(replica, object))
 }

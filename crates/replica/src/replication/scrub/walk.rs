@@ -39,97 +39,97 @@ pub(crate) struct Progress {
 }
 
 /// Compares the copies whenever it is time or somebody asks for it, until the replica stops.
-pub(crate) async fn keep(shared: Arc<LocalReplica>) {
-    if let Err(error) = keep_on(&shared).await {
+pub(crate) async fn keep(replica: Arc<LocalReplica>) {
+    if let Err(error) = keep_on(&replica).await {
         // The store has failed, which ends the server.
         tracing::error!(%error, "the scrub ends");
     }
 }
 
-async fn keep_on(shared: &Arc<LocalReplica>) -> Result<()> {
-    let mut asked = shared.state.scrub.asked.subscribe();
+async fn keep_on(replica: &Arc<LocalReplica>) -> Result<()> {
+    let mut asked = replica.state.scrub.asked.subscribe();
     let mut served = 0;
-    let mut progress = load(shared)?.unwrap_or(Progress {
+    let mut progress = load(replica)?.unwrap_or(Progress {
         since_unix_s: unix_seconds(),
         ..Progress::default()
     });
-    note(shared, progress).await?;
+    note(replica, progress).await?;
     if let Some(finished) = progress.finished_unix_s {
-        shared.state.scrub.set_last_finished(finished);
+        replica.state.scrub.set_last_finished(finished);
     }
     loop {
         let wanted = *asked.borrow_and_update();
-        if wanted == served && !is_due(shared, &progress) {
+        if wanted == served && !is_due(replica, &progress) {
             // Whether somebody asks or time passes makes no difference.
             let _ = tokio::time::timeout(LOOK, asked.changed()).await;
             continue;
         }
-        while !is_comparable(shared) {
+        while !is_comparable(replica) {
             tokio::time::sleep(WAIT).await;
         }
         if wanted != served {
             progress.next = None;
             served = wanted;
         }
-        run(shared, &mut progress).await?;
+        run(replica, &mut progress).await?;
     }
 }
 
 /// Whether a run was broken off, or the last one is long enough ago.
-fn is_due(shared: &LocalReplica, progress: &Progress) -> bool {
-    let interval = shared.state.settings.scrub_interval.as_secs();
+fn is_due(replica: &LocalReplica, progress: &Progress) -> bool {
+    let interval = replica.state.settings.scrub_interval.as_secs();
     let last = progress.finished_unix_s.unwrap_or(progress.since_unix_s);
     progress.next.is_some() || (interval > 0 && unix_seconds() >= last.saturating_add(interval))
 }
 
 /// Looks at everything from where the last run was broken off.
-async fn run(shared: &Arc<LocalReplica>, progress: &mut Progress) -> Result<()> {
-    shared.state.scrub.begin_run();
+async fn run(replica: &Arc<LocalReplica>, progress: &mut Progress) -> Result<()> {
+    replica.state.scrub.begin_run();
     let mut from = ObjectId::from_u64(progress.next.unwrap_or(0));
-    while is_comparable(shared) {
-        let store = shared.store.clone();
+    while is_comparable(replica) {
+        let store = replica.store.clone();
         let page = blocking(move || store.digest_metadata(from..=LAST, PAGE)).await;
         let page = match page {
             Ok(page) => page,
             Err(error) => {
                 let what = format!("rows behind object {from} cannot be read: {error}");
-                shared.state.scrub.undecided(from, what);
-                return finish(shared, progress).await;
+                replica.state.scrub.undecided(from, what);
+                return finish(replica, progress).await;
             }
         };
-        rows::compare(shared, (from, page.through)).await?;
-        if !contents_of(shared, (from, page.through)).await? {
+        rows::compare(replica, (from, page.through)).await?;
+        if !contents_of(replica, (from, page.through)).await? {
             break;
         }
-        shared.state.scrub.note_looked_at(page.objects);
+        replica.state.scrub.note_looked_at(page.objects);
         if page.through == LAST {
-            return finish(shared, progress).await;
+            return finish(replica, progress).await;
         }
         from = ObjectId::from_u64(page.through.as_u64() + 1);
         progress.next = Some(from.as_u64());
-        note(shared, *progress).await?;
+        note(replica, *progress).await?;
     }
     // This replica has left the view; the run goes on when it is back.
     progress.next = Some(from.as_u64());
-    shared.state.scrub.end_run(false);
-    note(shared, *progress).await
+    replica.state.scrub.end_run(false);
+    note(replica, *progress).await
 }
 
 /// Compares the files of a page; says whether that could be done to the end.
 async fn contents_of(
-    shared: &Arc<LocalReplica>,
+    replica: &Arc<LocalReplica>,
     (from, through): (ObjectId, ObjectId),
 ) -> Result<bool> {
     let mut after = from.as_u64().checked_sub(1).map(ObjectId::from_u64);
     loop {
-        let files = shared.store.files(after, FILES)?;
+        let files = replica.store.files(after, FILES)?;
         let ids: Vec<ObjectId> = files.iter().map(|(file, _)| *file).collect();
         let of_page = ids.iter().take_while(|file| **file <= through);
         for group in of_page.copied().collect::<Vec<_>>().chunks(AT_ONCE) {
-            if !is_comparable(shared) {
+            if !is_comparable(replica) {
                 return Ok(false);
             }
-            compare_all(shared, group).await;
+            compare_all(replica, group).await;
         }
         match ids.last() {
             Some(last) if *last <= through => after = Some(*last),
@@ -139,34 +139,34 @@ async fn contents_of(
 }
 
 /// Compares some files at once, so that round trips do not add up.
-async fn compare_all(shared: &Arc<LocalReplica>, files: &[ObjectId]) {
+async fn compare_all(replica: &Arc<LocalReplica>, files: &[ObjectId]) {
     let mut looks = JoinSet::new();
     for file in files.iter().copied() {
-        let shared = shared.clone();
-        looks.spawn(async move { contents::compare(&shared, file).await });
+        let replica = replica.clone();
+        looks.spawn(async move { contents::compare(&replica, file).await });
     }
     while let Some(looked) = looks.join_next().await {
         if !looked.unwrap_or(false) {
-            shared.state.scrub.note_skipped();
+            replica.state.scrub.note_skipped();
         }
     }
 }
 
-async fn finish(shared: &LocalReplica, progress: &mut Progress) -> Result<()> {
-    shared.state.scrub.end_run(true);
+async fn finish(replica: &LocalReplica, progress: &mut Progress) -> Result<()> {
+    replica.state.scrub.end_run(true);
     progress.next = None;
     progress.finished_unix_s = Some(unix_seconds());
-    note(shared, *progress).await
+    note(replica, *progress).await
 }
 
-fn load(shared: &LocalReplica) -> Result<Option<Progress>> {
-    let facts = shared.store.facts(FACT)?;
+fn load(replica: &LocalReplica) -> Result<Option<Progress>> {
+    let facts = replica.store.facts(FACT)?;
     // What another version of the program noted is of no use.
     let noted = facts.first().map(|(_, value)| wire::decode(value));
     Ok(noted.and_then(std::result::Result::ok))
 }
 
-async fn note(shared: &LocalReplica, progress: Progress) -> Result<()> {
+async fn note(replica: &LocalReplica, progress: Progress) -> Result<()> {
     let rows = vec![(FACT.to_vec(), Some(wire::encode(&progress)))];
-    shared.store.put_facts(rows).await.map(|_| ())
+    replica.store.put_facts(rows).await.map(|_| ())
 }

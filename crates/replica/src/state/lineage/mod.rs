@@ -31,7 +31,7 @@ pub(crate) use faults::{Contradiction, Fault};
 pub(crate) use mac::{Attested, Key, Mac};
 pub(crate) use meeting::{Evidence, Introduction};
 
-/// Facts of this room.
+/// Facts of this module.
 const FACTS: &[u8] = b"lineage/";
 const STARTS: &[u8] = b"lineage/starts";
 const MARK: &[u8] = b"lineage/mark";

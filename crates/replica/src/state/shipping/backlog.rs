@@ -230,7 +230,7 @@ impl Backlog {
             self.ages.remove(&(state.since, file));
             state.turn.map(|turn| self.queue.remove(&turn));
         }
-        // Nobody acknowledges what is not sent: there is room for others at once.
+        // Nobody acknowledges what is not sent: there is space for others at once.
         let mut gone = Vec::new();
         self.refused.retain(|id| {
             let is_gone = self

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_of_a_file_has_room() {
+    fn everything_of_a_file_has_space() {
         let mut set = ranges(&[(0, u64::MAX), (3, u64::MAX)]);
         assert_eq!(set.bytes(), u128::from(u64::MAX));
         assert_eq!(set.split_off(7), ranges(&[(7, u64::MAX)]));

@@ -96,8 +96,8 @@ struct ClientPart {
 /// A tree that is served.
 struct ExportPart {
     path: String,
-    room: String,
-    /// How much of the room is taken, reserve included.
+    space: String,
+    /// How much of the space is taken, reserve included.
     used_percent: u64,
     objects: u64,
     note: &'static str,
@@ -230,7 +230,7 @@ fn export(export: &ExportStatus) -> ExportPart {
     };
     ExportPart {
         path: visible(&export.path),
-        room: format!("{} of {} available", size(available), size(total)),
+        space: format!("{} of {} available", size(available), size(total)),
         used_percent: match total {
             0 => 0,
             total => total.saturating_sub(available).saturating_mul(100) / total,

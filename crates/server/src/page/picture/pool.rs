@@ -56,9 +56,9 @@ fn server(server: &PoolServerStatus) -> Site {
 
 fn figures(holding: &HoldingStatus) -> Vec<(&'static str, String)> {
     let (available, total) = (holding.available_bytes, holding.total_bytes);
-    let room = format!("{} of {} available", size(available), size(total));
+    let space = format!("{} of {} available", size(available), size(total));
     vec![
-        ("room", room),
+        ("space", space),
         ("files of which it has parts", holding.contents.to_string()),
         ("read since it started", size(holding.read_bytes)),
         ("written since it started", size(holding.written_bytes)),

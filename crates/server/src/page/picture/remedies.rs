@@ -12,10 +12,10 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
             "Look at its machine, at whether the server runs there, and at the links to it. It comes back by itself."
         }
         "pool-files-not-moved" => {
-            "See that all data servers are there and have room; the file is tried again. `meridian pool drain-data NUMBER --stop` or `rebalance --stop` leaves files where they are."
+            "See that all data servers are there and have space; the file is tried again. `meridian pool drain-data NUMBER --stop` or `rebalance --stop` leaves files where they are."
         }
         "pool-server-full" => {
-            "Make room there, or let another data server join: new files avoid one that is full as long as others have room."
+            "Make space there, or let another data server join: new files avoid one that is full as long as others have space."
         }
         "frozen-objects" => {
             "Bring that replica back, which thaws them by itself. The list below says what to do if it cannot be brought back."
@@ -27,7 +27,7 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
             "If that was a mistake, let it join again as a new member, with a new invitation and a new data directory; what only it has is still in this one."
         }
         "outside-the-view" => {
-            "Mostly nothing: it is catching up. If replicas do not answer, look at the links; if the disk is full, make room."
+            "Mostly nothing: it is catching up. If replicas do not answer, look at the links; if the disk is full, make space."
         }
         "no-lease" => {
             "Bring servers or links back. If a majority is gone for ever: operating.md, “The majority is lost”."
@@ -42,7 +42,7 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
             "Let a third replica or a witness join: `meridian set invite`, with `--witness` for one that keeps no contents."
         }
         "disk-nearly-full" => {
-            "Make room. Clients of all servers of a set get “no space” from the smallest disk."
+            "Make space. Clients of all servers of a set get “no space” from the smallest disk."
         }
         "clocks-differ" => {
             "Have a daemon set the clock of every server (chrony, systemd-timesyncd). Where one differs from all others, it is the wrong one."
@@ -60,7 +60,7 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
             "Look at the links between the other servers. If all are up and it goes on, start the server whose updates wait anew: it says again what it holds. Look at its log if the alarm comes again."
         }
         "space" => {
-            "Make room on the disk that is named, or give it a larger one: clients of all servers get “no space” because of it."
+            "Make space on the disk that is named, or give it a larger one: clients of all servers get “no space” because of it."
         }
         "storage-failed" => {
             "The server ends, and its service manager starts it again. If it fails again: replace the disk, then `meridian check`."

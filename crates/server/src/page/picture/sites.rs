@@ -99,8 +99,8 @@ fn own(replication: &ReplicaStatus, addresses: &[String]) -> Site {
         .iter()
         .filter_map(|view| view.obstacle.clone());
     let mut notes: Vec<String> = obstacle.collect();
-    let returning = replication.returning.as_ref();
-    notes.extend(returning.map(|returning| format!("on its way back, {}", RejoinText(returning))));
+    let rejoining = replication.rejoining.as_ref();
+    notes.extend(rejoining.map(|rejoining| format!("on its way back, {}", RejoinText(rejoining))));
     Site {
         name: name(&replication.names, replication.slot, replication.witness),
         address: addresses.join(", "),
@@ -136,8 +136,8 @@ fn peer(peer: &PeerView, member: Option<&MemberView>, names: &MemberNames) -> Si
         peer.clock
             .map(|clock| ("clock", ClockText(clock).to_string())),
     );
-    let room = peer.available_bytes.filter(|_| !peer.witness);
-    figures.extend(room.map(|bytes| ("room for clients", size(bytes))));
+    let space = peer.available_bytes.filter(|_| !peer.witness);
+    figures.extend(space.map(|bytes| ("space for clients", size(bytes))));
     Site {
         name: name(names, peer.slot, peer.witness),
         address: visible(&peer.addresses.join(", ")),
@@ -163,8 +163,8 @@ fn notes(peer: &PeerView, member: Option<&MemberView>) -> Vec<String> {
     if let Some(error) = peer.last_error.as_ref().filter(|_| !peer.connected) {
         notes.push(error.clone());
     }
-    let returning = peer.returning.as_ref();
-    notes.extend(returning.map(|returning| format!("on its way back, {}", RejoinText(returning))));
+    let rejoining = peer.rejoining.as_ref();
+    notes.extend(rejoining.map(|rejoining| format!("on its way back, {}", RejoinText(rejoining))));
     notes.iter().map(|note| visible(note)).collect()
 }
 

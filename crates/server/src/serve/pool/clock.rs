@@ -71,7 +71,7 @@ impl Watched {
         let watched = Watched {
             // As much as of a site lease.
             allowed: lease.length / 50,
-            lease_us: lease.promised_until(Moment(0)).0,
+            lease_us: lease.granted_until(Moment(0)).0,
             skipped_us: AtomicU64::new(0),
             ahead_us: AtomicI64::new(0),
             jumping: Mutex::new(()),
@@ -190,7 +190,7 @@ mod tests {
         let given = LeaseSettings::default();
         let (relied_upon, promised) = (
             relied_upon.relied_upon_until(Moment(0)).0,
-            given.promised_until(Moment(0)).0,
+            given.granted_until(Moment(0)).0,
         );
         let unseen = 2 * (given.length / 50).as_micros() as u64;
         let slow = |true_us: u64| true_us * (1_000_000 - u64::from(given.drift_ppm)) / 1_000_000;

@@ -49,7 +49,7 @@ const AWAY: Duration = Duration::from_secs(60);
 const FULL_BYTES: u64 = 1 << 30;
 const FULL_PART: u64 = 50;
 
-/// What is told of a book that has no room, once and then in sums.
+/// What is told of a book that has no space, once and then in sums.
 static FULL: Throttle = Throttle::new();
 
 /// A running metadata server.
@@ -75,7 +75,7 @@ struct Keeping {
     seen: BTreeMap<DataServerNumber, Instant>,
     /// They are about to be removed.
     leaving: BTreeSet<DataServerNumber>,
-    /// They have hardly any room.
+    /// They have hardly any space.
     full: BTreeSet<DataServerNumber>,
     /// When each address was looked up.
     looked_up: BTreeMap<DataServerNumber, (String, Instant)>,
@@ -271,7 +271,7 @@ impl MetadataServer {
             if serving.contains(&number(member)) {
                 keeping.seen.insert(number(member), now);
             }
-            keeping.note_room(number(member), holding);
+            keeping.note_space(number(member), holding);
         }
         self.settle(&members).await;
     }
@@ -457,8 +457,8 @@ async fn give_up_lost(server: Weak<MetadataServer>) {
 }
 
 impl Keeping {
-    /// Has new files avoid a data server that has hardly any room, until it has clearly more.
-    fn note_room(&mut self, server: DataServerNumber, holding: Holding) {
+    /// Has new files avoid a data server that has hardly any space, until it has clearly more.
+    fn note_space(&mut self, server: DataServerNumber, holding: Holding) {
         let little_bytes = FULL_BYTES.min(holding.total_bytes / FULL_PART);
         let wanted_bytes = match self.full.contains(&server) {
             true => little_bytes * 2,
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn new_files_avoid_full_data_servers_as_long_as_others_have_room() {
+    fn new_files_avoid_full_data_servers_as_long_as_others_have_space() {
         let now = Instant::now();
         let all: BTreeSet<_> = [2, 3].map(DataServerNumber).into();
         let mut keeping = Keeping {
@@ -542,7 +542,7 @@ mod tests {
                 available_bytes,
                 ..Holding::default()
             };
-            keeping.note_room(DataServerNumber(server), holding);
+            keeping.note_space(DataServerNumber(server), holding);
             keeping.wanted(&all, now)
         };
         let only = |server| BTreeSet::from([DataServerNumber(server)]);

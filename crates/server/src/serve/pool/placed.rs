@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_named_as_far_as_an_answer_has_room_for_them() {
+    fn paths_are_named_as_far_as_an_answer_has_space_for_them() {
         let mut listed = Listed::default();
         for _ in 0..3000 {
             listed.add("/short".to_owned());

@@ -27,8 +27,8 @@ async fn counterexample_56_what_is_handed_over_behind_the_last_word_is_taken_in_
         })
     })
     .await;
-    let shared = set.sites[0].replica.shared().clone();
-    losses::close_everywhere(&shared, ReplicaSlot(1))
+    let replica = set.sites[0].replica.local().clone();
+    losses::close_everywhere(&replica, ReplicaSlot(1))
         .await
         .unwrap();
     let before: Vec<u64> = set.sites.iter().map(applied).collect();
@@ -49,6 +49,6 @@ async fn counterexample_56_what_is_handed_over_behind_the_last_word_is_taken_in_
         assert_eq!(*site.replica.has_left().borrow(), None);
     }
     assert_eq!(set.sites[0].recovered().len(), 1, "it is put aside");
-    drop((shared, survivor));
+    drop((replica, survivor));
     set.assert_equal().await;
 }

@@ -15,8 +15,8 @@ const TOO_MANY: usize = 10_000;
 /// At most this many files can be noted for a member of the view in the test of files.
 const NOTED: u64 = 100;
 
-/// Promises whatever it is asked to, and takes nothing else.
-async fn promise_everything(impostor: Impostor, peers: BTreeMap<u16, Peer>) {
+/// Grants whatever it is asked to, and takes nothing else.
+async fn grant_everything(impostor: Impostor, peers: BTreeMap<u16, Peer>) {
     let mut heard = impostor.deafen();
     while let Some((from, message)) = heard.recv().await {
         if Kind::of(message.kind) != Some(Kind::LeaseRequest) {
@@ -37,7 +37,7 @@ async fn promise_everything(impostor: Impostor, peers: BTreeMap<u16, Peer>) {
     }
 }
 
-/// A member answered all who asked it for promises and took nothing else. It stayed in the view, and what it lacked was remembered for
+/// A member answered all who asked it for grants and took nothing else. It stayed in the view, and what it lacked was remembered for
 /// ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_takes_nothing_leaves_the_view_and_costs_bounded_memory() {
@@ -53,7 +53,7 @@ async fn a_member_that_takes_nothing_leaves_the_view_and_costs_bounded_memory() 
     let sites = (1..).zip(&set.sites);
     let peers = sites.map(|(slot, site)| (slot, impostor.call(slot, site.address())));
     let peers: BTreeMap<u16, Peer> = peers.collect();
-    let answering = tokio::spawn(promise_everything(impostor, peers));
+    let answering = tokio::spawn(grant_everything(impostor, peers));
     let site = &set.sites[0];
     let third_of = |site: &Site| {
         let members = site.replica.view_status().members;
@@ -101,7 +101,7 @@ async fn changes_wait_for_a_slow_member_without_which_too_few_would_be_left() {
     let second = set.crash(1).await;
     let impostor = impersonate(&second, LATER).await;
     let peer = impostor.call(1, set.sites[0].address());
-    let answering = tokio::spawn(promise_everything(impostor, BTreeMap::from([(1, peer)])));
+    let answering = tokio::spawn(grant_everything(impostor, BTreeMap::from([(1, peer)])));
     let site = &set.sites[0];
     eventually("clients are answered", || site.replica.ready()).await;
     let mut made = 0;

@@ -36,14 +36,14 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
         }
         Kind::Piece => wire::body(kind, &nothing_of(file)),
         Kind::PieceDone => {
-            let (id, failed, no_room, lacking) = (u64::MAX, false, false, 0);
+            let (id, failed, no_space, lacking) = (u64::MAX, false, false, 0);
             wire::body(
                 kind,
                 &PieceDone {
                     id,
                     file,
                     failed,
-                    no_room,
+                    no_space,
                     lacking,
                 },
             )

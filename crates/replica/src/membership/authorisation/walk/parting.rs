@@ -8,10 +8,10 @@ use crate::membership::members::adopt_members;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_of_members_that_arrives_while_a_replica_stops_keeps_nothing_in_use() {
     let mut set = Set::failing(2).await;
-    let shared = set.sites[0].replica.shared().clone();
-    shared.part();
-    let list = shared.set.member_list().unwrap();
-    adopt_members(&shared, list);
-    drop(shared);
+    let replica = set.sites[0].replica.local().clone();
+    replica.part();
+    let list = replica.set.member_list().unwrap();
+    adopt_members(&replica, list);
+    drop(replica);
     set.crash(0).await;
 }

@@ -1,7 +1,7 @@
-//! Room for one more open, or one more lock state, that a request keeps before it changes anything: a file that is made, cut or
+//! Space for one more open, or one more lock state, that a request keeps before it changes anything: a file that is made, cut or
 //! locked for somebody who is then refused would stay so.
 //!
-//! What must never enter: what the room is used for.
+//! What must never enter: what the space is used for.
 
 use nfs4::NfsStat4;
 
@@ -17,7 +17,7 @@ pub enum StateKind {
     Lock,
 }
 
-/// How many opens and lock states of a client have room and are not entered yet.
+/// How many opens and lock states of a client have space and are not entered yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kept {
     opens: usize,
@@ -34,7 +34,7 @@ impl Kept {
 }
 
 impl Client {
-    /// Whether it has as many as it may have, with those for which room is kept.
+    /// Whether it has as many as it may have, with those for which space is kept.
     pub(super) fn is_full_of(&self, kind: StateKind, most: usize) -> bool {
         let mut kept = self.kept;
         let entered = match kind {
@@ -46,11 +46,11 @@ impl Client {
 }
 
 impl State {
-    /// Keeps room for one more of this owner, until [`State::give_room_back`].
+    /// Keeps space for one more of this owner, until [`State::give_space_back`].
     ///
     /// # Errors
     /// `STALE_CLIENTID` when the client is gone, `SERVERFAULT` when it has too many, `DELAY` when all clients together have.
-    pub fn keep_room(
+    pub fn keep_space(
         &mut self,
         client: ClientId,
         owner: &[u8],
@@ -67,7 +67,7 @@ impl State {
     }
 
     /// Ends that: to enter it, by one who goes on without letting anybody else at the tables, or because it is not needed.
-    pub fn give_room_back(&mut self, client: ClientId, owner: &[u8], kind: StateKind) {
+    pub fn give_space_back(&mut self, client: ClientId, owner: &[u8], kind: StateKind) {
         self.memory.remove_state(owner);
         if let Some(client) = self.clients.get_mut(&client) {
             let kept = client.kept.of(kind);

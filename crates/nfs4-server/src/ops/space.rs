@@ -1,11 +1,11 @@
-//! Room in the tables that an operation keeps before it changes anything.
+//! Space in the tables that an operation keeps before it changes anything.
 
 use crate::service::Service;
 use crate::state::{ClientId, State, StateKind};
 use nfs4::NfsStat4;
 
-/// Room for one more of an owner. Dropping it gives it back.
-pub(super) struct Room<'s> {
+/// Space for one more of an owner. Dropping it gives it back.
+pub(super) struct Space<'s> {
     service: &'s Service,
     client: ClientId,
     owner: &'s [u8],
@@ -13,19 +13,19 @@ pub(super) struct Room<'s> {
     is_used: bool,
 }
 
-impl<'s> Room<'s> {
+impl<'s> Space<'s> {
     /// Keeps it.
     ///
     /// # Errors
-    /// Those of [`State::keep_room`].
+    /// Those of [`State::keep_space`].
     pub(super) fn keep(
         service: &'s Service,
         client: ClientId,
         owner: &'s [u8],
         kind: StateKind,
-    ) -> Result<Room<'s>, NfsStat4> {
-        service.state().keep_room(client, owner, kind)?;
-        Ok(Room {
+    ) -> Result<Space<'s>, NfsStat4> {
+        service.state().keep_space(client, owner, kind)?;
+        Ok(Space {
             service,
             client,
             owner,
@@ -38,16 +38,16 @@ impl<'s> Room<'s> {
     pub(super) fn enter<T>(mut self, enter: impl FnOnce(&mut State) -> T) -> T {
         self.is_used = true;
         let mut state = self.service.state();
-        state.give_room_back(self.client, self.owner, self.kind);
+        state.give_space_back(self.client, self.owner, self.kind);
         enter(&mut state)
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for Space<'_> {
     fn drop(&mut self) {
         if !self.is_used {
             let mut state = self.service.state();
-            state.give_room_back(self.client, self.owner, self.kind);
+            state.give_space_back(self.client, self.owner, self.kind);
         }
     }
 }

@@ -121,10 +121,10 @@ async fn files_that_are_written_all_the_time_keep_nobody_away() {
 
 /// What the third replica, and the first about it, say of its return.
 fn views(set: &Set) -> Option<(RejoinView, RejoinView)> {
-    let own = set.sites[2].replica.status().returning?;
+    let own = set.sites[2].replica.status().rejoining?;
     let status = set.sites[0].replica.status();
     let peer = status.peers.into_iter().find(|peer| peer.slot == 3)?;
-    Some((own, peer.returning?))
+    Some((own, peer.rejoining?))
 }
 
 /// Waits for something of a slow return, while the third replica is started anew as often as it has to be.
@@ -179,7 +179,7 @@ async fn a_copy_goes_on_where_either_side_was_killed_and_both_say_how_far_it_is(
     set.revive_until_ready(2).await;
     set.assert_equal().await;
     let status = set.sites[2].replica.status();
-    assert_eq!(status.returning, None, "it is back");
+    assert_eq!(status.rejoining, None, "it is back");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

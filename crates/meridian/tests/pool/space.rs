@@ -1,4 +1,4 @@
-//! How much room there is, and a data server that has none.
+//! How much space there is, and a data server that has none.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::fixture::http_get;
 const SPACE: Bitmap4 = Bitmap4::of(&[Attr::SpaceTotal, Attr::SpaceAvail]);
 
 /// What `df` shows: all, and what can be written, in bytes.
-async fn room(server: &Running) -> (u64, u64) {
+async fn space(server: &Running) -> (u64, u64) {
     let client = Client::connect(Options::at(server.address)).await.unwrap();
     client.reclaim_complete().await.unwrap();
     let root = client.mount("/export").await.unwrap();
@@ -54,7 +54,7 @@ fn alarm_of(site: &Site) -> Option<String> {
 }
 
 #[test]
-fn clients_see_the_room_of_the_data_servers_and_a_full_one_is_named() {
+fn clients_see_the_space_of_the_data_servers_and_a_full_one_is_named() {
     let metadata = Site::new();
     let at = address(&metadata);
     succeed(&pool(
@@ -63,18 +63,18 @@ fn clients_see_the_room_of_the_data_servers_and_a_full_one_is_named() {
     ));
     let names = metadata.place.start();
     let (one, other) = (joined(&metadata), joined(&metadata));
-    let own_total = block_on(room(&names)).0;
-    let (_one, roomy) = (start(&one), start(&other));
+    let own_total = block_on(space(&names)).0;
+    let (_one, spacious) = (start(&one), start(&other));
     for number in [2, 3] {
         until("new files lie there", || {
             data_server(&metadata, number).new_files
         });
     }
     // All of them lie on one disk here.
-    assert_eq!(block_on(room(&names)).0, 2 * own_total);
+    assert_eq!(block_on(space(&names)).0, 2 * own_total);
     block_on(write(&names, "kept", &striped_bytes(1)));
     let before = fs::read(other.place.configuration()).unwrap();
-    roomy.stop();
+    spacious.stop();
     fill(&other, status(&one).holding.unwrap().available_bytes);
     let full = start(&other);
     until("it is full", || {
@@ -97,7 +97,7 @@ fn clients_see_the_room_of_the_data_servers_and_a_full_one_is_named() {
     until("new files avoid it", || {
         !data_server(&metadata, 3).new_files
     });
-    let (total, available) = block_on(room(&names));
+    let (total, available) = block_on(space(&names));
     assert!(total == own_total && available > 0, "{total} {available}");
     block_on(write(&names, "next", &striped_bytes(50)));
     assert_eq!(block_on(read(&names, "next")), striped_bytes(50));
@@ -119,14 +119,14 @@ fn clients_see_the_room_of_the_data_servers_and_a_full_one_is_named() {
         assert!(page.contains(part), "`{part}` is not in\n{page}");
     }
 
-    // It still removes, and when there is room again, files lie there again.
+    // It still removes, and when there is space again, files lie there again.
     block_on(remove(&names, "kept"));
     until("nothing of it is left", || {
         status(&other).holding.unwrap().contents == 0
     });
     full.stop();
     fs::write(other.place.configuration(), before).unwrap();
-    let _roomy = start(&other);
+    let _spacious = start(&other);
     until("new files lie there again", || {
         data_server(&metadata, 3).new_files
     });
