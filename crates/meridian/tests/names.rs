@@ -27,6 +27,22 @@ impl Dns {
             .with_names()
             .install_missing()
             .unwrap();
+        let began = Instant::now();
+        loop {
+            let mut dns = Dns::at_free_port(lines);
+            // Another process may take the port first, of UDP or of TCP; then it ends at once.
+            while dns.process.try_wait().unwrap().is_none() {
+                if dns.answers() {
+                    return dns;
+                }
+                assert!(began.elapsed() < PATIENCE, "the DNS server does not start");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            assert!(began.elapsed() < PATIENCE, "the DNS server ends");
+        }
+    }
+
+    fn at_free_port(lines: &str) -> Dns {
         let free = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
@@ -43,17 +59,11 @@ impl Dns {
             .arg(format!("--conf-file={}", file.display()));
         command.stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let dns = Dns {
+        Dns {
             process: command.spawn().unwrap(),
             address,
             _directory: directory,
-        };
-        let began = Instant::now();
-        while !dns.answers() {
-            assert!(began.elapsed() < PATIENCE, "the DNS server does not start");
-            std::thread::sleep(Duration::from_millis(50));
         }
-        dns
     }
 
     /// Whether it answers a question for the root's name servers, with whatever.

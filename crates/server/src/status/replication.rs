@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(
             keys(""),
             "clock_jumps controls controls_total dropped_grants durability forwarded kept_bytes kept_bytes_max \
-             kept_entries members_version names peers ready recovering_files refused_relays removed rejoining rolled_back \
+             kept_entries members_version names peers ready recovering_files refused_relays rejoining removed rolled_back \
              scrub served shipped_content_bytes shipped_record_bytes short slot space_refusals too_slow torn_files \
              torn_paths view witness written_bytes"
         );
