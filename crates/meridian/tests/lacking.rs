@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 const OF_CONTENTS: [&str; 8] = [
     "damaged",
     "has changed or lost",
-    "rejoin",
+    "meridian set rejoin",
     "missing",
     "belongs to no",
     "no store",

@@ -63,7 +63,12 @@ impl Members {
 
     /// Whether this replica knows that it was removed from the set.
     pub(crate) fn is_removed(&self) -> bool {
-        self.membership().removed.contains(&self.own)
+        self.was_removed(self.own)
+    }
+
+    /// Whether a replica is known to have been removed from the set.
+    pub(crate) fn was_removed(&self, slot: ReplicaSlot) -> bool {
+        self.membership().removed.contains(&slot)
     }
 
     /// The members as far as this replica knows.

@@ -76,7 +76,7 @@ pub(crate) fn note_current(replica: &LocalReplica) {
 }
 
 /// Why a member that is to be removed leaves the view, and why what it alone had is given up, for people.
-const REMOVED: &str = "it is removed from the set";
+pub(super) const REMOVED: &str = "it is removed from the set";
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,14 @@ pub(crate) async fn configure(replica: &Arc<LocalReplica>) {
     match step {
         Some(Step::Settle(slot)) if settles => settle(replica, slot).await,
         Some(Step::PartWith(slot)) if keeps_authority => {
-            replica.exclude(slot, REMOVED).await;
+            let parted = tokio::time::timeout(LIMIT, replica.exclude(slot, REMOVED));
+            if parted.await.is_err() {
+                tell(
+                    replica,
+                    "no answer",
+                    "who is to be removed is not excluded in time",
+                );
+            }
         }
         Some(Step::Change(decision)) if keeps_authority && is_steady(replica) => {
             change(replica, views, decision).await;
@@ -248,27 +255,24 @@ fn towards_removal(
     (by, at_unix_s): (ReplicaSlot, u64),
     leaves_something: impl Fn(ReplicaSlot) -> bool,
 ) -> Option<Step> {
+    let decision = |kind| Decision {
+        by,
+        at_unix_s,
+        seen_epoch: state.epoch,
+        kind,
+    };
     let holds = |decision: &Decision| state.clone().decide(decision) == Outcome::Applied;
-    let remove = Decision {
-        by,
-        at_unix_s,
-        seen_epoch: state.epoch,
-        kind: DecisionKind::Remove { slot },
-    };
-    if holds(&remove) {
-        return Some(Step::Change(remove));
-    }
-    let part = Decision {
-        by,
-        at_unix_s,
-        seen_epoch: state.epoch,
-        kind: DecisionKind::Exclude {
-            slot,
-            reason: REMOVED.to_owned(),
-        },
-    };
+    let part = decision(DecisionKind::Exclude {
+        slot,
+        reason: REMOVED.to_owned(),
+    });
+    // Before its removal: while it takes part, that would wait for what it says, and nobody listens to it any more.
     if holds(&part) {
         return Some(Step::PartWith(slot));
+    }
+    let remove = decision(DecisionKind::Remove { slot });
+    if holds(&remove) {
+        return Some(Step::Change(remove));
     }
     let is_open = state.losses.contains_key(&slot) && !state.is_settled(slot);
     (is_open && !leaves_something(slot)).then_some(Step::Settle(slot))
@@ -467,6 +471,21 @@ mod tests {
         hold(&mut state, &remove);
         assert!(state.is_gone(third));
         assert_eq!(after(&list, &state, false), None);
+    }
+
+    /// It was to be removed in one step, which waits until all who take part say that they know everything; and nobody listens to
+    /// one that is to go.
+    #[test]
+    fn one_of_two_with_a_witness_leaves_the_view_before_it_is_removed() {
+        let mut state = set(3);
+        let witness = state.members.get_mut(&ReplicaSlot(3)).unwrap();
+        witness.kind = Kind::Witness;
+        let list = [1, 2, 3].map(|slot| Member {
+            witness: slot == 3,
+            ..member(slot, slot == 2)
+        });
+        let second = ReplicaSlot(2);
+        assert_eq!(after(&list, &state, true), Some(Step::PartWith(second)));
     }
 
     #[test]

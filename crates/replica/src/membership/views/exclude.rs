@@ -18,6 +18,7 @@ use view::{DecisionKind, ViewState};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
+use crate::membership::views::configuring::REMOVED;
 use crate::state::views::News;
 use crate::state::wire::LeaseRequest;
 
@@ -30,7 +31,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// An attempt to decide takes so long at most.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Members of the view that have not answered for too long, or said what makes no sense.
+/// Members of the view that have not answered for too long, or said what makes no sense; and those who are to be removed, to whom
+/// nobody listens any more.
 pub(crate) fn silent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     let view = replica.lease.view();
     if !view.active.contains(&replica.slot()) {
@@ -47,7 +49,8 @@ pub(crate) fn silent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     let others = view.active.iter().filter(|slot| **slot != replica.slot());
     let silent = others.filter(|slot| {
         let news = news.get(slot);
-        is_refused(**slot) || news.is_some_and(|news| news.heard.elapsed() > limit)
+        let is_removed = replica.state.members.was_removed(**slot);
+        is_removed || is_refused(**slot) || news.is_some_and(|news| news.heard.elapsed() > limit)
     });
     silent.copied().collect()
 }
@@ -85,7 +88,7 @@ async fn part_with_the_silent(replica: &Arc<LocalReplica>) {
     // Who is to be removed goes first: it never comes back, and somebody who does may need the place.
     let first = out
         .iter()
-        .find(|slot| !replica.state.members.is_member(**slot));
+        .find(|slot| replica.state.members.was_removed(**slot));
     let Some(first) = first.or(out.first()) else {
         return part_with_the_slow(replica).await;
     };
@@ -103,7 +106,10 @@ async fn part_with_the_silent(replica: &Arc<LocalReplica>) {
             .peers
             .with(*first, |peer| peer.nonsense.told());
         let nonsense = nonsense.map(|what| format!("{NONSENSE}{what}"));
-        let reason = nonsense.as_deref().unwrap_or(SILENT);
+        let reason = match replica.state.members.was_removed(*first) {
+            true => REMOVED,
+            false => nonsense.as_deref().unwrap_or(SILENT),
+        };
         return replica.exclude(*first, reason).await;
     }
     let decision = replica.decision(DecisionKind::Replace {
