@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -35,8 +36,19 @@ const UNITS: [(&str, &str); 8] = [
     ("rpcbind.service", "/sbin/rpcbind"),
 ];
 
-/// Installs packages with apt-get.
-pub(crate) fn install(packages: &[&str]) -> Result<()> {
+/// A file that is locked while packages are installed, by whatever program of the testbed: two installations would fight over
+/// apt's lists, and the one that ends first would lift the other's ban on services.
+const LOCK: &str = "/run/meridian-testbed-packages.lock";
+
+/// How long to wait for an apt-get of somebody else.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Installs those packages with apt-get that are missing.
+pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Result<()> {
+    let packages = missing();
+    if packages.is_empty() {
+        return Ok(());
+    }
     let list = packages.join(" ");
     ensure!(
         Path::new("/usr/bin/apt-get").is_file(),
@@ -46,16 +58,24 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
         rustix::process::geteuid().is_root(),
         "run as root: apt-get install {list}"
     );
-    eprintln!("testbed: installing {list}");
+    let lock = fs::File::create(LOCK).with_context(|| format!("could not create {LOCK}"))?;
+    lock.lock()
+        .with_context(|| format!("could not lock {LOCK}"))?;
+    // Another program may have installed them meanwhile.
+    let packages = missing();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    eprintln!("testbed: installing {}", packages.join(" "));
     let unwanted: Vec<&str> = UNITS
         .into_iter()
         .filter(|(_, program)| !Path::new(program).exists())
         .map(|(unit, _)| unit)
         .collect();
     let _policy = Policy::forbid()?;
-    apt_get(&["update"])?;
+    update_lists()?;
     let mut words = vec!["install", "-y", "--no-install-recommends"];
-    words.extend(packages);
+    words.extend(&packages);
     apt_get(&words)?;
     for unit in unwanted {
         // Fails where there is no systemd or no such unit, and then there is nothing to disable.
@@ -64,10 +84,27 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs apt-get, waiting for another that holds its lock.
+/// Of the lock around its lists apt-get says at once that another one holds it.
+fn update_lists() -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        match apt_get(&["update"]) {
+            Err(error)
+                if error.to_string().contains("Could not get lock")
+                    && begun.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+            updated => return updated,
+        }
+    }
+}
+
+/// Runs apt-get, waiting for another that installs something.
 fn apt_get(words: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
-    command.args(["-o", "DPkg::Lock::Timeout=300"]).args(words);
+    let patience = format!("DPkg::Lock::Timeout={}", PATIENCE.as_secs());
+    command.args(["-o", &patience]).args(words);
     command
         .env("DEBIAN_FRONTEND", "noninteractive")
         .env("PATH", search_path());

@@ -163,17 +163,14 @@ impl Requirements {
     /// # Errors
     /// Fails when the machine lacks something no package brings, and when apt-get fails.
     pub fn install_missing(self) -> Result<()> {
-        let lacks = self.lacks();
-        let packages: Vec<&str> = lacks
-            .iter()
-            .filter_map(|lack| match lack.remedy {
+        packages::install(|| {
+            let lacks = self.lacks().into_iter();
+            let packages = lacks.filter_map(|lack| match lack.remedy {
                 Remedy::Package(package) => Some(package),
                 Remedy::Person(_) => None,
-            })
-            .collect();
-        if !packages.is_empty() {
-            packages::install(&packages)?;
-        }
+            });
+            packages.collect()
+        })?;
         let left = self.lacks();
         if !left.is_empty() {
             bail!("this machine still lacks something:\n{}", listed(&left));
