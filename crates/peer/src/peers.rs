@@ -193,12 +193,6 @@ pub(crate) type Peers = Mutex<BTreeMap<ReplicaSlot, Arc<PeerState>>>;
 pub struct Peer(pub(crate) Arc<PeerState>);
 
 impl Peer {
-    /// Which replica this is.
-    #[must_use]
-    pub fn slot(&self) -> ReplicaSlot {
-        self.0.slot
-    }
-
     /// The session with the newest incarnation met. It may have no connection at present: messages
     /// then wait.
     ///

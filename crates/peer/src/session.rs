@@ -200,11 +200,6 @@ impl Session {
         self.0.has_ended()
     }
 
-    /// Waits until the incarnation at the other end is gone.
-    pub async fn ended(&self) {
-        self.0.ended().await;
-    }
-
     /// Whether messages of this kind of lane, or of all data lanes, travel at present. They are kept while they do not.
     #[must_use]
     pub fn is_connected(&self, lane: Lane) -> bool {
