@@ -129,9 +129,6 @@ impl PeerState {
             retransmitted: 0,
             connections: self.counters.connections(),
             refused: self.counters.refused(),
-            compressing: session
-                .as_ref()
-                .is_some_and(|session| session.is_compressing()),
             last_error: locked(&self.last_error).clone(),
             program: locked(&self.program).clone(),
         };

@@ -169,10 +169,6 @@ impl SessionState {
         (payload, compressed)
     }
 
-    pub(crate) fn is_compressing(&self) -> bool {
-        locked(&self.gauge).as_ref().is_some_and(Gauge::is_on)
-    }
-
     /// The lane of this kind with the least waiting.
     fn choose(&self, lane: Lane) -> &Arc<LaneState> {
         self.lanes
