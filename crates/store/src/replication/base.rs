@@ -1,4 +1,4 @@
-//! A copy of everything that replicas keep, for one that has nothing yet.
+//! A copy of everything that replicas keep, for one that takes it in place of what it has (`resync`).
 //!
 //! The rows come in pages, as they were at one moment; the content of files follows like that of any other
 //! update. A page that was taken over already may come again.
