@@ -20,13 +20,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vfs::ReplicaSlot;
 
+/// How much faster or slower than true time a clock may run, in millionths: beyond what programs that set clocks make of
+/// the clocks of Linux (decision 0012).
+pub const DRIFT_PPM: u32 = 110_000;
+
+/// How far a clock may be off true time after `length`, in either direction, that runs so many millionths faster or slower.
+#[must_use]
+pub fn drift(length: Duration, ppm: u32) -> Duration {
+    let micros = length.as_micros() * u128::from(ppm);
+    Duration::from_micros(u64::try_from(micros.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}
+
 /// How long grants last, and how far clocks may be apart in speed.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseSettings {
     /// How long a grant lasts. Has to be the same at all replicas.
     pub length: Duration,
-    /// How much faster or slower than true time a clock may run, in millionths. The default is beyond what programs
-    /// that set clocks make of the clocks of Linux (decision 0012).
+    /// How much faster or slower than true time a clock may run, in millionths.
     pub drift_ppm: u32,
     /// For tests: the rules in force.
     pub rules: Rules,
@@ -36,7 +46,7 @@ impl Default for LeaseSettings {
     fn default() -> LeaseSettings {
         LeaseSettings {
             length: Duration::from_secs(5),
-            drift_ppm: 110_000,
+            drift_ppm: DRIFT_PPM,
             rules: Rules::ALL,
         }
     }
@@ -63,8 +73,7 @@ impl LeaseSettings {
     }
 
     fn drift(&self) -> Duration {
-        let micros = self.length.as_micros() * u128::from(self.drift_ppm);
-        Duration::from_micros(u64::try_from(micros.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+        drift(self.length, self.drift_ppm)
     }
 }
 

@@ -38,7 +38,7 @@ pub use clock_difference::{ClockDifference, ClockDifferences};
 pub use clocks::{ClockReading, ClockSight, judge};
 pub use command::{Admission, Command, Mark, OperationId, Record};
 pub use core::{ControlCore, Overloaded, Sizes};
-pub use lease::{LeaseSettings, Question, SiteLease};
+pub use lease::{DRIFT_PPM, LeaseSettings, Question, SiteLease, drift};
 pub use message::{Envelope, MAX_OBSTACLES, Message, Told};
 pub use moment::Moment;
 pub use name::{ControlName, Epoch, Incarnation, Position};

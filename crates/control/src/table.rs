@@ -196,3 +196,86 @@ impl ControlTable {
         recounted
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Links(BTreeMap<u64, Vec<u64>>);
+
+    impl Tree for Links {
+        fn parents(&self, object: ObjectId) -> Vec<ObjectId> {
+            let parents = self.0.get(&object.as_u64()).into_iter().flatten();
+            parents.copied().map(ObjectId::from_u64).collect()
+        }
+    }
+
+    /// Root 1 with directory a (2); in it b (3) and c (4); f1 (5) and d1 (6) in b, f2 (7) and d2 (8) in c.
+    fn figure_tree() -> Links {
+        let links = [(2, 1), (3, 2), (4, 2), (5, 3), (6, 3), (7, 4), (8, 4)];
+        Links(BTreeMap::from(
+            links.map(|(child, parent)| (child, vec![parent])),
+        ))
+    }
+
+    fn with_shallow(tree: &Links, controls: &[(u16, u64)]) -> ControlTable {
+        let mut table = ControlTable::default();
+        for (number, (holder, object)) in (1..).zip(controls) {
+            let claim = Claim::new(tree, ObjectId::from_u64(*object), Depth::Shallow);
+            let name = ControlName {
+                holder: ReplicaSlot(*holder),
+                incarnation: Incarnation(1),
+                number,
+            };
+            let proposal = Proposal {
+                name,
+                claims: vec![claim],
+                downgradable: false,
+                behind: Vec::new(),
+            };
+            table.insert(tree, proposal);
+        }
+        table
+    }
+
+    fn below(table: &ControlTable, directory: u64, holder: u16) -> u32 {
+        let directory = ObjectId::from_u64(directory);
+        table.ancestry().count_of(directory, ReplicaSlot(holder))
+    }
+
+    #[test]
+    fn figure_3_counts_controls_below_each_directory() {
+        let table = with_shallow(&figure_tree(), &[(0, 5), (0, 6), (1, 7), (2, 8)]);
+        let root_to_c = [
+            (1, [2, 1, 1]),
+            (2, [2, 1, 1]),
+            (3, [2, 0, 0]),
+            (4, [0, 1, 1]),
+            (6, [0, 0, 0]),
+        ];
+        for (directory, counters) in root_to_c {
+            let counted = [0, 1, 2].map(|holder| below(&table, directory, holder));
+            assert_eq!(counted, counters, "entry of {directory}");
+        }
+    }
+
+    #[test]
+    fn figure_3_counts_follow_moves_and_links() {
+        let mut tree = figure_tree();
+        let mut table = with_shallow(&tree, &[(0, 5)]);
+        let id = ObjectId::from_u64;
+        // The directory b moves into c.
+        tree.0.insert(3, vec![4]);
+        table.note_link(&tree, id(3), id(2), Change::Remove);
+        table.note_link(&tree, id(3), id(4), Change::Add);
+        assert_eq!(below(&table, 4, 0), 1);
+        // A second link of f1 in d2, then the first one goes.
+        tree.0.insert(5, vec![3, 8]);
+        table.note_link(&tree, id(5), id(8), Change::Add);
+        assert_eq!(below(&table, 4, 0), 2, "two links below c");
+        tree.0.insert(5, vec![8]);
+        table.note_link(&tree, id(5), id(3), Change::Remove);
+        assert_eq!(below(&table, 4, 0), 1);
+        assert!(table.ancestry_is_exact(&tree));
+    }
+}

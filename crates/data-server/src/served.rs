@@ -33,14 +33,14 @@ fn refusal(reason: NotDone) -> NotServed {
 impl nfs4_server::DataServer for DataServer {
     async fn check(&self, handle: &[u8]) -> Result<(), NotServed> {
         let nothing = self
-            .inner
+            .running
             .with_handle(handle, Access::Read, |_, _| async { Ok(()) });
         nothing.await.map_err(refusal)
     }
 
     async fn read(&self, handle: &[u8], offset: u64, count: u32) -> Result<Bytes, NotServed> {
         let read =
-            self.inner
+            self.running
                 .with_handle(handle, Access::Read, move |shelf, contents| async move {
                     shelf.read(contents, offset, count).await
                 });
@@ -55,7 +55,7 @@ impl nfs4_server::DataServer for DataServer {
         stability: Stability,
     ) -> Result<Written, NotServed> {
         let written =
-            self.inner.with_handle(
+            self.running.with_handle(
                 handle,
                 Access::ReadWrite,
                 move |shelf, contents| async move {
@@ -68,7 +68,7 @@ impl nfs4_server::DataServer for DataServer {
     async fn commit(&self, handle: &[u8]) -> Result<Commitment, NotServed> {
         // A client that may only read may ask for it, too: it changes nothing.
         let done = self
-            .inner
+            .running
             .with_handle(handle, Access::Read, |shelf, contents| async move {
                 shelf.commit(contents).await
             });
@@ -77,7 +77,7 @@ impl nfs4_server::DataServer for DataServer {
 
     async fn extent(&self, handle: &[u8]) -> Result<ContentsExtent, NotServed> {
         let found = self
-            .inner
+            .running
             .with_handle(handle, Access::Read, |shelf, contents| async move {
                 shelf.extent(contents).await
             });

@@ -37,10 +37,11 @@ pub trait Outward: Send + Sync {
 /// It has to ask for leases: see [`DataServer::ask`]. Clones are the same data server.
 #[derive(Clone)]
 pub struct DataServer {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) running: Arc<RunningServer>,
 }
 
-pub(crate) struct Inner {
+/// What the handles and the tasks of a data server share; tasks end when the last handle is gone.
+pub(crate) struct RunningServer {
     pub(crate) shelf: Arc<Shelf>,
     outward: Arc<dyn Outward>,
     core: Mutex<pool::data_server::DataServer>,
@@ -60,7 +61,7 @@ impl DataServer {
     ) -> DataServer {
         let core = pool::data_server::DataServer::new(number, lease, Rules::ALL);
         DataServer {
-            inner: Arc::new(Inner {
+            running: Arc::new(RunningServer {
                 shelf,
                 outward,
                 core: Mutex::new(core),
@@ -75,23 +76,23 @@ impl DataServer {
     /// # Errors
     /// When the counter by which homes recognise this data server cannot be made stable; nothing is asked then.
     pub async fn ask(&self, home: HomeNumber) -> vfs::Result<()> {
-        let inner = &self.inner;
-        let answered = inner.was_answered.swap(false, Ordering::AcqRel);
-        let identity = inner.shelf.identity(answered).await;
+        let running = &self.running;
+        let answered = running.was_answered.swap(false, Ordering::AcqRel);
+        let identity = running.shelf.identity(answered).await;
         let identity =
-            identity.inspect_err(|_| inner.was_answered.store(answered, Ordering::Release))?;
-        let ask = inner.core().ask(inner.now(), home, identity);
-        inner.carry_out_all(vec![ask]);
+            identity.inspect_err(|_| running.was_answered.store(answered, Ordering::Release))?;
+        let ask = running.core().ask(running.now(), home, identity);
+        running.carry_out_all(vec![ask]);
         Ok(())
     }
 
     /// A home has sent a message. Messages of one home are to be handed over one after the other, as they have come. What a
     /// message asks for is done behind this call, and answered through [`Outward::send`].
     pub async fn receive(&self, home: HomeNumber, message: ToDataServer) {
-        let inner = &self.inner;
+        let running = &self.running;
         let about = match &message {
             ToDataServer::Lease { .. } => {
-                inner.was_answered.store(true, Ordering::Release);
+                running.was_answered.store(true, Ordering::Release);
                 None
             }
             ToDataServer::Take(intent) => Some(intent.contents),
@@ -99,20 +100,20 @@ impl DataServer {
         };
         let report = match about {
             None => None,
-            Some(contents) => match inner.shelf.report(contents).await {
+            Some(contents) => match running.shelf.report(contents).await {
                 Ok(report) => Some((contents, report)),
                 // Not heard: the home asks again when this server next asks for a lease.
                 Err(error) => return tell(&error),
             },
         };
-        let now = inner.now();
-        let known = inner.known(report);
-        let commands = inner.core().handle(now, &known, home, message);
-        inner.carry_out_all(commands);
+        let now = running.now();
+        let known = running.known(report);
+        let commands = running.core().handle(now, &known, home, message);
+        running.carry_out_all(commands);
     }
 }
 
-impl Inner {
+impl RunningServer {
     fn core(&self) -> MutexGuard<'_, pool::data_server::DataServer> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,10 +148,10 @@ impl Inner {
         let begun = self.core().begin(now, &known, handle, wanted);
         let (ticket, capability) = begun.map_err(|_| NotDone::NotServed)?;
         let contents = capability.contents();
-        let (inner, work) = (Arc::clone(self), work(Arc::clone(&self.shelf), contents));
+        let (running, work) = (Arc::clone(self), work(Arc::clone(&self.shelf), contents));
         let step = tokio::spawn(async move {
             let done = work.await;
-            let answered = inner.finish(ticket, contents).await;
+            let answered = running.finish(ticket, contents).await;
             answered.map_err(|_| NotDone::NotServed)?;
             done.map_err(|error| NotDone::Failed(error, capability.access))
         });
@@ -163,12 +164,14 @@ impl Inner {
                 Command::Send(home, message) => self.outward.send(home, message),
                 Command::DropConnections => self.outward.drop_connections(),
                 Command::CarryOut(home, intent) => {
-                    let inner = Arc::downgrade(self);
-                    tokio::spawn(async move { carry_out(inner, home, intent).await });
+                    let running = Arc::downgrade(self);
+                    tokio::spawn(async move { carry_out(running, home, intent).await });
                 }
                 Command::MakeStable(home, question, contents) => {
-                    let inner = Arc::downgrade(self);
-                    tokio::spawn(async move { make_stable(inner, home, question, contents).await });
+                    let running = Arc::downgrade(self);
+                    tokio::spawn(
+                        async move { make_stable(running, home, question, contents).await },
+                    );
                 }
             }
         }
@@ -211,40 +214,45 @@ pub(crate) enum NotDone {
 }
 
 /// Carries an intent out, as often as it takes: until it is done, nothing is served of these contents.
-async fn carry_out(inner: Weak<Inner>, home: HomeNumber, intent: Intent) {
-    while let Some(inner) = inner.upgrade() {
-        let done = match inner.shelf.carry_out(intent).await {
-            Ok(()) => inner.shelf.report(intent.contents).await,
+async fn carry_out(running: Weak<RunningServer>, home: HomeNumber, intent: Intent) {
+    while let Some(running) = running.upgrade() {
+        let done = match running.shelf.carry_out(intent).await {
+            Ok(()) => running.shelf.report(intent.contents).await,
             Err(error) => Err(error),
         };
         match done {
             Ok(report) => {
-                let known = inner.known(Some((intent.contents, report)));
-                let commands = inner.core().carried_out(&known, home, intent);
-                return inner.carry_out_all(commands);
+                let known = running.known(Some((intent.contents, report)));
+                let commands = running.core().carried_out(&known, home, intent);
+                return running.carry_out_all(commands);
             }
             Err(error) => tell(&error),
         }
-        drop(inner);
+        drop(running);
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-async fn make_stable(inner: Weak<Inner>, home: HomeNumber, question: u64, contents: ContentsId) {
-    while let Some(inner) = inner.upgrade() {
-        let done = match inner.shelf.commit(contents).await {
-            Ok(_) => inner.shelf.report(contents).await,
+async fn make_stable(
+    running: Weak<RunningServer>,
+    home: HomeNumber,
+    question: u64,
+    contents: ContentsId,
+) {
+    while let Some(running) = running.upgrade() {
+        let done = match running.shelf.commit(contents).await {
+            Ok(_) => running.shelf.report(contents).await,
             Err(error) => Err(error),
         };
         match done {
             Ok(report) => {
-                let known = inner.known(Some((contents, report)));
-                let commands = inner.core().made_stable(&known, home, question, contents);
-                return inner.carry_out_all(commands);
+                let known = running.known(Some((contents, report)));
+                let commands = running.core().made_stable(&known, home, question, contents);
+                return running.carry_out_all(commands);
             }
             Err(error) => tell(&error),
         }
-        drop(inner);
+        drop(running);
         tokio::time::sleep(AGAIN).await;
     }
 }

@@ -293,7 +293,7 @@ mod tests {
                 let mut bytes = [0; 4096];
                 let count = stream.read(&mut bytes).unwrap();
                 assert_ne!(count, 0, "the client closed the connection");
-                splitter.feed(&bytes[..count]);
+                splitter.read_buffer().extend_from_slice(&bytes[..count]);
             };
             for bytes in answer(record) {
                 stream.write_all(&bytes).unwrap();

@@ -41,7 +41,7 @@ proptest! {
         let bytes = encoded(&op);
         let mut r = Reader::new(bytes.clone());
         prop_assert_eq!(ArgOp4::decode_op(&mut r), Ok(op.clone()));
-        prop_assert!(r.is_empty());
+        prop_assert_eq!(r.finish(), Ok(()));
         prop_assert!(op.is_decoded());
         for cut in every_cut(&bytes) {
             prop_assert!(ArgOp4::decode_op(&mut Reader::new(cut)).is_err());
@@ -67,7 +67,7 @@ proptest! {
         let bytes = encoded(&op);
         let mut r = Reader::new(bytes.clone());
         prop_assert_eq!(CbArgOp4::decode_op(&mut r), Ok(op));
-        prop_assert!(r.is_empty());
+        prop_assert_eq!(r.finish(), Ok(()));
         for cut in every_cut(&bytes) {
             prop_assert!(CbArgOp4::decode_op(&mut Reader::new(cut)).is_err());
         }

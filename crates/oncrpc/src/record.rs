@@ -83,11 +83,6 @@ impl RecordSplitter {
         &mut self.input
     }
 
-    /// Appends bytes received by other means than [`read_buffer`](Self::read_buffer).
-    pub fn feed(&mut self, bytes: &[u8]) {
-        self.input.extend_from_slice(bytes);
-    }
-
     /// The next complete record, or `None` until more bytes arrive. After an
     /// error every further call returns the same error.
     pub fn next_record(&mut self) -> Result<Option<Bytes>, RecordError> {
@@ -220,6 +215,10 @@ mod tests {
         [&mark.to_be_bytes(), content].concat()
     }
 
+    fn receive(splitter: &mut RecordSplitter, bytes: &[u8]) {
+        splitter.read_buffer().extend_from_slice(bytes);
+    }
+
     fn drain(splitter: &mut RecordSplitter) -> Vec<Bytes> {
         std::iter::from_fn(|| splitter.next_record().unwrap()).collect()
     }
@@ -235,7 +234,7 @@ mod tests {
             (&fragment(true, b"parts")[..5], 8),
             (b"arts", 0),
         ] {
-            splitter.feed(bytes);
+            receive(&mut splitter, bytes);
             drain(&mut splitter);
             assert_eq!(splitter.expected_bytes(), expected);
         }
@@ -244,11 +243,11 @@ mod tests {
     #[test]
     fn a_record_may_come_in_one_fragment_or_in_several() {
         let mut splitter = RecordSplitter::new(100);
-        splitter.feed(&fragment(true, b"whole"));
-        splitter.feed(&fragment(false, b"in "));
-        splitter.feed(&fragment(false, b""));
-        splitter.feed(&fragment(true, b"parts"));
-        splitter.feed(&fragment(true, b""));
+        receive(&mut splitter, &fragment(true, b"whole"));
+        receive(&mut splitter, &fragment(false, b"in "));
+        receive(&mut splitter, &fragment(false, b""));
+        receive(&mut splitter, &fragment(true, b"parts"));
+        receive(&mut splitter, &fragment(true, b""));
         assert_eq!(drain(&mut splitter), ["whole", "in parts", ""]);
         assert!(splitter.is_between_records());
     }
@@ -276,17 +275,17 @@ mod tests {
             max: 100,
         };
         let mut splitter = RecordSplitter::new(100);
-        splitter.feed(&(101u32 | LAST_FRAGMENT).to_be_bytes());
+        receive(&mut splitter, &(101u32 | LAST_FRAGMENT).to_be_bytes());
         assert_eq!(splitter.next_record(), Err(error));
-        splitter.feed(&fragment(true, b"fine"));
+        receive(&mut splitter, &fragment(true, b"fine"));
         assert_eq!(splitter.next_record(), Err(error));
     }
 
     #[test]
     fn fragments_count_together_against_the_limit() {
         let mut splitter = RecordSplitter::new(100);
-        splitter.feed(&fragment(false, &[0; 60]));
-        splitter.feed(&fragment(true, &[0; 60]));
+        receive(&mut splitter, &fragment(false, &[0; 60]));
+        receive(&mut splitter, &fragment(true, &[0; 60]));
         assert_eq!(
             splitter.next_record(),
             Err(RecordError::TooLarge {
@@ -311,7 +310,7 @@ mod tests {
         assert_eq!(marked, frame(bare.finish()).unwrap());
 
         let mut splitter = RecordSplitter::new(1 << 20);
-        splitter.feed(&marked.into_contiguous());
+        receive(&mut splitter, &marked.into_contiguous());
         let record = splitter.next_record().unwrap().unwrap();
         assert_eq!(record.len(), 4 + 4 + data.len());
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
-use peer::set::{SetDirectory, SetError, join};
+use peer::set::{Role, SetDirectory, SetError, join};
 use peer::{Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Refusal, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -56,7 +56,7 @@ async fn main() -> Outcome<()> {
     let address = listener.local_addr()?.to_string();
     let directory = SetDirectory::new(root.path().join("first"));
     let now = SystemTime::now();
-    directory.create(vec![address.clone()], now)?;
+    directory.create_for(b"", vec![address.clone()], now)?;
     directory.note_current();
     let counter = Arc::new(Counter::default());
     let start = |directory: &SetDirectory, handler, listener| -> Outcome<Endpoint> {
@@ -118,7 +118,12 @@ async fn join_second(
     first: &SetDirectory,
     path: std::path::PathBuf,
 ) -> Result<SetDirectory, SetError> {
-    let token = first.invite(Duration::from_secs(60), SystemTime::now())?;
+    let token = first.invite_as(
+        Role::Ordinary,
+        "",
+        Duration::from_secs(60),
+        SystemTime::now(),
+    )?;
     let second = SetDirectory::new(path);
     join(&token, &second, Vec::new(), SystemTime::now()).await?;
     Ok(second)

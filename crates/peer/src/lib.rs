@@ -1,5 +1,5 @@
-//! Servers talking to servers: TLS connections between the replicas of one set, and what makes them
-//! reliable.
+//! Servers talking to servers: TLS connections between the replicas of one set, or the servers of one pool, and what
+//! makes them reliable.
 //!
 //! An [`Endpoint`] listens and dials. With each incarnation of a [`Peer`] there is a [`Session`], which
 //! survives its connections: a message is sent once and handed to the [`MessageHandler`] once, in the order of its

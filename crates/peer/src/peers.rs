@@ -129,9 +129,6 @@ impl PeerState {
             retransmitted: 0,
             connections: self.counters.connections(),
             refused: self.counters.refused(),
-            compressing: session
-                .as_ref()
-                .is_some_and(|session| session.is_compressing()),
             last_error: locked(&self.last_error).clone(),
             program: locked(&self.program).clone(),
         };
@@ -193,12 +190,6 @@ pub(crate) type Peers = Mutex<BTreeMap<ReplicaSlot, Arc<PeerState>>>;
 pub struct Peer(pub(crate) Arc<PeerState>);
 
 impl Peer {
-    /// Which replica this is.
-    #[must_use]
-    pub fn slot(&self) -> ReplicaSlot {
-        self.0.slot
-    }
-
     /// The session with the newest incarnation met. It may have no connection at present: messages
     /// then wait.
     ///

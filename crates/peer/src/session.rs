@@ -169,10 +169,6 @@ impl SessionState {
         (payload, compressed)
     }
 
-    pub(crate) fn is_compressing(&self) -> bool {
-        locked(&self.gauge).as_ref().is_some_and(Gauge::is_on)
-    }
-
     /// The lane of this kind with the least waiting.
     fn choose(&self, lane: Lane) -> &Arc<LaneState> {
         self.lanes
@@ -198,11 +194,6 @@ impl Session {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.0.has_ended()
-    }
-
-    /// Waits until the incarnation at the other end is gone.
-    pub async fn ended(&self) {
-        self.0.ended().await;
     }
 
     /// Whether messages of this kind of lane, or of all data lanes, travel at present. They are kept while they do not.

@@ -100,8 +100,6 @@ pub struct PeerStatus {
     pub connections: u64,
     /// Messages that the handler refused. Refused requests are answered, and not counted.
     pub refused: u64,
-    /// Whether data payloads are compressed at present.
-    pub compressing: bool,
     /// Why the last attempt to connect failed; gone after one that succeeded.
     pub last_error: Option<String>,
     /// Which program it said it is, at the last hello.

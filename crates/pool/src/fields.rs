@@ -47,3 +47,21 @@ impl<'a> Fields<'a> {
         }
     }
 }
+
+/// What a byte stands for. No number is used again for another meaning.
+pub(crate) trait Tag: Copy + 'static {
+    /// All there are.
+    const ALL: &'static [Self];
+    /// What is said of any other byte.
+    const UNKNOWN: Malformed;
+
+    /// The byte.
+    fn number(self) -> u8;
+
+    /// Takes the byte off the front of what is left.
+    fn read(fields: &mut Fields<'_>) -> Result<Self, Malformed> {
+        let number = fields.u8()?;
+        let mut all = Self::ALL.iter().copied();
+        all.find(|tag| tag.number() == number).ok_or(Self::UNKNOWN)
+    }
+}

@@ -3,7 +3,7 @@
 //! Its form never changes: version 1 (1), key number (4), home (2), issue number (8), object (8), placement (4), generation (8),
 //! access (1), and 16 bytes of BLAKE3, keyed, over these and the number (2) of the data server.
 
-use crate::fields::{Fields, Malformed};
+use crate::fields::{Fields, Malformed, Tag};
 use crate::keys::{HandleKey, HandleKeys};
 use crate::message::ContentsId;
 use crate::numbers::{
@@ -31,20 +31,26 @@ const MAC_BYTES: usize = 16;
 
 const VERSION: u8 = 1;
 
-const ACCESS_READ: u8 = 1;
-const ACCESS_READ_WRITE: u8 = 2;
-const ACCESS_HOME: u8 = 3;
-
 /// What a handle is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
 pub enum Access {
     /// Reading.
-    Read,
+    Read = 1,
     /// Reading and writing; clients read through layouts for writing, too.
-    ReadWrite,
+    ReadWrite = 2,
     /// The same by the home itself, which reads and writes for clients without layouts. It is told why something fails, where
     /// clients are sent to the home. Never given away.
-    Home,
+    Home = 3,
+}
+
+impl Tag for Access {
+    const ALL: &'static [Self] = &[Access::Read, Access::ReadWrite, Access::Home];
+    const UNKNOWN: Malformed = Malformed("what a handle is good for is unknown");
+
+    fn number(self) -> u8 {
+        self as u8
+    }
 }
 
 /// What a handle says, once its seal was found to be good. Whether it still counts depends on what the data server knows of the
@@ -132,12 +138,7 @@ impl Capability {
             object: ObjectId::from_u64(fields.u64()?),
             placement: PlacementNumber(fields.u32()?),
             generation: Generation(fields.u64()?),
-            access: match fields.u8()? {
-                ACCESS_READ => Access::Read,
-                ACCESS_READ_WRITE => Access::ReadWrite,
-                ACCESS_HOME => Access::Home,
-                _ => return Err(Malformed("what a handle is good for is unknown").into()),
-            },
+            access: Access::read(&mut fields)?,
         };
         let shown = fields.array::<MAC_BYTES>()?;
         fields.end()?;
@@ -162,11 +163,7 @@ impl Capability {
         bytes[15..23].copy_from_slice(&self.object.as_u64().to_be_bytes());
         bytes[23..27].copy_from_slice(&self.placement.0.to_be_bytes());
         bytes[27..35].copy_from_slice(&self.generation.0.to_be_bytes());
-        bytes[35] = match self.access {
-            Access::Read => ACCESS_READ,
-            Access::ReadWrite => ACCESS_READ_WRITE,
-            Access::Home => ACCESS_HOME,
-        };
+        bytes[35] = self.access.number();
         bytes
     }
 }

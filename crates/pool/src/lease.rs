@@ -16,7 +16,7 @@ pub type LeaseClock = Arc<dyn Fn() -> Moment + Send + Sync>;
 pub struct LeaseSettings {
     /// How long a lease lasts. Has to be the same at all servers of a pool.
     pub length: Duration,
-    /// How much faster or slower than true time a clock may run, in millionths (decision 0012).
+    /// How much faster or slower than true time a clock may run, in millionths.
     pub drift_ppm: u32,
 }
 
@@ -24,7 +24,7 @@ impl Default for LeaseSettings {
     fn default() -> LeaseSettings {
         LeaseSettings {
             length: Duration::from_secs(3),
-            drift_ppm: 110_000,
+            drift_ppm: control::DRIFT_PPM,
         }
     }
 }
@@ -43,7 +43,6 @@ impl LeaseSettings {
     }
 
     fn drift(&self) -> Duration {
-        let micros = self.length.as_micros() * u128::from(self.drift_ppm);
-        Duration::from_micros(u64::try_from(micros.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+        control::drift(self.length, self.drift_ppm)
     }
 }

@@ -1,20 +1,28 @@
 //! Where the contents of one file lie: what its row says of it.
 
 use crate::device_group::DeviceGroup;
-use crate::fields::{Fields, Malformed};
+use crate::fields::{Fields, Malformed, Tag};
 use crate::numbers::{DeviceGroupNumber, Generation, PlacementNumber, PoolId};
 use crate::stripe_unit::StripeUnit;
 use crate::stripes::{StripeMismatch, Stripes};
 
 const VERSION: u8 = 1;
 
-const KIND_FILES: u8 = 1;
-
 /// How clients that know layouts are shown a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum LayoutKind {
     /// As a files layout (RFC 8881, chapter 13), sparsely packed.
-    Files,
+    Files = 1,
+}
+
+impl Tag for LayoutKind {
+    const ALL: &'static [Self] = &[LayoutKind::Files];
+    const UNKNOWN: Malformed = Malformed("the kind of a placement is unknown");
+
+    fn number(self) -> u8 {
+        self as u8
+    }
 }
 
 /// Where the contents of one file lie (rule 2). It is fixed by the first WRITE or layout, and changes only as a whole, when the
@@ -53,12 +61,9 @@ impl Placement {
     /// (1), device group (4), first index (2), generation (8).
     #[must_use]
     pub fn encode(&self) -> [u8; Placement::ENCODED_BYTES] {
-        let kind = match self.kind {
-            LayoutKind::Files => KIND_FILES,
-        };
         let mut row = [0; Placement::ENCODED_BYTES];
         row[0] = VERSION;
-        row[1] = kind;
+        row[1] = self.kind.number();
         row[2..10].copy_from_slice(&self.pool.0.to_be_bytes());
         row[10..14].copy_from_slice(&self.number.0.to_be_bytes());
         row[14] = self.unit.log2();
@@ -78,10 +83,7 @@ impl Placement {
             return Err(Malformed("the version of a placement is unknown"));
         }
         let placement = Placement {
-            kind: match fields.u8()? {
-                KIND_FILES => LayoutKind::Files,
-                _ => return Err(Malformed("the kind of a placement is unknown")),
-            },
+            kind: LayoutKind::read(&mut fields)?,
             pool: PoolId(fields.u64()?),
             number: PlacementNumber(fields.u32()?),
             unit: StripeUnit::from_log2(fields.u8()?)

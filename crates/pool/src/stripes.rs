@@ -74,16 +74,6 @@ impl Stripes {
             stripes: *self,
             next: offset,
             end: offset.saturating_add(length),
-            only: None,
-        }
-    }
-
-    /// The same, of one data server alone. It takes as many steps as there are segments.
-    #[must_use]
-    pub fn segments_at(&self, index: usize, offset: u64, length: u64) -> Segments {
-        Segments {
-            only: Some(index),
-            ..self.segments(offset, length)
         }
     }
 
@@ -117,18 +107,6 @@ impl Stripes {
             false => units * unit,
         }
     }
-
-    /// The first byte at or behind `offset` that lies on the data server; `None` when no file can have one.
-    fn next_at(&self, index: usize, offset: u64) -> Option<u64> {
-        let width = u64::from(self.width);
-        let units_on = (index as u64 + width - self.index_of(offset) as u64) % width;
-        if units_on == 0 {
-            return Some(offset);
-        }
-        (offset / self.unit.bytes())
-            .checked_add(units_on)?
-            .checked_mul(self.unit.bytes())
-    }
 }
 
 /// See [`Stripes::segments`].
@@ -137,20 +115,12 @@ pub struct Segments {
     stripes: Stripes,
     next: u64,
     end: u64,
-    /// Only what lies there.
-    only: Option<usize>,
 }
 
 impl Iterator for Segments {
     type Item = Segment;
 
     fn next(&mut self) -> Option<Segment> {
-        if let Some(only) = self.only {
-            if only >= usize::from(self.stripes.width) {
-                return None;
-            }
-            self.next = self.stripes.next_at(only, self.next)?;
-        }
         if self.next >= self.end {
             return None;
         }
@@ -267,24 +237,13 @@ mod tests {
         fn the_bytes_of_each_data_server_are_those_of_its_segments(
             stripes in any_stripes(), size in 0..1_u64 << 27,
         ) {
-            for index in 0..usize::from(stripes.width) {
-                let bytes: u64 = stripes.segments_at(index, 0, size).map(|segment| segment.length).sum();
+            let mut bytes = vec![0; usize::from(stripes.width)];
+            for segment in stripes.segments(0, size) {
+                bytes[segment.index] += segment.length;
+            }
+            for (index, bytes) in bytes.into_iter().enumerate() {
                 prop_assert_eq!(stripes.bytes_at(index, size), bytes);
             }
-        }
-
-        #[test]
-        fn the_segments_of_each_data_server_are_those_of_all(
-            stripes in any_stripes(), offset in offsets(), length in 0..1_u64 << 25,
-        ) {
-            let all: Vec<Segment> = stripes.segments(offset, length).collect();
-            for index in 0..usize::from(stripes.width) {
-                let here: Vec<Segment> = stripes.segments_at(index, offset, length).collect();
-                let expected: Vec<Segment> =
-                    all.iter().copied().filter(|segment| segment.index == index).collect();
-                prop_assert_eq!(here, expected);
-            }
-            prop_assert_eq!(stripes.segments_at(usize::from(stripes.width), 0, u64::MAX).next(), None);
         }
 
         #[test]
@@ -298,7 +257,9 @@ mod tests {
                 if end > 0 {
                     prop_assert_eq!(stripes.index_of(end - 1), index);
                 }
-                prop_assert_eq!(stripes.segments_at(index, end, size - end).next(), None);
+                // One round meets every data server.
+                let mut round = stripes.segments(end, size - end).take(stripes.width.into());
+                prop_assert!(round.all(|segment| segment.index != index));
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Both ends agree on a version when they connect; this is version 1.
 
-use crate::fields::{Fields, Malformed};
+use crate::fields::{Fields, Malformed, Tag};
 use crate::keys::HandleKey;
 use crate::message::{
     Act, ContentsId, Holding, Intent, IntentNumber, Report, StoreIdentity, ToDataServer, ToHome,
@@ -10,24 +10,6 @@ use crate::message::{
 use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
 use control::Moment;
 use vfs::{Extent, ObjectId};
-
-/// What a message or an act is, as one byte. Numbers are never used again for another meaning.
-trait Tag: Copy + 'static {
-    /// All there are.
-    const ALL: &'static [Self];
-    /// What is said of any other byte.
-    const UNKNOWN: Malformed;
-
-    /// The byte.
-    fn number(self) -> u8;
-
-    /// Takes the byte off the front of a message.
-    fn read(fields: &mut Fields<'_>) -> Result<Self, Malformed> {
-        let number = fields.u8()?;
-        let mut all = Self::ALL.iter().copied();
-        all.find(|tag| tag.number() == number).ok_or(Self::UNKNOWN)
-    }
-}
 
 const UNKNOWN_MESSAGE: Malformed = Malformed("it is of no known kind");
 

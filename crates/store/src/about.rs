@@ -4,8 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-use vfs::{Error, ReplicaSlot, Timestamp};
+use vfs::{ReplicaSlot, Timestamp};
 
 use crate::codec::Fields;
 use crate::metadata::Table;
@@ -72,21 +71,11 @@ impl OpenStore {
         self.metadata.has_lacked_descriptors()
     }
 
-    /// The row that an update record speaks of, as it is now.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when the row cannot be read; [`Error::Invalid`] for a table that does not exist.
-    pub fn row(&self, table: u8, key: &[u8]) -> vfs::Result<Option<Bytes>> {
-        let table = Table::from_tag(table).ok_or(Error::Invalid("no such table"))?;
-        let row = self.metadata.row(table, key)?;
-        Ok(row.map(|row| Bytes::copy_from_slice(&row)))
-    }
-
     /// Update records from a position on, at most `count`. There are some for changes to which
     /// a [`crate::CommitHook`] gave a note.
     ///
     /// # Errors
-    /// [`Error::Io`] when the rows cannot be read.
+    /// [`vfs::Error::Io`] when the rows cannot be read.
     pub fn updates(&self, from: u64, count: usize) -> vfs::Result<Vec<UpdateRecord>> {
         self.health.check()?;
         let view = self.metadata.view();

@@ -73,6 +73,24 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// What a byte of a row stands for. No number is used again for another meaning.
+pub(crate) trait Tag: Copy + 'static {
+    /// All there are.
+    const ALL: &'static [Self];
+    /// What is said of any other byte.
+    const UNKNOWN: Malformed;
+
+    /// The byte.
+    fn number(self) -> u8;
+
+    /// Takes the byte off the front of what is left of a row.
+    fn read(fields: &mut Fields<'_>) -> Result<Self, Malformed> {
+        let number = fields.u8()?;
+        let mut all = Self::ALL.iter().copied();
+        all.find(|tag| tag.number() == number).ok_or(Self::UNKNOWN)
+    }
+}
+
 /// Appends a byte string of at most 255 bytes behind its length.
 pub(crate) fn put_short(row: &mut Vec<u8>, bytes: &[u8]) {
     // Invariant: names are checked to be that short before they come here.

@@ -1,6 +1,6 @@
 //! A copy of a whole tree for a new replica.
 
-use crate::fixture::pair::{LEADER, Pair};
+use crate::fixture::pair::{LEADER, Pair, all_rows};
 use crate::fixture::{Fixture, READ, open_owner};
 use store::BaseState;
 use vfs::{ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, ReplicaSlot, Share};
@@ -23,7 +23,7 @@ async fn filled() -> (Pair, ObjectId) {
 /// one.
 async fn copy(pair: &Pair, max_bytes: usize, finish: bool) {
     let (leader, follower) = (pair.leader.store(), pair.follower.store());
-    follower.begin_base().await.unwrap();
+    follower.begin_resync().await.unwrap();
     let mut scan = leader.base().await.unwrap();
     // What is changed meanwhile is not in it.
     pair.leader.file(ROOT, &format!("later {max_bytes}")).await;
@@ -118,7 +118,7 @@ async fn an_interrupted_copy_says_so_and_is_begun_again() {
     pair.follower.reopen_unsynced();
     assert_eq!(
         pair.follower.store().base_state(),
-        Ok(BaseState::Unfinished)
+        Ok(BaseState::Resynchronising)
     );
     copy(&pair, 1 << 20, true).await;
     pair.follow().await;
@@ -130,14 +130,14 @@ async fn an_interrupted_copy_says_so_and_is_begun_again() {
 }
 
 #[tokio::test]
-async fn a_tree_of_ones_own_is_not_overwritten() {
+async fn a_tree_is_not_overwritten_by_a_copy_that_was_not_begun() {
     let store = Fixture::new();
     store.file(ROOT, "f").await;
+    let rows = all_rows(store.store()).await;
     assert!(matches!(
-        store.store().begin_base().await,
+        store.store().install_base(rows).await,
         Err(Error::Invalid(_))
     ));
-    assert!(store.store().install_base(Vec::new()).await.is_ok());
     assert!(store.store().finish_base(Vec::new()).await.is_err());
     assert_eq!(store.store().base_state(), Ok(BaseState::Whole));
 }

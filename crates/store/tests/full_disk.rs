@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::{directory, file, name, root, with_size};
 use bytes::Bytes;
-use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
+use store::{CommitMode, NewStore, Reserve, Store, StoreOptions, recovered};
 use vfs::{
     AccessCheck, Creation, Error, FileSystem, NewObject, ObjectId, Result, SetAttributes, Stability,
 };
@@ -192,9 +192,10 @@ async fn what_does_not_fit_aside_is_refused_and_leaves_nothing() {
         .await
         .unwrap();
     assert_eq!(kept.bytes, MEBIBYTE + 5);
-    let data = store::recovered::restore(&disk.path().join("store"), "all", large)
-        .unwrap()
-        .1;
+    let directory = disk.path().join("store");
+    let entries = recovered::entries(&directory, "all").unwrap();
+    let entry = entries.flatten().find(|entry| entry.object == large);
+    let data = recovered::content(&directory, "all", &entry.unwrap()).unwrap();
     assert_eq!(
         std::fs::read(data.unwrap()).unwrap(),
         vec![7; MEBIBYTE as usize]

@@ -134,7 +134,7 @@ async fn a_copy_lacks_what_its_supplier_lacks_and_an_update_tells_nothing_of_tha
     let (from, to) = (pair.follower.store(), third.store());
     let marked = from.incomplete_files(LEADER).unwrap();
     assert_eq!(marked.len(), 1);
-    to.begin_base().await.unwrap();
+    to.begin_resync().await.unwrap();
     let mut scan = from.base().await.unwrap();
     let mut mark = None;
     while let page = scan.next_page(100).unwrap()

@@ -101,10 +101,10 @@ async fn what_is_kept_is_all_of_it_and_stays_as_it_was() {
     assert_eq!(entries[&device].device, Some((3, 4)));
     assert_eq!(entries[&gone].kind, RecoveredKind::Removed);
     assert_eq!(&entries[&folder].xattrs[0].1.0[..], b"\x80red");
-    let (found, data) = recovered::restore(&directory, "thaw-1", id).unwrap();
-    assert_eq!(&found, file);
-    assert_eq!(std::fs::read(data.unwrap()).unwrap(), content);
-    let (_, names) = recovered::restore(&directory, "thaw-1", folder).unwrap();
+    let content_of = |id| recovered::content(&directory, "thaw-1", &entries[&id]).unwrap();
+    let data = content_of(id).unwrap();
+    assert_eq!(std::fs::read(data).unwrap(), content);
+    let names = content_of(folder);
     let names = std::fs::read_to_string(names.unwrap()).unwrap();
     let mut names: Vec<RecoveredName> = names
         .lines()
@@ -116,11 +116,8 @@ async fn what_is_kept_is_all_of_it_and_stays_as_it_was() {
         (names[1].name.to_string(), names[1].object),
         ("link".into(), link)
     );
-    assert_eq!(
-        recovered::restore(&directory, "thaw-1", link).unwrap().1,
-        None
-    );
-    assert!(recovered::restore(&directory, "thaw-1", ROOT).is_err());
+    assert_eq!(content_of(link), None);
+    assert!(!entries.contains_key(&ROOT));
     recovered::forget(&directory, "thaw-1").unwrap();
     assert!(recovered::forget(&directory, "thaw-1").is_err());
     assert_eq!(recovered::list(&directory).unwrap(), []);

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::fixture::pair::Pair;
+use crate::fixture::resync::replace_rows;
 use crate::fixture::{Fixture, name, root};
 use bytes::Bytes;
 use store::Store;
@@ -231,16 +232,7 @@ async fn a_copy_of_the_tree_answers_repeats_too() {
     let file = pair.leader.file(ROOT, "file").await;
     let told = make_all(pair.leader.store(), file).await;
     let (leader, follower) = (pair.leader.store(), pair.follower.store());
-    follower.begin_base().await.unwrap();
-    let mut scan = leader.base().await.unwrap();
-    loop {
-        let page = scan.next_page(500).unwrap();
-        if page.is_empty() {
-            break;
-        }
-        follower.install_base(page).await.unwrap();
-    }
-    follower.finish_base(scan.positions.clone()).await.unwrap();
+    replace_rows(leader, follower, 500).await;
     assert_all_answered(follower, file, &told).await;
 }
 

@@ -30,7 +30,7 @@ const STORED: Stored = Stored {
 
 impl Striped {
     fn find(&self, of: Place<'_>) -> Result<Whereabouts> {
-        self.inner.find(of.id, of.placement)
+        self.files.find(of.id, of.placement)
     }
 
     /// Does something where a file lies. A file that was moved meanwhile is looked for once more.
@@ -43,7 +43,7 @@ impl Striped {
         loop {
             let before = file.row.contents;
             let done = act(file);
-            match self.inner.present(of.id) {
+            match self.files.present(of.id) {
                 Ok(Some(now)) if done.is_err() && now.row.contents != before => file = now,
                 _ => return done,
             }
@@ -55,19 +55,19 @@ impl Striped {
         // What clients write past the home is not cut by what the row says: that is asked for first (`settling`).
         let _changing = match act {
             Act::Remove => None,
-            Act::Fence | Act::Punch(_) | Act::Truncate(_) => Some(self.inner.changing(of.id)),
+            Act::Fence | Act::Punch(_) | Act::Truncate(_) => Some(self.files.changing(of.id)),
         };
-        let is_alone = || self.inner.is_alone(of.id);
+        let is_alone = || self.files.is_alone(of.id);
         if act != Act::Remove && !(is_alone()? && self.is_by_the_row(of.id, act)?) {
             return Err(Error::Delay);
         }
-        let done = self.wait(self.inner.change(&file, act));
+        let done = self.wait(self.files.change(&file, act));
         match act {
             Act::Punch(hole) => {
                 let end = hole.offset.saturating_add(hole.length);
-                self.inner.note_changed(of.id, hole.offset..end, false);
+                self.files.note_changed(of.id, hole.offset..end, false);
             }
-            Act::Truncate(size) => self.inner.note_changed(of.id, size..u64::MAX, false),
+            Act::Truncate(size) => self.files.note_changed(of.id, size..u64::MAX, false),
             Act::Fence | Act::Remove => {}
         }
         done
@@ -80,7 +80,7 @@ impl Striped {
         let Act::Truncate(size) = act else {
             return Ok(true);
         };
-        let by_the_row = self.inner.driver()?.rows().size(id)?;
+        let by_the_row = self.files.driver()?.rows().size(id)?;
         Ok(by_the_row.is_none_or(|by_the_row| by_the_row == size))
     }
 }
@@ -92,7 +92,7 @@ impl Contents for Striped {
     }
 
     fn read(&self, of: Place<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.there(of, |file| self.wait(self.inner.read(file, buffer, offset)))?;
+        self.there(of, |file| self.wait(self.files.read(file, buffer, offset)))?;
         Ok(buffer.len())
     }
 
@@ -113,9 +113,9 @@ impl Contents for Striped {
         let bytes = Bytes::copy_from_slice(bytes);
         let range = offset..offset.saturating_add(bytes.len() as u64);
         let written = self.there(of, |file| {
-            self.wait(self.inner.write(file, bytes.clone(), offset))
+            self.wait(self.files.write(file, bytes.clone(), offset))
         });
-        self.inner.note_changed(of.id, range, written.is_err());
+        self.files.note_changed(of.id, range, written.is_err());
         written.map(|()| STORED)
     }
 
@@ -144,7 +144,7 @@ impl Contents for Striped {
 
     fn sync(&self, of: Place<'_>, _: bool) -> std::result::Result<(), SyncError> {
         let synced = self.there(of, |file| {
-            self.wait(self.inner.sync(file)).map_err(Unsynced)
+            self.wait(self.files.sync(file)).map_err(Unsynced)
         });
         synced.map_err(|Unsynced(error)| error)
     }
@@ -163,7 +163,7 @@ impl Contents for Striped {
 
 impl Elsewhere for Striped {
     fn place(&self, id: ObjectId) -> Option<Vec<u8>> {
-        let placement = self.inner.view().place(id)?;
+        let placement = self.files.view().place(id)?;
         Some(placement.encode().to_vec())
     }
 }

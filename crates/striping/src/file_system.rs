@@ -16,10 +16,10 @@ use vfs::{
 };
 
 use crate::settling::Ending;
-use crate::striped::{Inner, Striped};
+use crate::striped::{Striped, StripedFiles};
 
 struct Settled {
-    inner: Arc<Inner>,
+    files: Arc<StripedFiles>,
     below: Arc<dyn FileSystem>,
 }
 
@@ -28,7 +28,7 @@ impl Striped {
     #[must_use]
     pub fn file_system(&self, store: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {
         Arc::new(Settled {
-            inner: Arc::clone(&self.inner),
+            files: Arc::clone(&self.files),
             below: store,
         })
     }
@@ -37,7 +37,7 @@ impl Striped {
 impl Settled {
     /// Attributes that were read a moment ago, or those of now if they do not say everything.
     async fn settled(&self, found: Attributes) -> Result<Attributes> {
-        match self.inner.driver()?.is_unsettled(found.id) {
+        match self.files.driver()?.is_unsettled(found.id) {
             true => self.attributes(found.id).await,
             false => Ok(found),
         }
@@ -51,11 +51,11 @@ impl FileSystem for Settled {
     }
 
     async fn space(&self) -> Result<Space> {
-        Ok(self.inner.free_space(self.below.space().await?))
+        Ok(self.files.free_space(self.below.space().await?))
     }
 
     async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
-        self.inner.settle(id).await?;
+        self.files.settle(id).await?;
         self.below.attributes(id).await
     }
 
@@ -66,10 +66,10 @@ impl FileSystem for Settled {
         set: &SetAttributes,
     ) -> Result<Attributes> {
         let _alone = match set.size {
-            Some(_) => Some(self.inner.alone(id, Ending::Recalled).await?),
+            Some(_) => Some(self.files.alone(id, Ending::Recalled).await?),
             // What was written before counts as older than times that are set now.
             None => {
-                self.inner.settle(id).await?;
+                self.files.settle(id).await?;
                 None
             }
         };
@@ -120,7 +120,7 @@ impl FileSystem for Settled {
         set: &SetAttributes,
     ) -> Result<Created> {
         let _creating = {
-            let creations = self.inner.creations.lock();
+            let creations = self.files.creations.lock();
             Arc::clone(&creations.unwrap_or_else(PoisonError::into_inner))
         };
         let created = self.below.create(who, directory, name, new, set).await?;
@@ -169,7 +169,7 @@ impl FileSystem for Settled {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
-        self.inner.settle(id).await?;
+        self.files.settle(id).await?;
         self.below.open(access, id, owner, share).await
     }
 
@@ -226,7 +226,7 @@ impl FileSystem for Settled {
         offset: u64,
         count: u32,
     ) -> Result<ReadData> {
-        self.inner.settle(id).await?;
+        self.files.settle(id).await?;
         self.below.read(access, id, offset, count).await
     }
 
@@ -238,7 +238,7 @@ impl FileSystem for Settled {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
-        let _alone = self.inner.alone(id, Ending::Fenced).await?;
+        let _alone = self.files.alone(id, Ending::Fenced).await?;
         self.below.write(access, id, offset, data, stability).await
     }
 
@@ -253,12 +253,12 @@ impl FileSystem for Settled {
         offset: u64,
         target: SeekTarget,
     ) -> Result<Option<u64>> {
-        self.inner.settle(id).await?;
+        self.files.settle(id).await?;
         self.below.seek(access, id, offset, target).await
     }
 
     async fn allocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent) -> Result<()> {
-        let _alone = self.inner.alone(id, Ending::Recalled).await?;
+        let _alone = self.files.alone(id, Ending::Recalled).await?;
         self.below.allocate(access, id, extent).await
     }
 
@@ -268,7 +268,7 @@ impl FileSystem for Settled {
         id: ObjectId,
         extent: Extent,
     ) -> Result<()> {
-        let _alone = self.inner.alone(id, Ending::Recalled).await?;
+        let _alone = self.files.alone(id, Ending::Recalled).await?;
         self.below.deallocate(access, id, extent).await
     }
 

@@ -5,9 +5,9 @@
 use pool::Holding;
 use vfs::Space;
 
-use crate::striped::Inner;
+use crate::striped::StripedFiles;
 
-impl Inner {
+impl StripedFiles {
     /// The free space of the tree whose files are striped, where that of the store which has their rows is `own`.
     pub(crate) fn free_space(&self, own: Space) -> Space {
         let view = self.view();

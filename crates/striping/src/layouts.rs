@@ -21,7 +21,7 @@ use pool::{Access, DataServerNumber, DeviceGroupNumber, Placement};
 use tokio::time::timeout;
 use vfs::{ObjectId, Result};
 
-use crate::striped::{Inner, Striped};
+use crate::striped::{Striped, StripedFiles};
 
 type Listener = Arc<dyn Fn(LayoutEvent) + Send + Sync>;
 
@@ -47,7 +47,7 @@ impl Recalls {
     }
 }
 
-impl Inner {
+impl StripedFiles {
     /// The device that a group is, with the address of each data server. `None` while one of them is not known: clients could not
     /// use it.
     fn device_of(&self, number: DeviceGroupNumber) -> Option<(DeviceId, Vec<SocketAddr>)> {
@@ -156,7 +156,7 @@ impl Inner {
 #[async_trait]
 impl Layouts for Striped {
     fn properties(&self) -> LayoutProperties {
-        let unit = self.inner.view().new_files.map(|new| new.unit.bytes());
+        let unit = self.files.view().new_files.map(|new| new.unit.bytes());
         LayoutProperties {
             // At most 16 MiB.
             stripe_unit: unit.unwrap_or_default() as u32,
@@ -165,13 +165,13 @@ impl Layouts for Striped {
     }
 
     async fn device(&self, device: DeviceId) -> Option<Vec<Vec<SocketAddr>>> {
-        let mut all = self.inner.all_devices().into_iter();
+        let mut all = self.files.all_devices().into_iter();
         let (_, addresses) = all.find(|(id, _)| *id == device)?;
         Some(addresses.into_iter().map(|address| vec![address]).collect())
     }
 
     async fn devices(&self) -> Vec<DeviceId> {
-        let all = self.inner.all_devices().into_iter();
+        let all = self.files.all_devices().into_iter();
         all.map(|(id, _)| id).collect()
     }
 
@@ -181,23 +181,23 @@ impl Layouts for Striped {
         holder: LayoutHolder,
         access: LayoutAccess,
     ) -> std::result::Result<FileLayout, NoLayout> {
-        self.inner.give(file, holder, access).await
+        self.files.give(file, holder, access).await
     }
 
     async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> Result<()> {
         let holder = Holder(holder.0);
-        if self.inner.driver()?.is_written(file, Some(holder)) {
-            let lost = self.inner.request(file, Request::Lost(holder));
+        if self.files.driver()?.is_written(file, Some(holder)) {
+            let lost = self.files.request(file, Request::Lost(holder));
             return lost.await.map(|_| ());
         }
         // Nothing was written, so nobody waits for data servers that may be away.
-        let begun = self.inner.begin(file, None, Request::Return(holder));
+        let begun = self.files.begin(file, None, Request::Return(holder));
         begun.map(|_| ())
     }
 
     async fn lost(&self, file: ObjectId, holder: LayoutHolder) -> Result<()> {
         let lost = Request::Lost(Holder(holder.0));
-        self.inner.request(file, lost).await.map(|_| ())
+        self.files.request(file, lost).await.map(|_| ())
     }
 
     async fn commit(
@@ -207,10 +207,10 @@ impl Layouts for Striped {
         end: Option<u64>,
     ) -> std::result::Result<u64, NoLayout> {
         let not_now = |_| NoLayout::ThroughServer;
-        let driver = self.inner.driver().map_err(not_now)?;
+        let driver = self.files.driver().map_err(not_now)?;
         // The data servers know where the file ends, whatever the client says.
         let commit = Request::Commit(Holder(holder.0), end.unwrap_or_default());
-        let outcome = timeout(self.inner.patience(), self.inner.request(file, commit)).await;
+        let outcome = timeout(self.files.patience(), self.files.request(file, commit)).await;
         let size = driver.rows().size(file).map_err(not_now)?;
         match (outcome, size) {
             (Ok(Ok(Outcome::Size(_))), Some(size)) => Ok(size),
@@ -220,7 +220,7 @@ impl Layouts for Striped {
     }
 
     fn on_event(&self, listener: Listener) {
-        let mut known = (self.inner.recalls.0.write()).unwrap_or_else(PoisonError::into_inner);
+        let mut known = (self.files.recalls.0.write()).unwrap_or_else(PoisonError::into_inner);
         known.push(listener);
     }
 }

@@ -19,7 +19,7 @@ use vfs::{Error, ObjectId, Result};
 
 use crate::pace::Pace;
 use crate::settling::Tracking;
-use crate::striped::{Inner, Striped, outcome_of};
+use crate::striped::{Striped, StripedFiles, outcome_of};
 use crate::view::{NewFiles, Whereabouts};
 
 /// Bytes that are copied in one step.
@@ -59,7 +59,7 @@ enum Round {
 
 /// An attempt, which is given up unless it ends well.
 struct Attempt {
-    inner: Arc<Inner>,
+    files: Arc<StripedFiles>,
     id: ObjectId,
     tracking: Tracking,
     is_done: bool,
@@ -69,7 +69,7 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.is_done {
             // A home that decides nothing any more gives moves up when it is started anew.
-            let _begun = self.inner.begin(self.id, None, Request::GiveUp);
+            let _begun = self.files.begin(self.id, None, Request::GiveUp);
         }
     }
 }
@@ -81,14 +81,14 @@ impl Striped {
     /// [`Error::Delay`] when a data server is away, or somebody changes the file too fast; [`Error::NoSpace`]; [`Error::Io`]. The file lies
     /// where it lay.
     pub async fn move_file(&self, id: ObjectId, to: NewFiles, pace: Arc<Pace>) -> Result<Moved> {
-        let inner = Arc::clone(&self.inner);
-        let moved = tokio::spawn(async move { inner.move_file(id, to, &pace).await });
+        let files = Arc::clone(&self.files);
+        let moved = tokio::spawn(async move { files.move_file(id, to, &pace).await });
         let stopped = |_| Error::Io("the runtime ended".into());
         moved.await.map_err(stopped)?
     }
 }
 
-impl Inner {
+impl StripedFiles {
     /// Waits until all data servers of some contents serve: they may be removing what was moved before.
     async fn serving(&self, rows: &[&FileRow]) -> Result<()> {
         let (driver, begun) = (self.driver()?, Instant::now());
@@ -122,7 +122,7 @@ impl Inner {
         self.serving(&[&old.row, &new.row]).await?;
         let tracking = self.track(id).ok_or(Error::Delay)?;
         let mut attempt = Attempt {
-            inner: Arc::clone(self),
+            files: Arc::clone(self),
             id,
             tracking,
             // Nothing has begun.
@@ -156,19 +156,19 @@ impl Inner {
 
 impl Attempt {
     async fn carry_out(&self, new: &Whereabouts, pace: &Pace) -> Result<Moved> {
-        let (inner, id) = (&self.inner, self.id);
+        let (files, id) = (&self.files, self.id);
         // Nobody is given a layout for writing from now on, and nobody has one behind this.
         self.request(Request::Alone).await?;
-        inner.settle(id).await?;
+        files.settle(id).await?;
         let mut copied = 0;
-        let Some(size) = inner.driver()?.rows().size(id)? else {
+        let Some(size) = files.driver()?.rows().size(id)? else {
             return self.gone();
         };
         // A write that began before the move may have put its bytes there already, and the row hears of it now.
         self.tracking.add(size..u64::MAX);
         copied += self.copy(new, 0..size, (pace, Round::First)).await?;
         for _ in 0..ROUNDS {
-            let Some(size) = inner.driver()?.rows().size(id)? else {
+            let Some(size) = files.driver()?.rows().size(id)? else {
                 return self.gone();
             };
             let changed = self.tracking.take(size, false);
@@ -183,8 +183,8 @@ impl Attempt {
         if self.request(Request::Seal).await? != Outcome::Done {
             return self.gone();
         }
-        let old = inner.present(id)?;
-        let size = inner.driver()?.rows().size(id)?;
+        let old = files.present(id)?;
+        let size = files.driver()?.rows().size(id)?;
         let (Some(old), Some(size)) = (old, size) else {
             return self.gone();
         };
@@ -194,36 +194,36 @@ impl Attempt {
         }
         // What was lost before it was copied is told to the client that wrote it, by the next
         // COMMIT.
-        let lost = match inner.sync(old.clone()).await {
+        let lost = match files.sync(old.clone()).await {
             Ok(()) => false,
             Err(SyncError::Lost(_)) => true,
             Err(SyncError::Later(error)) => return Err(error),
         };
-        match inner.sync(new.clone()).await {
+        match files.sync(new.clone()).await {
             Ok(()) => {}
             // It was not written twice, and so is copied anew.
             Err(SyncError::Lost(_)) => return Err(Error::Delay),
             Err(SyncError::Later(error)) => return Err(error),
         }
         // However long that takes: nobody may change the old contents while the row may come to name the new ones.
-        match inner.request(id, Request::Switch(size)).await? {
+        match files.request(id, Request::Switch(size)).await? {
             Outcome::Done => {}
             _ => return Err(Error::Delay),
         }
-        inner.forget_unstable(old.row.contents, new.row.contents, lost);
+        files.forget_unstable(old.row.contents, new.row.contents, lost);
         Ok(Moved::Done(copied))
     }
 
     /// The file was removed meanwhile, or a data server of its new contents.
     fn gone(&self) -> Result<Moved> {
-        match self.inner.driver()?.rows().size(self.id)? {
+        match self.files.driver()?.rows().size(self.id)? {
             None => Ok(Moved::Gone),
             Some(_) => Err(Error::Delay),
         }
     }
 
     async fn request(&self, request: Request) -> Result<Outcome> {
-        let done = timeout(PATIENCE, self.inner.request(self.id, request)).await;
+        let done = timeout(PATIENCE, self.files.request(self.id, request)).await;
         done.unwrap_or(Err(Error::Delay))
     }
 
@@ -242,15 +242,15 @@ impl Attempt {
                 Round::First | Round::Again => pace.take(length).await,
                 Round::Last => pace.count(length),
             }
-            let Some(old) = self.inner.present(self.id)? else {
+            let Some(old) = self.files.present(self.id)? else {
                 return Err(Error::Delay);
             };
             // At most `STEP_BYTES`.
             let mut bytes = vec![0; length as usize];
-            self.inner.read(old, &mut bytes, offset).await?;
+            self.files.read(old, &mut bytes, offset).await?;
             for (at, piece) in pieces(Bytes::from(bytes), round == Round::First) {
                 copied += piece.len() as u64;
-                let written = self.inner.write(new.clone(), piece, offset + at);
+                let written = self.files.write(new.clone(), piece, offset + at);
                 written.await?;
             }
             offset += length;

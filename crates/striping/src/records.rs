@@ -32,10 +32,29 @@ pub(crate) const MOVES: &[u8] = b"striping/move/";
 pub(crate) const PLACEMENTS: &[u8] = b"striping/placements";
 
 const VERSION: u8 = 1;
-const FENCE: u8 = 1;
-const TRUNCATE: u8 = 2;
-const PUNCH: u8 = 3;
-const REMOVE: u8 = 4;
+
+/// Which [`Act`] it is, as one byte. No number is used again for another act.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum ActKind {
+    Fence = 1,
+    Truncate = 2,
+    Punch = 3,
+    Remove = 4,
+}
+
+impl ActKind {
+    const ALL: [ActKind; 4] = [
+        ActKind::Fence,
+        ActKind::Truncate,
+        ActKind::Punch,
+        ActKind::Remove,
+    ];
+
+    fn from_number(number: u8) -> Option<ActKind> {
+        ActKind::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+}
 
 pub(crate) fn identity(server: DataServerNumber, identity: StoreIdentity) -> Fact {
     let row = [
@@ -102,16 +121,16 @@ pub(crate) fn intent(owed: &Owed) -> Fact {
         act,
     } = owed.intent;
     let (kind, first, second) = match act {
-        Act::Fence => (FENCE, 0, 0),
-        Act::Truncate(size) => (TRUNCATE, size, 0),
-        Act::Punch(extent) => (PUNCH, extent.offset, extent.length),
-        Act::Remove => (REMOVE, 0, 0),
+        Act::Fence => (ActKind::Fence, 0, 0),
+        Act::Truncate(size) => (ActKind::Truncate, size, 0),
+        Act::Punch(extent) => (ActKind::Punch, extent.offset, extent.length),
+        Act::Remove => (ActKind::Remove, 0, 0),
     };
     let mut row = vec![VERSION];
     row.extend(contents.object.as_u64().to_be_bytes());
     row.extend(contents.placement.0.to_be_bytes());
     row.extend(generation.0.to_be_bytes());
-    row.push(kind);
+    row.push(kind as u8);
     row.extend(first.to_be_bytes());
     row.extend(second.to_be_bytes());
     row.push(u8::from(owed.in_row));
@@ -131,17 +150,17 @@ pub(crate) fn parse_intent(key: &[u8], row: &[u8]) -> Option<Owed> {
     };
     let generation = Generation(u64::from_be_bytes(fields.take()?));
     let [kind] = fields.take()?;
+    let kind = ActKind::from_number(kind)?;
     let first = u64::from_be_bytes(fields.take()?);
     let second = u64::from_be_bytes(fields.take()?);
     let act = match kind {
-        FENCE => Act::Fence,
-        TRUNCATE => Act::Truncate(first),
-        PUNCH => Act::Punch(Extent {
+        ActKind::Fence => Act::Fence,
+        ActKind::Truncate => Act::Truncate(first),
+        ActKind::Punch => Act::Punch(Extent {
             offset: first,
             length: second,
         }),
-        REMOVE => Act::Remove,
-        _ => return None,
+        ActKind::Remove => Act::Remove,
     };
     let in_row = match fields.take()? {
         [0] => false,
@@ -267,5 +286,38 @@ mod tests {
             Some((DataServerNumber(300), known))
         );
         assert_eq!(parse_identity(&key, &row[1..]), None);
+    }
+
+    #[test]
+    fn the_form_of_an_intent_never_changes() {
+        let hole = Extent {
+            offset: 5,
+            length: 6,
+        };
+        let numbers = [Act::Fence, Act::Truncate(2), Act::Punch(hole), Act::Remove];
+        let rows = numbers.map(|act| intent(&owed(act, true, &[258])).1.unwrap());
+        let before = [
+            &[1][..],
+            &[255, 255, 255, 255, 255, 255, 255, 254],
+            &[0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 9],
+        ];
+        let size = [0, 0, 0, 0, 0, 0, 0, 2];
+        let (from, length) = (hole.offset.to_be_bytes(), hole.length.to_be_bytes());
+        let none = [0; 8];
+        let acts = [
+            (1, none, none),
+            (2, size, none),
+            (3, from, length),
+            (4, none, none),
+        ];
+        for (row, (kind, first, second)) in rows.iter().zip(acts) {
+            let form = [&before.concat()[..], &[kind], &first, &second, &[1, 1, 2]].concat();
+            assert_eq!(*row, form, "the form of a row never changes");
+        }
+        let (key, mut row) = intent(&owed(Act::Remove, true, &[]));
+        if let Some(row) = &mut row {
+            row[21] = 5;
+        }
+        assert_eq!(parse_intent(&key, &row.unwrap()), None, "no such act");
     }
 }

@@ -1,8 +1,8 @@
 //! Sizes and times of files that clients write past the home (rule 7), and changes of the home that such writes must not meet.
 //!
 //! While clients may write to a file, only the data servers know how long it is. A caller that
-//! wants to know asks them first ([`Inner::settle`]). A caller that changes the bytes through the
-//! home ends what clients may do before, and has none given anything meanwhile ([`Inner::alone`]):
+//! wants to know asks them first ([`StripedFiles::settle`]). A caller that changes the bytes through the
+//! home ends what clients may do before, and has none given anything meanwhile ([`StripedFiles::alone`]):
 //! so the store finds a row that says everything, as if there were no layouts.
 //!
 //! What must never enter: stateids, and who asks.
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use vfs::{Error, ObjectId, Result};
 
 use crate::ranges::Ranges;
-use crate::striped::Inner;
+use crate::striped::StripedFiles;
 
 /// Between two looks whether a layout that was asked for has been given.
 const BETWEEN: Duration = Duration::from_millis(5);
@@ -95,13 +95,13 @@ impl Changes {
 
 /// A file that is being moved, until it is dropped.
 pub(crate) struct Tracking {
-    inner: Arc<Inner>,
+    files: Arc<StripedFiles>,
     file: ObjectId,
 }
 
 impl Drop for Tracking {
     fn drop(&mut self) {
-        self.inner.uses.with(self.file, |of| of.moving = None);
+        self.files.uses.with(self.file, |of| of.moving = None);
     }
 }
 
@@ -109,7 +109,7 @@ impl Tracking {
     /// What was changed below `size`, and was not taken yet; with `all`, also what may still change. What lies beyond stays: the file
     /// may grow over it later, or has grown already and its row does not say so yet.
     pub(crate) fn take(&self, size: u64, all: bool) -> Ranges {
-        self.inner.uses.with(self.file, |of| {
+        self.files.uses.with(self.file, |of| {
             let changes = of.moving.as_mut();
             changes.map_or_else(Ranges::default, |changes| changes.take(size, all))
         })
@@ -117,7 +117,7 @@ impl Tracking {
 
     /// A range is to be copied as if it was changed.
     pub(crate) fn add(&self, range: Range<u64>) {
-        self.inner.note_changed(self.file, range, false);
+        self.files.note_changed(self.file, range, false);
     }
 
     /// Has nobody begin a change of the file, and waits for those that have begun.
@@ -127,7 +127,7 @@ impl Tracking {
     pub(crate) async fn hold(&self) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let is_still = self.inner.uses.with(self.file, |of| {
+            let is_still = self.files.uses.with(self.file, |of| {
                 if let Some(changes) = &mut of.moving {
                     changes.is_held = true;
                 }
@@ -136,7 +136,7 @@ impl Tracking {
             if is_still {
                 return Ok(());
             }
-            if begun.elapsed() > self.inner.patience() {
+            if begun.elapsed() > self.files.patience() {
                 return Err(Error::Delay);
             }
             tokio::time::sleep(BETWEEN).await;
@@ -146,7 +146,7 @@ impl Tracking {
 
 /// Something that is going on with a file, until it is dropped.
 pub(crate) struct Going {
-    inner: Arc<Inner>,
+    files: Arc<StripedFiles>,
     file: ObjectId,
     count: fn(&mut Use) -> &mut usize,
 }
@@ -154,18 +154,18 @@ pub(crate) struct Going {
 impl Drop for Going {
     fn drop(&mut self) {
         let count = self.count;
-        self.inner.uses.with(self.file, |of| {
+        self.files.uses.with(self.file, |of| {
             let count = count(of);
             *count = count.saturating_sub(1);
         });
     }
 }
 
-impl Inner {
+impl StripedFiles {
     fn going(self: &Arc<Self>, file: ObjectId, count: fn(&mut Use) -> &mut usize) -> Going {
         self.uses.with(file, |of| *count(of) += 1);
         Going {
-            inner: Arc::clone(self),
+            files: Arc::clone(self),
             file,
             count,
         }
@@ -192,7 +192,7 @@ impl Inner {
             !is_held
         });
         begins.then(|| Going {
-            inner: Arc::clone(self),
+            files: Arc::clone(self),
             file,
             count: |of| &mut of.changing,
         })
@@ -206,7 +206,7 @@ impl Inner {
             begins
         });
         begins.then(|| Tracking {
-            inner: Arc::clone(self),
+            files: Arc::clone(self),
             file,
         })
     }
@@ -223,7 +223,7 @@ impl Inner {
         });
     }
 
-    /// Whether the row of a file says everything, and goes on to do so while it is being changed ([`Inner::changing`]).
+    /// Whether the row of a file says everything, and goes on to do so while it is being changed ([`StripedFiles::changing`]).
     pub(crate) fn is_alone(&self, file: ObjectId) -> Result<bool> {
         let granting = self.uses.with(file, |of| of.granting > 0);
         Ok(!granting && !self.driver()?.is_unsettled(file))
@@ -252,11 +252,11 @@ impl Inner {
             if self.uses.with(file, |of| of.answered > asked) {
                 return Ok(());
             }
-            let (inner, waiting) = (Arc::clone(self), waiting);
+            let (files, waiting) = (Arc::clone(self), waiting);
             // Asked once, however often callers that want to know give up: a data server may be
             // away for long.
             let asking = tokio::spawn(async move {
-                let looked = inner.look(file).await;
+                let looked = files.look(file).await;
                 drop((turn, waiting));
                 looked
             });

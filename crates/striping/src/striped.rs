@@ -58,11 +58,12 @@ impl Default for Settings {
 /// It is handed to the store when that is opened ([`store::StoreOptions::elsewhere`]), and started with the store's rows behind
 /// that; until then everybody is told to come again. Calls of the store block, and belong outside of asynchronous tasks.
 pub struct Striped {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) files: Arc<StripedFiles>,
     runtime: runtime::Handle,
 }
 
-pub(crate) struct Inner {
+/// What is known of striped files, and who carries out what is done to them. Whatever outlives a call of [`Striped`] shares it.
+pub(crate) struct StripedFiles {
     settings: Settings,
     view: RwLock<PoolView>,
     driver: OnceLock<Arc<Driver>>,
@@ -98,7 +99,7 @@ impl Striped {
     #[must_use]
     pub fn new(settings: Settings, view: PoolView) -> Striped {
         Striped {
-            inner: Arc::new(Inner {
+            files: Arc::new(StripedFiles {
                 settings,
                 view: RwLock::new(view),
                 driver: OnceLock::new(),
@@ -118,42 +119,41 @@ impl Striped {
     /// # Errors
     /// [`Error::Io`] when what was kept cannot be read or kept; [`Error::Exists`] when it was started before.
     pub async fn start(&self, rows: PlacedRows, control: Arc<dyn Control>) -> Result<()> {
-        let view = self.inner.view();
+        let view = self.files.view();
         let driver = Driver::start(
             view.home,
-            self.inner.settings.home,
+            self.files.settings.home,
             view.servers.iter().copied(),
             rows,
-            (control, self.inner.recalls.clone()),
+            (control, self.files.recalls.clone()),
             |object, stored| Ok(view.find(object, stored)?.row),
         );
         let driver = driver.await?;
-        self.inner.driver.set(driver).map_err(|_| Error::Exists)
+        self.files.driver.set(driver).map_err(|_| Error::Exists)
     }
 
     /// A data server of the pool has sent a message. Messages of one data server are to be handed over one after the other, as they
     /// have come. One that comes before [`Striped::start`] is not heard: it is said again.
     pub fn receive(&self, from: DataServerNumber, message: ToHome) {
-        if let Some(driver) = self.inner.driver.get() {
+        if let Some(driver) = self.files.driver.get() {
             let is_back = driver.receive(from, message);
             if is_back {
-                self.inner.server_is_back(from);
+                self.files.server_is_back(from);
             }
         }
     }
 
     /// The pool's book has changed.
     pub fn update_view(&self, view: PoolView) {
-        if let Some(driver) = self.inner.driver.get() {
+        if let Some(driver) = self.files.driver.get() {
             driver.add_servers(view.servers.iter().copied());
         }
-        let mut known = (self.inner.view.write()).unwrap_or_else(PoisonError::into_inner);
-        *known = view;
+        *(self.files.view.write()).unwrap_or_else(PoisonError::into_inner) = view;
     }
 
     /// A data server on which no file lies was removed from the pool: it gets no lease any more.
     pub fn dismiss(&self, server: DataServerNumber) {
-        if let Some(driver) = self.inner.driver.get() {
+        if let Some(driver) = self.files.driver.get() {
             driver.dismiss(server);
         }
     }
@@ -161,7 +161,7 @@ impl Striped {
     /// Waits until every creation of a file has ended that may go by an earlier view.
     pub async fn creations_ended(&self) {
         let before = {
-            let creations = self.inner.creations.lock();
+            let creations = self.files.creations.lock();
             let mut creations = creations.unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *creations)
         };
@@ -174,14 +174,14 @@ impl Striped {
     /// where it is not refused for that alone.
     #[must_use]
     pub fn readmit(&self, server: DataServerNumber) -> bool {
-        let driver = self.inner.driver.get();
+        let driver = self.files.driver.get();
         driver.is_some_and(|driver| driver.readmit(server))
     }
 
     /// The data servers, by number: who serves, who has other contents than before, and how much waits for each. None before the start.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerView> {
-        let driver = self.inner.driver.get();
+        let driver = self.files.driver.get();
         driver.map_or_else(Vec::new, |driver| driver.servers())
     }
 
@@ -189,7 +189,7 @@ impl Striped {
     #[must_use]
     pub fn is_written_past_home(&self, file: ObjectId) -> bool {
         // Nobody may before the start.
-        let driver = self.inner.driver.get();
+        let driver = self.files.driver.get();
         driver.is_some_and(|driver| driver.is_unsettled(file))
     }
 
@@ -199,7 +199,7 @@ impl Striped {
     }
 }
 
-impl Inner {
+impl StripedFiles {
     pub(crate) fn view(&self) -> PoolView {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
         view.clone()
@@ -246,7 +246,7 @@ impl Inner {
     }
 
     /// Has something done with a file, and waits for what comes of it: at most until the leases of data servers that do not answer
-    /// have run out. [`Outcome::Gone`] where [`Inner::begin`] begins nothing.
+    /// have run out. [`Outcome::Gone`] where [`StripedFiles::begin`] begins nothing.
     pub(crate) async fn request(&self, id: ObjectId, request: Request) -> Result<Outcome> {
         match self.begin(id, None, request)? {
             None => Ok(Outcome::Gone),
@@ -281,8 +281,8 @@ impl Inner {
         buffer.fill(0);
         let segments = file.stripes.segments(offset, buffer.len() as u64);
         let read = |segment: Segment| {
-            let (inner, file) = (Arc::clone(self), Arc::clone(&file));
-            async move { inner.read_segment(&file, segment).await }
+            let (files, file) = (Arc::clone(self), Arc::clone(&file));
+            async move { files.read_segment(&file, segment).await }
         };
         side_by_side(segments.map(read), |pieces: Vec<(u64, Bytes)>| {
             for (at, bytes) in pieces {
@@ -328,11 +328,11 @@ impl Inner {
         let file = Arc::new(file);
         let segments = file.stripes.segments(offset, bytes.len() as u64);
         let write = |segment: Segment| {
-            let (inner, file) = (Arc::clone(self), Arc::clone(&file));
+            let (files, file) = (Arc::clone(self), Arc::clone(&file));
             // Within the bytes, as above.
             let from = (segment.offset - offset) as usize;
             let part = bytes.slice(from..from + segment.length as usize);
-            async move { inner.write_segment(&file, segment, part).await }
+            async move { files.write_segment(&file, segment, part).await }
         };
         side_by_side(segments.map(write), |()| {}).await
     }
@@ -390,9 +390,9 @@ impl Inner {
         let mut lost = known.lost || !gone.is_empty();
         let file = Arc::new(file);
         let commit = |server: DataServerNumber| {
-            let (inner, file) = (Arc::clone(self), Arc::clone(&file));
+            let (files, file) = (Arc::clone(self), Arc::clone(&file));
             async move {
-                match inner.ask(&file, server, Io::Commit).await? {
+                match files.ask(&file, server, Io::Commit).await? {
                     Answer::Committed(verifier) => Ok((server, verifier)),
                     other => Err(unexpected(&other)),
                 }

@@ -61,12 +61,6 @@ impl Name {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
-
-    /// The bytes as a shared slice, without copying.
-    #[must_use]
-    pub fn to_bytes(&self) -> Bytes {
-        self.0.clone()
-    }
 }
 
 impl TryFrom<Bytes> for Name {

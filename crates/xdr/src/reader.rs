@@ -23,19 +23,9 @@ impl Reader {
         Self { bytes, position: 0 }
     }
 
-    /// Bytes consumed so far.
-    pub fn position(&self) -> usize {
-        self.position
-    }
-
     /// Bytes not yet consumed.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.position
-    }
-
-    /// True when everything has been consumed.
-    pub fn is_empty(&self) -> bool {
-        self.remaining() == 0
     }
 
     /// Fails with [`DecodeError::Trailing`] unless everything has been consumed.

@@ -14,13 +14,6 @@ pub const PAYLOAD_MIN: usize = 8 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(usize);
 
-impl Mark {
-    /// Bytes that precede this place.
-    pub const fn position(self) -> usize {
-        self.0
-    }
-}
-
 #[derive(Debug)]
 enum Segment {
     Small(BytesMut),
@@ -289,7 +282,7 @@ mod tests {
         let bytes = w.finish().into_contiguous();
         assert_eq!(bytes[3], 11);
         assert_eq!(bytes[bytes.len() - 1], 22);
-        assert_eq!(bytes.len(), end.position());
+        assert_eq!(bytes.len(), end.0);
     }
 
     #[test]
@@ -321,9 +314,9 @@ mod tests {
         for mark in marks.clone() {
             let mut w = write(&mut Vec::new());
             w.truncate_to(mark);
-            assert_eq!(w.position(), mark.position());
+            assert_eq!(w.position(), mark.0);
             w.u32(99);
-            let mut expected = whole[..mark.position()].to_vec();
+            let mut expected = whole[..mark.0].to_vec();
             expected.extend_from_slice(&[0, 0, 0, 99]);
             assert_eq!(w.finish().into_contiguous(), expected);
         }

@@ -42,10 +42,10 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Model {
     bytes: Vec<u8>,
-    /// Where each step began.
-    marks: Vec<Mark>,
+    /// Where each step began, and how many bytes precede that.
+    marks: Vec<(Mark, usize)>,
     /// Where single words were written.
-    words: Vec<Mark>,
+    words: Vec<(Mark, usize)>,
 }
 
 impl Model {
@@ -56,7 +56,7 @@ impl Model {
     }
 
     fn apply(&mut self, w: &mut Writer, step: &Step) {
-        let mark = w.mark();
+        let mark = (w.mark(), self.bytes.len());
         self.marks.push(mark);
         match step {
             Step::Word(value) => {
@@ -87,16 +87,15 @@ impl Model {
             }
             Step::Patch(at, value) => {
                 if !self.words.is_empty() {
-                    let word = *at.get(&self.words);
+                    let (word, start) = *at.get(&self.words);
                     w.patch_u32(word, *value);
-                    let start = word.position();
                     self.bytes[start..start + 4].copy_from_slice(&value.to_be_bytes());
                 }
             }
             Step::Truncate(to) => {
                 let to = *to.get(&self.marks);
-                w.truncate_to(to);
-                self.bytes.truncate(to.position());
+                w.truncate_to(to.0);
+                self.bytes.truncate(to.1);
                 self.marks.retain(|mark| *mark <= to);
                 self.words.retain(|mark| *mark < to);
             }

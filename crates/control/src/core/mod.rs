@@ -240,13 +240,6 @@ impl ControlCore {
         self.acceptor.is_exact(tree)
     }
 
-    /// The counter of `holder` in the ancestry entry of `directory` (Figure 3).
-    #[must_use]
-    pub fn controlled_below(&self, directory: ObjectId, holder: ReplicaSlot) -> u32 {
-        let ancestry = self.acceptor.table().ancestry();
-        ancestry.count_of(directory, holder)
-    }
-
     /// Own controls in any state, own ends that are not noted everywhere, and operations that stand back. Zero when all is quiet.
     #[must_use]
     pub fn unfinished(&self) -> usize {

@@ -15,7 +15,7 @@ use crate::own::State;
 use crate::tree::{Remembered, Tree};
 use crate::view::View;
 use std::collections::BTreeSet;
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::ReplicaSlot;
 
 impl ControlCore {
     /// A newer view is in force, durably, and this replica's promises to the replicas that are not
@@ -92,15 +92,6 @@ impl ControlCore {
     pub fn frozen(&self) -> impl Iterator<Item = &Proposal> {
         let grants = self.acceptor.table().grants();
         grants.filter(|grant| self.view.has_lost(grant.name.holder))
-    }
-
-    /// The frozen control that covers an object, if its primary has left the view.
-    pub fn frozen_control(&self, tree: &impl Tree, object: ObjectId) -> Option<ControlName> {
-        let question = self.question(tree, object);
-        let conflicts = self.acceptor.conflicts(tree, &question);
-        conflicts
-            .into_iter()
-            .find(|name| self.view.has_lost(name.holder))
     }
 
     /// All replicas have decided that these controls of one that left end: what was made under them and

@@ -212,5 +212,9 @@ pub fn enter_view(set: &mut Set, replica: u16, view: &View) {
 
 /// What a replica takes for frozen of an object.
 pub fn frozen_at(set: &Set, replica: u16, object: u64) -> Option<ControlName> {
-    set.cores[usize::from(replica)].frozen_control(&set.tree, id(object))
+    let core = &set.cores[usize::from(replica)];
+    let control = core.foreign_control(&set.tree, id(object))?;
+    core.frozen()
+        .any(|frozen| frozen.name == control)
+        .then_some(control)
 }

@@ -190,7 +190,7 @@ fn callbacks() {
         assert_eq!(encoded(&op), golden);
         let mut r = Reader::new(golden);
         assert_eq!(CbArgOp4::decode_op(&mut r), Ok(op));
-        assert!(r.is_empty());
+        assert_eq!(r.finish(), Ok(()));
     };
     let file = LayoutrecallFile4 {
         fh: NfsFh4(Bytes::from_static(b"file")),

@@ -37,7 +37,7 @@ fn check_op(op: ArgOp4, golden: &str) {
     assert_eq!(encoded(&op), golden, "encoding");
     let mut r = Reader::new(golden);
     assert_eq!(ArgOp4::decode_op(&mut r), Ok(op), "decoding");
-    assert!(r.is_empty());
+    assert_eq!(r.finish(), Ok(()));
 }
 
 #[track_caller]
@@ -46,7 +46,7 @@ fn check_result(result: ResOp4, golden: &str) {
     assert_eq!(encoded(&result), golden, "encoding");
     let mut r = Reader::new(golden);
     assert_eq!(r.read(), Ok(result), "decoding");
-    assert!(r.is_empty());
+    assert_eq!(r.finish(), Ok(()));
 }
 
 const STATEID: Stateid4 = Stateid4 {

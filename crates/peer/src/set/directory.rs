@@ -120,14 +120,6 @@ impl SetDirectory {
         &self.path
     }
 
-    /// Begins a set that nothing is said about, for [`SetDirectory::create_for`] with an empty tree.
-    ///
-    /// # Errors
-    /// As [`SetDirectory::create_for`].
-    pub fn create(&self, addresses: Vec<String>, now: SystemTime) -> Result<SetId, SetError> {
-        self.create_for(&[], addresses, now)
-    }
-
     /// Begins a set, with this replica as its first member in slot 1, listening at `addresses`. Every server
     /// that joins is given `tree` as it is, at most 4096 bytes, over TLS and after it has proved itself.
     ///

@@ -400,7 +400,7 @@ mod tests {
         let root = TempDir::new().expect("a directory");
         let first = SetDirectory::new(root.path().join("first"));
         let now = SystemTime::now();
-        first.create(Vec::new(), now).expect("creates");
+        first.create_for(b"", Vec::new(), now).expect("creates");
         let token = first.invite(Duration::from_secs(60), now);
         let token = token.expect("invites");
         let (_key, request) = super::super::request_for_tests();

@@ -71,8 +71,8 @@ impl SetDirectory {
         }
     }
 
-    /// Makes the token for one more replica, which works once, for `lifetime`, and reserves a slot for as long.
-    /// Printing it is the caller's; it is a password.
+    /// Makes the token for one more replica, which works once, for `lifetime`, and reserves a slot for as long. Its member will have
+    /// this role, and this name unless that is empty. Printing it is the caller's; it is a password.
     ///
     /// A slot is given out again when its token has expired or was revoked before anybody used it. That is safe because
     /// not the slot but the token's secret admits a server, and a secret is forgotten here before its slot is given to
@@ -81,15 +81,7 @@ impl SetDirectory {
     ///
     /// # Errors
     /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::TooManyMembers`],
-    /// [`SetError::TooManyTokens`], [`SetError::SlotsExhausted`], and file errors.
-    pub fn invite(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
-        self.invite_as(Role::Ordinary, "", lifetime, now)
-    }
-
-    /// The same, for a member with this role, and with a name for the new member unless that is empty.
-    ///
-    /// # Errors
-    /// As [`SetDirectory::invite`]; [`SetError::Name`] and [`SetError::NameTaken`].
+    /// [`SetError::TooManyTokens`], [`SetError::SlotsExhausted`], [`SetError::Name`], [`SetError::NameTaken`], and file errors.
     pub fn invite_as(
         &self,
         role: Role,

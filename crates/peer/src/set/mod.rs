@@ -1,6 +1,6 @@
 //! How a set of replicas, or a pool of data servers, begins and grows: its certificate authority, invitations, joining.
 //!
-//! A set has an authority of its own, made by [`SetDirectory::create`] with the first replica. A
+//! A set has an authority of its own, made by [`SetDirectory::create_for`] with the first replica. A
 //! server that is to join gets one token from [`SetDirectory::invite`]: where to call, the
 //! fingerprint of the authority, a secret that works once, the slot reserved for it, and when it
 //! expires. [`join`] turns the token into a certificate, the list of members, and what the handler
@@ -60,6 +60,18 @@ pub(crate) fn request_for_tests() -> (
 ) {
     let (key, request) = authority::make_request().expect("makes a request");
     (key.serialize_der().into(), request)
+}
+
+#[cfg(test)]
+impl SetDirectory {
+    /// A token for an ordinary replica without a name.
+    pub(crate) fn invite(
+        &self,
+        lifetime: std::time::Duration,
+        now: std::time::SystemTime,
+    ) -> Result<Token, SetError> {
+        self.invite_as(Role::Ordinary, "", lifetime, now)
+    }
 }
 
 /// What the holder of a token shows with a request.

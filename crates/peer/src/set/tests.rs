@@ -454,7 +454,9 @@ fn nobody_stops_to_be_a_witness() {
 fn where_clients_reach_a_member_is_signed() {
     let directory = TempDir::new().unwrap();
     let first = SetDirectory::new(directory.path().join("first"));
-    first.create(Vec::new(), SystemTime::now()).unwrap();
+    first
+        .create_for(b"", Vec::new(), SystemTime::now())
+        .unwrap();
     let before = first.member_list().unwrap();
     let file = directory.path().join("first/set.json");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -539,7 +541,7 @@ fn members_are_called_by_names() {
     let place = tempfile::tempdir().expect("a directory");
     let first = SetDirectory::new(place.path().join("set"));
     let now = SystemTime::now();
-    first.create(Vec::new(), now).expect("a set");
+    first.create_for(b"", Vec::new(), now).expect("a set");
     first.set_name(ReplicaSlot(1), "alpha").expect("a name");
     assert_eq!(first.members().expect("members")[0].name, "alpha");
     let hour = std::time::Duration::from_secs(3600);

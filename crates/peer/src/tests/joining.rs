@@ -24,7 +24,7 @@ async fn inviting(root: &TempDir, name: &str) -> (SetDirectory, Replica) {
     // A port of our own before the set exists: members are invited to call there.
     let address = unused_address();
     directory
-        .create(vec![address.clone()], SystemTime::now())
+        .create_for(b"", vec![address.clone()], SystemTime::now())
         .expect("creates");
     let identity = directory.identity().expect("has one");
     directory.note_current();
@@ -263,7 +263,7 @@ async fn a_directory_belongs_to_one_set_and_slots_are_never_used_again() {
     let now = SystemTime::now();
     let first = set.directory(1);
     assert!(matches!(
-        first.create(Vec::new(), now),
+        first.create_for(b"", Vec::new(), now),
         Err(SetError::Exists(_))
     ));
     first.revoke(ReplicaSlot(2)).expect("a member");
@@ -284,7 +284,7 @@ fn damaged_files_are_named() {
     let root = TempDir::new().expect("a directory");
     let directory = SetDirectory::new(root.path().join("set"));
     directory
-        .create(Vec::new(), SystemTime::now())
+        .create_for(b"", Vec::new(), SystemTime::now())
         .expect("creates");
     for name in ["replica.key", "replica.pem", "authority.pem", "set.json"] {
         let path = directory.path().join(name);

@@ -21,7 +21,9 @@ async fn an_expired_certificate_of_the_dialled_replica_is_refused() {
     let root = TempDir::new().expect("a directory");
     let directory = SetDirectory::new(root.path().join("first"));
     let long_ago = SystemTime::now() - 20 * YEAR;
-    directory.create(Vec::new(), long_ago).expect("creates");
+    directory
+        .create_for(b"", Vec::new(), long_ago)
+        .expect("creates");
     let first = Replica::start(&directory.identity().expect("one"), 1, quick()).await;
     let second = admitted_at(&directory, SystemTime::now());
     let second = Replica::start(&second, 1, quick()).await;
@@ -35,7 +37,7 @@ async fn an_expired_certificate_of_the_dialling_replica_is_refused_and_it_is_tol
     let root = TempDir::new().expect("a directory");
     let directory = SetDirectory::new(root.path().join("first"));
     directory
-        .create(Vec::new(), SystemTime::now())
+        .create_for(b"", Vec::new(), SystemTime::now())
         .expect("creates");
     let first = Replica::start(&directory.identity().expect("one"), 1, quick()).await;
     let second = admitted_at(&directory, SystemTime::now() - 20 * YEAR);

@@ -240,7 +240,7 @@ impl TestSet {
         let address = listener.local_addr().expect("bound").to_string();
         let first = set.directory(1);
         let now = SystemTime::now();
-        first.create(vec![address], now).expect("creates");
+        first.create_for(b"", vec![address], now).expect("creates");
         set.identities.push(first.identity().expect("has one"));
         let recorder = Arc::new(Recorder::new());
         first.note_current();

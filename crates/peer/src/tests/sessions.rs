@@ -100,7 +100,7 @@ async fn a_restart_ends_the_session_in_order_and_begins_a_new_one() {
     let address = first.address.clone();
     drop(first);
     let again = Replica::start_at(&address, set.identity(1), 8, quick(), None).await;
-    old.ended().await;
+    old.0.ended().await;
     let ended = old.send(Lane::Control, Message::new(2, "lost")).await;
     assert_eq!(ended, Err(SendError::Ended(Incarnation(7))));
     let new = to_first.ready().await;

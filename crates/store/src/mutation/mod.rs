@@ -473,11 +473,6 @@ impl<'s> Mutation<'s> {
         self.then(move |store, _| store.raise_latest_elsewhere(time));
     }
 
-    /// Objects in the tree before this operation.
-    pub(crate) fn object_count(&self) -> u64 {
-        self.writer.objects
-    }
-
     /// Corrects the count of objects.
     pub(crate) fn set_object_count(&mut self, objects: u64) {
         self.writer.objects = objects;

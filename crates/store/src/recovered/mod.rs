@@ -86,31 +86,8 @@ pub fn entries(
     }))
 }
 
-/// One object of a set and where its content lies: of a file all of its bytes, of a directory lines of
-/// [`RecoveredName`]. The content may not be moved or changed; who puts it back copies it.
-///
-/// # Errors
-/// [`StoreError`] when the set or the object is not there, or cannot be read.
-pub fn restore(
-    store: &Path,
-    label: &str,
-    object: ObjectId,
-) -> Result<(RecoveredEntry, Option<PathBuf>), StoreError> {
-    for entry in entries(store, label)? {
-        let entry = entry?;
-        if entry.object == object {
-            let data = home_of(store, label)?.join(DATA).join(data_name(object));
-            let data = entry.has_data.then_some(data);
-            return Ok((entry, data));
-        }
-    }
-    Err(StoreError::Damaged {
-        path: home_of(store, label)?,
-        what: format!("no object {object}"),
-    })
-}
-
-/// Where the content of an object of a set lies, as [`restore`] tells it.
+/// Where the content of an object of a set lies: of a file all of its bytes, of a directory lines of [`RecoveredName`]. The
+/// content may not be moved or changed; what puts it back copies it.
 ///
 /// # Errors
 /// [`StoreError`] for a label that cannot be.

@@ -1,4 +1,4 @@
-//! A copy of everything that replicas keep, for one that has nothing yet.
+//! A copy of everything that replicas keep, for one that takes it in place of what it has (`resync`).
 //!
 //! The rows come in pages, as they were at one moment; the content of files follows like that of any other
 //! update. A page that was taken over already may come again.
@@ -10,6 +10,7 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::foreign_row::ForeignRow;
 use super::incomplete::Mark;
+use crate::codec::Malformed;
 use crate::counters::Sequence;
 use crate::metadata::{KeyedRow, Picture, Table, View};
 use crate::open_store::OpenStore;
@@ -20,7 +21,7 @@ use crate::space::{Demand, ROW_BYTES};
 /// The key of the row that is there while a copy is not finished.
 pub(super) const UNFINISHED_KEY: &[u8] = b"unfinished";
 
-/// That row when the copy replaces a tree; otherwise it is empty.
+/// That row.
 pub(super) const RESYNC: &[u8] = &[1];
 
 /// Rows taken over, or cleared away, in one batch.
@@ -62,8 +63,6 @@ const CLEARED: [Table; 18] = [
 pub enum BaseState {
     /// It does; a new tree is whole too.
     Whole,
-    /// A copy of another replica's tree was begun on an empty store and is not finished.
-    Unfinished,
     /// The tree was being replaced by another replica's, and that is not finished.
     Resynchronising,
 }
@@ -224,34 +223,9 @@ impl OpenStore {
         self.health.check()?;
         Ok(match self.metadata.row(Table::System, UNFINISHED_KEY)? {
             Some(row) if *row == *RESYNC => BaseState::Resynchronising,
-            Some(_) => BaseState::Unfinished,
+            Some(_) => return Err(Malformed("how the tree is being replaced is unknown").into()),
             None => BaseState::Whole,
         })
-    }
-
-    /// Begins to take over the tree of another replica, on a store that holds nothing but its root or what
-    /// an unfinished attempt left. Until [`crate::OpenStore::finish_base`] nobody else may use the store.
-    ///
-    /// # Errors
-    /// [`vfs::Error::Invalid`] when the store holds a tree of its own, or data files of one;
-    /// [`vfs::Error::Io`].
-    pub async fn begin_base(&self) -> Result<()> {
-        let mut mutation = self.begin_maintenance().await?;
-        let empty = mutation.object(ObjectId::ROOT)?.directory()?.entries == 0
-            && mutation.object_count() == 1;
-        match self.base_state()? {
-            BaseState::Whole if !empty => {
-                return Err(Error::Invalid("the store holds a tree of its own"));
-            }
-            // Its data files hold something, and only resynchronisation knows what.
-            BaseState::Resynchronising => {
-                return Err(Error::Invalid("the tree was being replaced"));
-            }
-            BaseState::Whole | BaseState::Unfinished => {}
-        }
-        mutation.put_local(Table::System, UNFINISHED_KEY, b"");
-        mutation.commit_local()?;
-        self.clear_base().await
     }
 
     /// Removes what is to be replaced, from tables and from memory.
@@ -351,18 +325,16 @@ impl OpenStore {
         }
     }
 
-    /// Ends what [`crate::OpenStore::begin_base`] or [`crate::OpenStore::begin_resync`] began: from here on the store is a replica that has applied the
-    /// given positions. It is stable on return.
+    /// Ends what [`crate::OpenStore::begin_resync`] began: from here on the store is a replica that has applied the given
+    /// positions. It is stable on return.
     ///
     /// # Errors
     /// [`vfs::Error::Invalid`] when nothing was begun; [`vfs::Error::Io`].
     pub async fn finish_base(self: &Arc<Self>, positions: Vec<(ReplicaSlot, u64)>) -> Result<()> {
-        let state = self.base_state()?;
-        match state {
-            BaseState::Whole => return Err(Error::Invalid("no copy of a tree was begun")),
-            BaseState::Resynchronising => self.reconcile().await?,
-            BaseState::Unfinished => {}
+        if self.base_state()? == BaseState::Whole {
+            return Err(Error::Invalid("no copy of a tree was begun"));
         }
+        self.reconcile().await?;
         let mut mutation = self.begin_maintenance().await?;
         for (slot, position) in positions {
             if slot == self.slot {
@@ -376,10 +348,7 @@ impl OpenStore {
         mutation.remove_local(Table::System, UNFINISHED_KEY);
         let ticket = mutation.commit_local()?;
         self.commits.wait(ticket, &self.health).await?;
-        match state {
-            BaseState::Resynchronising => self.clear_table(Table::Remembered).await,
-            BaseState::Whole | BaseState::Unfinished => Ok(()),
-        }
+        self.clear_table(Table::Remembered).await
     }
 
     /// Regular files behind `after` in the order of identifiers with their sizes, at most `count`.

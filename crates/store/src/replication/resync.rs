@@ -78,8 +78,9 @@ impl Remembered {
 }
 
 impl OpenStore {
-    /// The same on a store that holds a tree, which the other replica's takes the place of: an old or a diverged
-    /// copy of it, or one that an unfinished attempt left. Data files stay, and what version of a file each
+    /// Begins to take over the tree of another replica, which takes the place of what the store holds: nothing but a root, an old
+    /// or a diverged copy of it, or one that an unfinished attempt left. Until [`crate::OpenStore::finish_base`] nobody else may
+    /// use the store. Data files stay, and what version of a file each
     /// holds is remembered. Own update records go, and so do files that were open here without a name.
     ///
     /// # Errors

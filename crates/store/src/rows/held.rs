@@ -3,14 +3,23 @@
 use bytes::BufMut;
 use vfs::{ByteRange, LockKind, LockOwner, OpenOwner, Share};
 
-use crate::codec::{Fields, Malformed};
+use crate::codec::{Fields, Malformed, Tag};
 use crate::locks::Held;
 use crate::shares::Denial;
 
 const VERSION: u8 = 1;
 
-const KIND_READ: u8 = 1;
-const KIND_WRITE: u8 = 2;
+impl Tag for LockKind {
+    const ALL: &'static [Self] = &[LockKind::Read, LockKind::Write];
+    const UNKNOWN: Malformed = Malformed("the kind of a lock is unknown");
+
+    fn number(self) -> u8 {
+        match self {
+            LockKind::Read => 1,
+            LockKind::Write => 2,
+        }
+    }
+}
 
 const READ: u8 = 1;
 const WRITE: u8 = 2;
@@ -28,10 +37,7 @@ pub(crate) fn encode_locks(held: &[Held]) -> Option<Vec<u8>> {
         put_text(&mut row, &owner.owner)?;
         row.put_u64(range.start());
         row.put_u64(range.last());
-        row.put_u8(match kind {
-            LockKind::Read => KIND_READ,
-            LockKind::Write => KIND_WRITE,
-        });
+        row.put_u8(kind.number());
     }
     bounded(row)
 }
@@ -46,11 +52,7 @@ pub(crate) fn decode_locks(row: &[u8]) -> Result<Vec<Held>, Malformed> {
         };
         let range = ByteRange::from_bounds(fields.u64()?, fields.u64()?);
         let range = range.ok_or(Malformed("a lock ends before it starts"))?;
-        let kind = match fields.u8()? {
-            KIND_READ => LockKind::Read,
-            KIND_WRITE => LockKind::Write,
-            _ => return Err(Malformed("the kind of a lock is unknown")),
-        };
+        let kind = LockKind::read(&mut fields)?;
         held.push(Held { owner, range, kind });
     }
     Ok(held)
@@ -145,6 +147,39 @@ mod tests {
         for length in 2..denied.len() {
             assert!(decode_denials(&denied[..length]).is_err());
         }
+    }
+
+    #[test]
+    fn the_forms_of_the_lists_never_change() {
+        let held = |kind| Held {
+            owner: LockOwner {
+                client: b"c"[..].into(),
+                owner: b"own"[..].into(),
+            },
+            range: ByteRange::from_bounds(5, 6).unwrap(),
+            kind,
+        };
+        let row = encode_locks(&[held(LockKind::Read), held(LockKind::Write)]).unwrap();
+        let owner = b"\0\x01c\0\x03own";
+        let range = [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6];
+        let form = [&[1], &owner[..], &range, &[1], owner, &range, &[2]].concat();
+        assert_eq!(row, form);
+        let mut unknown = row;
+        *unknown.last_mut().unwrap() = 3;
+        assert!(decode_locks(&unknown).is_err());
+        let share = |number: u8| Share {
+            read: number == 0,
+            write: number == 1,
+            deny_read: number == 2,
+            deny_write: number == 3,
+        };
+        let denials = (0..4).map(|number| (OpenOwner(vec![number].into()), share(number)));
+        let row = encode_denials(&denials.collect::<Vec<_>>()).unwrap();
+        let form = [0, 1, 0, 1, 0, 1, 1, 2, 0, 1, 2, 4, 0, 1, 3, 8];
+        assert_eq!(row, [&[1], &form[..]].concat());
+        let mut unknown = row;
+        *unknown.last_mut().unwrap() = 16;
+        assert!(decode_denials(&unknown).is_err());
     }
 
     #[test]

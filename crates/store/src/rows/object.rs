@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes};
 use vfs::{Attributes, ChangeAttribute, ObjectId, ObjectKind, Timestamp};
 
-use crate::codec::{Fields, Malformed};
+use crate::codec::{Fields, Malformed, Tag};
 use crate::commit_hook::{Touched, TouchedKind};
 
 /// The nominal size and storage of every directory; entries are rows, not blocks.
@@ -13,13 +13,35 @@ const DIRECTORY_SIZE_BYTES: u64 = 4096;
 
 const VERSION: u8 = 1;
 
-const KIND_FILE: u8 = 1;
-const KIND_DIRECTORY: u8 = 2;
-const KIND_SYMLINK: u8 = 3;
-const KIND_FIFO: u8 = 4;
-const KIND_SOCKET: u8 = 5;
-const KIND_CHARACTER_DEVICE: u8 = 6;
-const KIND_BLOCK_DEVICE: u8 = 7;
+/// Which [`Content`] it is.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Kind {
+    File = 1,
+    Directory = 2,
+    Symlink = 3,
+    Fifo = 4,
+    Socket = 5,
+    CharacterDevice = 6,
+    BlockDevice = 7,
+}
+
+impl Tag for Kind {
+    const ALL: &'static [Self] = &[
+        Self::File,
+        Self::Directory,
+        Self::Symlink,
+        Self::Fifo,
+        Self::Socket,
+        Self::CharacterDevice,
+        Self::BlockDevice,
+    ];
+    const UNKNOWN: Malformed = Malformed("the kind of an object is unknown");
+
+    fn number(self) -> u8 {
+        self as u8
+    }
+}
 
 const FLAG_STORED: u8 = 1;
 const FLAG_VERIFIER: u8 = 2;
@@ -65,6 +87,20 @@ pub(crate) enum Content {
         major: u32,
         minor: u32,
     },
+}
+
+impl Content {
+    fn kind(&self) -> Kind {
+        match self {
+            Content::File(_) => Kind::File,
+            Content::Directory(_) => Kind::Directory,
+            Content::Symlink(_) => Kind::Symlink,
+            Content::Fifo => Kind::Fifo,
+            Content::Socket => Kind::Socket,
+            Content::CharacterDevice { .. } => Kind::CharacterDevice,
+            Content::BlockDevice { .. } => Kind::BlockDevice,
+        }
+    }
 }
 
 /// The longest placement, in bytes: with it, no row is so long that it is cut up.
@@ -199,15 +235,7 @@ impl ObjectRow {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut row = Vec::with_capacity(128);
         row.put_u8(VERSION);
-        row.put_u8(match self.content {
-            Content::File(_) => KIND_FILE,
-            Content::Directory(_) => KIND_DIRECTORY,
-            Content::Symlink(_) => KIND_SYMLINK,
-            Content::Fifo => KIND_FIFO,
-            Content::Socket => KIND_SOCKET,
-            Content::CharacterDevice { .. } => KIND_CHARACTER_DEVICE,
-            Content::BlockDevice { .. } => KIND_BLOCK_DEVICE,
-        });
+        row.put_u8(self.content.kind().number());
         row.put_u16((self.mode & vfs::permission::MODE_MASK) as u16);
         row.put_u32(self.links);
         row.put_u32(self.owner);
@@ -261,7 +289,7 @@ impl ObjectRow {
         if fields.u8()? != VERSION {
             return Err(Malformed("the version of an object row is unknown"));
         }
-        let kind = fields.u8()?;
+        let kind = Kind::read(&mut fields)?;
         let mut object = ObjectRow {
             mode: u32::from(fields.u16()?),
             links: fields.u32()?,
@@ -286,9 +314,13 @@ impl ObjectRow {
     }
 
     /// Reads what follows the common fields; a file's size lies there, other kinds have none.
-    fn decode_content(&mut self, kind: u8, fields: &mut Fields<'_>) -> Result<Content, Malformed> {
+    fn decode_content(
+        &mut self,
+        kind: Kind,
+        fields: &mut Fields<'_>,
+    ) -> Result<Content, Malformed> {
         Ok(match kind {
-            KIND_FILE => {
+            Kind::File => {
                 let flags = fields.u8()?;
                 if flags & !(FLAG_STORED | FLAG_VERIFIER | FLAG_TORN | FLAG_PLACED) != 0 {
                     return Err(Malformed("a file has unknown flags"));
@@ -306,23 +338,22 @@ impl ObjectRow {
                     },
                 })
             }
-            KIND_DIRECTORY => Content::Directory(DirectoryContent {
+            Kind::Directory => Content::Directory(DirectoryContent {
                 parent: ObjectId::from_u64(fields.u64()?),
                 entries: fields.u64()?,
                 subdirectories: fields.u32()?,
             }),
-            KIND_SYMLINK => Content::Symlink(Bytes::copy_from_slice(fields.rest())),
-            KIND_FIFO => Content::Fifo,
-            KIND_SOCKET => Content::Socket,
-            KIND_CHARACTER_DEVICE => Content::CharacterDevice {
+            Kind::Symlink => Content::Symlink(Bytes::copy_from_slice(fields.rest())),
+            Kind::Fifo => Content::Fifo,
+            Kind::Socket => Content::Socket,
+            Kind::CharacterDevice => Content::CharacterDevice {
                 major: fields.u32()?,
                 minor: fields.u32()?,
             },
-            KIND_BLOCK_DEVICE => Content::BlockDevice {
+            Kind::BlockDevice => Content::BlockDevice {
                 major: fields.u32()?,
                 minor: fields.u32()?,
             },
-            _ => return Err(Malformed("the kind of an object is unknown")),
         })
     }
 }
@@ -441,9 +472,11 @@ mod tests {
         let bytes = row(Content::Fifo).encode();
         assert_eq!(
             bytes[..8],
-            [1, KIND_FIFO, 0o4755_u16.to_be_bytes()[0], 0xed, 0, 0, 0, 3]
+            [1, 4, 0o4755_u16.to_be_bytes()[0], 0xed, 0, 0, 0, 3]
         );
         assert_eq!(bytes.len(), 76);
+        let kinds: Vec<u8> = rows().iter().map(|row| row.encode()[1]).collect();
+        assert_eq!(kinds, [1, 1, 2, 3, 4, 5, 6, 7]);
     }
 
     #[test]

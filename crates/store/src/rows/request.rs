@@ -3,14 +3,28 @@
 use bytes::BufMut;
 use vfs::{ChangeAttribute, DirectoryChange, ObjectId, RequestId};
 
-use crate::codec::{Fields, Malformed};
+use crate::codec::{Fields, Malformed, Tag};
 
 const VERSION: u8 = 2;
 
-const MADE: u8 = 1;
-const CHANGED: u8 = 2;
-const RENAMED: u8 = 3;
-const SET: u8 = 4;
+/// Which [`Effect`] it is.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum EffectKind {
+    Made = 1,
+    Changed = 2,
+    Renamed = 3,
+    Set = 4,
+}
+
+impl Tag for EffectKind {
+    const ALL: &'static [Self] = &[Self::Made, Self::Changed, Self::Renamed, Self::Set];
+    const UNKNOWN: Malformed = Malformed("what a request has done is unknown");
+
+    fn number(self) -> u8 {
+        self as u8
+    }
+}
 
 /// What a request has done, as far as its answer cannot be found out later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,20 +107,20 @@ impl RequestRow {
             row.put_u32(*part);
             match effect {
                 Effect::Made { object, directory } => {
-                    row.put_u8(MADE);
+                    row.put_u8(EffectKind::Made.number());
                     row.put_u64(object.as_u64());
                     put_change(&mut row, directory);
                 }
                 Effect::Changed(change) => {
-                    row.put_u8(CHANGED);
+                    row.put_u8(EffectKind::Changed.number());
                     put_change(&mut row, change);
                 }
                 Effect::Renamed(source, target) => {
-                    row.put_u8(RENAMED);
+                    row.put_u8(EffectKind::Renamed.number());
                     put_change(&mut row, source);
                     put_change(&mut row, target);
                 }
-                Effect::Set => row.put_u8(SET),
+                Effect::Set => row.put_u8(EffectKind::Set.number()),
             }
         }
         row
@@ -121,15 +135,14 @@ impl RequestRow {
         let mut effects = Vec::new();
         while !fields.is_empty() {
             let part = fields.u32()?;
-            let effect = match fields.u8()? {
-                MADE => Effect::Made {
+            let effect = match EffectKind::read(&mut fields)? {
+                EffectKind::Made => Effect::Made {
                     object: ObjectId::from_u64(fields.u64()?),
                     directory: change(&mut fields)?,
                 },
-                CHANGED => Effect::Changed(change(&mut fields)?),
-                RENAMED => Effect::Renamed(change(&mut fields)?, change(&mut fields)?),
-                SET => Effect::Set,
-                _ => return Err(Malformed("what a request has done is unknown")),
+                EffectKind::Changed => Effect::Changed(change(&mut fields)?),
+                EffectKind::Renamed => Effect::Renamed(change(&mut fields)?, change(&mut fields)?),
+                EffectKind::Set => Effect::Set,
             };
             effects.push((part, effect));
         }
@@ -191,6 +204,22 @@ mod tests {
         let row = rows.map(|(part, effect)| RequestRow::new(&request(5, part), 77, effect));
         let row = row.reduce(RequestRow::merged).unwrap();
         let encoded = row.encode();
+        let number = |number: u64| number.to_be_bytes().to_vec();
+        let form = [
+            [&[2][..], &number(5), &number(9), &number(77)].concat(),
+            [&[0, 0, 0, 0, 1][..], &number(3), &number(1), &number(2)].concat(),
+            [&[0, 0, 0, 1, 2][..], &number(2), &number(3)].concat(),
+            [
+                &[0, 0, 0, 2, 3][..],
+                &number(3),
+                &number(4),
+                &number(4),
+                &number(5),
+            ]
+            .concat(),
+            vec![0, 0, 0, 3, 4],
+        ];
+        assert_eq!(encoded, form.concat(), "the form of a row never changes");
         assert_eq!(RequestRow::decode(&encoded), Ok(row.clone()));
         for (part, effect) in (0..).zip(effects) {
             assert_eq!(row.effect_of(&request(5, part)), Some(effect));

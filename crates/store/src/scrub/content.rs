@@ -26,29 +26,12 @@ const BUFFER_BYTES: usize = 1 << 20;
 const ATTEMPTS: usize = 3;
 
 impl OpenStore {
-    /// A digest of the content of a file; `None` while it is being written, or is not complete. It reads all
-    /// of the file from the disk and may block for as long as that takes.
+    /// Compares the content of a file with what was noted of the same version before; notes it when nothing was.
+    /// [`Verified::Busy`] while it is being written, or is not complete. It reads all of the file from the disk and may block for as long as that takes.
     ///
     /// # Errors
     /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when the
-    /// content cannot be read.
-    pub fn digest_content(
-        &self,
-        file: ObjectId,
-        pace: &mut Pace<'_>,
-    ) -> Result<Option<ContentDigest>> {
-        let digested = self.digest_steadily(file, pace, |_, intact, _| match intact {
-            true => Ok(()),
-            false => Err(is_changed(file)),
-        })?;
-        Ok(digested.map(|(digest, ())| digest))
-    }
-
-    /// Compares the content of a file with what was noted of the same version before; notes it when nothing was.
-    /// It reads all of the file from the disk and may block for as long as that takes.
-    ///
-    /// # Errors
-    /// As [`crate::OpenStore::digest_content`].
+    /// content cannot be read, or is not what was written.
     pub fn verify_content(&self, file: ObjectId, pace: &mut Pace<'_>) -> Result<Verified> {
         let found = self.digest_steadily(file, pace, |found, intact, watch| {
             let noted = self.noted(file)?;
@@ -73,12 +56,12 @@ impl OpenStore {
     }
 
     /// A digest of a file that nobody writes meanwhile, and what comes of looking at it under the same watch.
-    fn digest_steadily<T>(
+    fn digest_steadily(
         &self,
         file: ObjectId,
         pace: &mut Pace<'_>,
-        mut look: impl FnMut(&ContentDigest, bool, &Watch<'_>) -> Result<T>,
-    ) -> Result<Option<(ContentDigest, T)>> {
+        mut look: impl FnMut(&ContentDigest, bool, &Watch<'_>) -> Result<Option<[u8; 32]>>,
+    ) -> Result<Option<(ContentDigest, Option<[u8; 32]>)>> {
         for _ in 0..ATTEMPTS {
             let watch = self.watches.watch(file);
             // A writer that begins from here on is noticed, and one that has ended is in the row.

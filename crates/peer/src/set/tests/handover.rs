@@ -100,7 +100,7 @@ fn a_move_can_be_tried_again_and_a_foreign_key_is_never_taken() {
     let [first, second, third] = set_of_three(&root);
     let other = SetDirectory::new(root.path().join("other"));
     other
-        .create(Vec::new(), SystemTime::now())
+        .create_for(b"", Vec::new(), SystemTime::now())
         .expect("creates");
     admitted_to(&other, &root, "other-2");
     let foreign = other.begin_handover(SECOND).expect("keeps it");
