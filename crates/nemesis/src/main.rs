@@ -158,7 +158,7 @@ fn named(words: &[String]) -> Result<Vec<Kind>> {
         words => {
             let kinds = words.iter().map(|word| {
                 let kind = <Kind as clap::ValueEnum>::from_str(word, false);
-                kind.map_err(|_| anyhow::anyhow!("there is no fault `{word}`; write kill, restart, stop, cut, oneway, fill, slow, skew, jump or none"))
+                kind.map_err(|_| anyhow::anyhow!("there is no fault `{word}`; write kill, restart, stop, cut, oneway, fill, slow, skew, jump, remove, lose, rollback or none"))
             });
             kinds.collect()
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually};
 use replica::Durability;
-use vfs::ObjectId;
+use vfs::{ObjectId, ReplicaSlot};
 
 /// The members that a replica counts, by slot.
 fn members(site: &Site) -> Vec<u16> {
@@ -246,4 +246,73 @@ async fn counterexample_43_what_is_remembered_goes_with_a_removed_replica() {
     }
     set.assert_equal().await;
     assert_no_ghost(&set, 3);
+}
+
+/// Whether the list of members at a site has a replica as one that was removed.
+fn knows_removed(site: &Site, slot: u16) -> bool {
+    let list = site.set_files().member_list().unwrap();
+    list.member(slot).is_some_and(|member| member.revoked)
+}
+
+/// The keeper of the authority has removed a member, and is back when the others have gone on without either.
+async fn back_after_it_had_removed_the_fifth(mut set: Set, keeper: Crashed) {
+    set.revive(0, keeper).await;
+    set.revive_until_ready(0).await;
+    until_removed(&set, 5).await;
+    work_at_both(&set, "without the fifth").await;
+    set.add().await;
+    work_at_both(&set, "with the sixth").await;
+    set.assert_equal().await;
+    assert_no_ghost(&set, 5);
+}
+
+/// The others part with both; who was removed is a member until the keeper is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_keeper_is_lost_when_the_others_have_heard_whom_it_removes() {
+    let mut set = Set::failing(5).await;
+    set.sites[4]
+        .save(ROOT, "its", b"of the fifth")
+        .await
+        .unwrap();
+    set.rest().await;
+    set.remove(5);
+    eventually("the others know it", || {
+        let mut others = set.sites[1..4].iter();
+        others.all(|site| knows_removed(site, 5)) && set.sites[4].replica.is_removed()
+    })
+    .await;
+    let keeper = set.crash(0).await;
+    drop(set.crash(3).await);
+    for lost in [1, 5] {
+        until_left(&set, lost).await;
+    }
+    work_at_both(&set, "without both").await;
+    back_after_it_had_removed_the_fifth(set, keeper).await;
+}
+
+/// Nobody has heard of it, so the fifth takes part until the keeper is back, and does when that says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_keeper_is_lost_before_anybody_has_heard_whom_it_removes() {
+    let mut set = Set::failing(5).await;
+    set.sites[4]
+        .save(ROOT, "its", b"of the fifth")
+        .await
+        .unwrap();
+    set.rest().await;
+    let keeper = set.crash(0).await;
+    keeper.set_files().revoke(ReplicaSlot(5)).unwrap();
+    until_left(&set, 1).await;
+    set.sites[3].save(ROOT, "its", b"more of it").await.unwrap();
+    eventually("nothing of it would be frozen", || {
+        let mut sites = set.sites.iter();
+        sites.all(|site| site.replica.status().controls_total == 0)
+    })
+    .await;
+    set.revive(0, keeper).await;
+    let fifth = set.sites[4].replica.clone();
+    eventually("it is told", || fifth.is_removed()).await;
+    drop(fifth);
+    drop(set.crash(4).await);
+    let keeper = set.crash(0).await;
+    back_after_it_had_removed_the_fifth(set, keeper).await;
 }

@@ -87,6 +87,19 @@ async fn work_at_both(set: &Set) {
     }
 }
 
+/// Waits until the third has brought everything to the first, and knows it.
+async fn until_level(set: &Set) {
+    let (first, third) = (&set.sites[0].replica, &set.sites[1].replica);
+    eventually("everything is with the other one, which knows it", || {
+        let status = third.status();
+        let mut peers = status.peers.iter();
+        let other = peers.find(|peer| peer.slot == 1).unwrap();
+        let controls = status.controls_total + first.status().controls_total;
+        controls == 0 && other.lag_updates == 0 && other.lag_files == 0
+    })
+    .await;
+}
+
 /// The third replica comes back.
 async fn return_of_the_third(set: &mut Set, third: Crashed) {
     set.revive(2, third).await;
@@ -137,16 +150,7 @@ async fn one_that_is_back_takes_the_place_of_one_that_had_sent_everything() {
         .save(directory, "more", b"of the third")
         .await
         .unwrap();
-    let (first, third) = (set.sites[0].replica.clone(), set.sites[1].replica.clone());
-    eventually("everything is with the other one, which knows it", || {
-        let status = third.status();
-        let mut peers = status.peers.iter();
-        let other = peers.find(|peer| peer.slot == 1).unwrap();
-        let controls = status.controls_total + first.status().controls_total;
-        controls == 0 && other.lag_updates == 0 && other.lag_files == 0
-    })
-    .await;
-    drop((first, third));
+    until_level(&set).await;
     let third = replace(&mut set, second).await;
     assert_eq!(set.sites[0].replica.frozen(), (vec![], 0));
     assert_reads(&set, file, b"OLD contents everywhere").await;
@@ -400,5 +404,29 @@ async fn one_that_is_back_takes_the_place_of_the_witness() {
         view.members.iter().all(|member| member.active)
     })
     .await;
+    set.assert_equal().await;
+}
+
+/// The third was removed while it took part and the second was away. Started anew after it had heard of that, the second found
+/// the third in no list and did not follow its stream, so that it never had what its place asks for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_back_takes_the_place_of_one_that_was_removed() {
+    let (mut set, second, file) =
+        without_the_second(|_| {}, Durability::Relaxed, b"old contents").await;
+    set.sites[1].write_stably(file, b"OLD").await.unwrap();
+    until_level(&set).await;
+    drop(set.crash(1).await);
+    set.remove(3);
+    // What it would learn when it calls.
+    let list = set.founder().member_list().unwrap();
+    second.set_files().learn(&list).unwrap();
+    take_place(&mut set, (1, second), (2, 3)).await;
+    eventually("the third is gone", || {
+        let mut views = set.sites.iter().map(|site| site.replica.view_status());
+        views.all(|view| view.members.iter().all(|member| member.slot != 3))
+    })
+    .await;
+    assert_reads(&set, file, b"OLD contents").await;
+    work_at_both(&set).await;
     set.assert_equal().await;
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::fixture::{ROOT, Set, eventually};
 use replica::ShortView;
+use tokio::time::Instant;
 use vfs::Error;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -71,7 +72,7 @@ async fn what_the_smallest_disk_has_no_space_for_is_refused_everywhere() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_space() {
-    let mut set = Set::filling(2).await;
+    let mut set = Set::filling_unsuspected(2).await;
     let Some(disk) = set.add_on_small_disk(SMALL_DISK).await else {
         return;
     };
@@ -100,14 +101,17 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_space(
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     set.sites[0].truncate(file, 0).await.unwrap();
-    eventually("it leaves the view", is_away).await;
     let left = set.sites[2].replica.clone();
     eventually("it starts anew", || left.has_left().borrow().is_some()).await;
+    drop(left);
+    let stopped = set.crash(2).await;
+    set.revive(2, stopped).await;
+    // If nothing could be decided when it found that out, it does now.
+    eventually("it leaves the view", is_away).await;
     let view = replica.view_status();
     let member = view.members.iter().find(|member| member.slot == slot);
     let reason = member.unwrap().reason.clone().unwrap();
     assert!(reason.contains("no space left"), "{reason}");
-    drop(left);
     // Nobody waits for it, and its disk does not count once the others have gone on without it.
     let saved = async {
         loop {
@@ -119,8 +123,6 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_space(
     };
     let saved = tokio::time::timeout(crate::fixture::PATIENCE, saved).await;
     saved.expect("the others go on").unwrap();
-    let stopped = set.crash(2).await;
-    set.revive(2, stopped).await;
     let kept_out = set.sites[2].replica.clone();
     eventually("it says why it stays outside", || {
         let obstacle = kept_out.view_status().obstacle;
@@ -129,7 +131,7 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_space(
     .await;
     // It is not sent again and again what it has no space for. Nobody else lacks anything.
     let sender = set.sites[1].replica.clone();
-    let shipped = sender.status().shipped_content_bytes;
+    let (shipped, begun) = (sender.status().shipped_content_bytes, Instant::now());
     set.sites[1]
         .save(ROOT, "large", &vec![7; FILE_BYTES])
         .await
@@ -144,13 +146,49 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_space(
     // Long enough for a file to be sent several times.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let shipped = sender.status().shipped_content_bytes - shipped;
-    assert!(shipped <= 2 * FILE_BYTES as u64, "{shipped}");
+    // One file to the other replica; to this one what it has no space for again and again, each time after twice as long.
+    let attempts = 2 + begun.elapsed().as_secs().max(1).ilog2();
+    let most = FILE_BYTES as u64 * u64::from(1 + attempts);
+    assert!(shipped <= most, "{shipped} of {most}");
     drop((sender, kept_out));
     disk.empty();
     set.revive_until_ready(2).await;
     set.assert_equal().await;
     let read = set.sites[2].load(ROOT, "meanwhile").await.unwrap();
     assert_eq!(read, b"made");
+    drop(set);
+    drop(disk);
+}
+
+/// It was started anew while it was in the view, and its disk was full by then: it stayed, never had what was owed to it, and all
+/// waited for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_started_anew_without_space_leaves_the_view() {
+    let mut set = Set::filling_unsuspected(2).await;
+    let Some(disk) = set.add_on_small_disk(SMALL_DISK).await else {
+        return;
+    };
+    let slot = set.sites[2].store.slot().0;
+    set.rest().await;
+    let third = set.crash(2).await;
+    disk.fill(FILE_BYTES as u64 / 2);
+    // The two others are enough to say who is primary. What they know of its disk is from before.
+    let file = set.sites[0].file(ROOT, "large").await.unwrap();
+    let bytes = vec![7; FILE_BYTES];
+    set.sites[0].write(file, 0, &bytes).await.unwrap();
+    set.revive(2, third).await;
+    let replica = set.sites[0].replica.clone();
+    let reason = || {
+        let members = replica.view_status().members.into_iter();
+        let mut away = members.filter(|member| member.slot == slot && !member.active);
+        away.next().and_then(|member| member.reason)
+    };
+    eventually("it leaves the view", || reason().is_some()).await;
+    assert!(reason().unwrap().contains("no space left"));
+    disk.empty();
+    set.revive_until_ready(2).await;
+    drop(replica);
+    set.assert_equal().await;
     drop(set);
     drop(disk);
 }

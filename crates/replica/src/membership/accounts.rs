@@ -84,11 +84,13 @@ fn note_changed_behind(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) 
     }
 }
 
-/// Follows the streams of those who are lost, members or not, until it is decided how they end; and closes the accounts of
-/// those who are gone, who keep nothing and nobody waiting.
+/// Follows the streams of those who take part or are lost, members or not, until it is decided how they end; and closes the
+/// accounts of those who are gone, who keep nothing and nobody waiting. Of one that is to be removed, and is in the view yet, a
+/// replica that was started anew learns from no list; it takes its place only with all that the others have of it.
 pub(crate) fn follow(replica: &Arc<LocalReplica>, state: &ViewState) {
-    for slot in state.losses.keys().filter(|slot| **slot != replica.slot()) {
-        streams::follow(replica, *slot);
+    let followed = state.active().chain(state.losses.keys().copied());
+    for slot in followed.filter(|slot| *slot != replica.slot()) {
+        streams::follow(replica, slot);
     }
     let known: BTreeSet<ReplicaSlot> = {
         let followed = replica.state.inboxes.followed();

@@ -24,6 +24,16 @@ pub(crate) async fn degraded(replica: &Arc<LocalReplica>, error: &Error) {
     replica.lease.leave(&reason);
 }
 
+/// Contents could not be stored here. A replica that is up to date leaves, and starts anew. For one in the view that is not the others
+/// wait, though it answers nobody: it leaves where it has no space, and stays outside until it has.
+pub(crate) async fn contents_not_stored(replica: &Arc<LocalReplica>, error: &Error) {
+    if replica.lease.is_up_to_date() {
+        degraded(replica, error).await;
+    } else if *error == Error::NoSpace && replica.takes_part() {
+        replica.exclude(replica.slot(), &reason(error)).await;
+    }
+}
+
 fn reason(error: &Error) -> String {
     format!("it cannot store what others have changed: {error}")
 }

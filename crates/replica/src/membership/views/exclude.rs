@@ -48,11 +48,17 @@ pub(crate) fn silent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     };
     let others = view.active.iter().filter(|slot| **slot != replica.slot());
     let silent = others.filter(|slot| {
-        let news = news.get(slot);
-        let is_removed = replica.state.members.was_removed(**slot);
-        is_removed || is_refused(**slot) || news.is_some_and(|news| news.heard.elapsed() > limit)
+        let removed = replica.state.members.was_removed(**slot);
+        let unheard = news.get(slot).map(|news| news.heard.elapsed());
+        is_refused(**slot) || is_silent(removed, unheard, limit)
     });
     silent.copied().collect()
+}
+
+/// Whether a member of the view counts as silent that has not answered for this long; `None`: nothing is known of it. That is so of
+/// one that was removed a moment ago, however much it says.
+pub(super) fn is_silent(removed: bool, unheard: Option<Duration>, limit: Duration) -> bool {
+    removed || unheard.is_some_and(|unheard| unheard > limit)
 }
 
 /// Has those leave who do not answer, until the replica stops.

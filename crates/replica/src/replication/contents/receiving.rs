@@ -80,9 +80,7 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
             if let Some(sum) = replica.state.repeats.is_to_tell(STORING, inbox.from) {
                 tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, %sum, "contents cannot be stored");
             }
-            if replica.lease.is_up_to_date() {
-                degraded::degraded(&replica, error).await;
-            }
+            degraded::contents_not_stored(&replica, error).await;
         }
         let Arrived { head, incoming } = piece;
         drop(incoming);

@@ -1,19 +1,25 @@
 //! Every sequence of losing, starting, removing, joining, thawing and recovering, in small sets: what the set agrees on, by
 //! the real state and the real next step. What replicas have of each other is only this: whether a lost one leaves
-//! something that nobody else has.
+//! something that nobody else has. Nobody listens to one that is to go, though it runs: it has no vote, and says nothing that
+//! anybody waits for.
 //!
 //! After each event all that happens by itself happens. Then nothing may wait that could go on, and nothing is left of those
 //! who are gone. `SEQUENCES` sets how long the sequences are, up to those of five events.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use peer::set::{Member, MemberList};
 use vfs::ReplicaSlot;
 use view::{Decision, DecisionKind, Kind, MemberState, Outcome, SettledBy, Settlement, ViewState};
 
+use super::super::exclude::is_silent;
 use super::{Step, next};
 
 const FOUNDER: ReplicaSlot = ReplicaSlot(1);
+
+/// Who does not answer for longer is silent.
+const SUSPICION: Duration = Duration::from_secs(1);
 
 /// At most this many come in one run.
 const COMING: u16 = 2;
@@ -25,7 +31,7 @@ enum Event {
     Remove(ReplicaSlot),
     Join,
     Thaw(ReplicaSlot),
-    /// The founder goes on alone, while it stands still.
+    /// The first that keeps contents goes on with the keeper of the authority alone, while they stand still.
     Recover,
 }
 
@@ -41,6 +47,8 @@ struct Circumstances {
 #[derive(Clone, Debug)]
 struct Run {
     how: Circumstances,
+    /// Who keeps the authority.
+    keeper: ReplicaSlot,
     state: ViewState,
     list: MemberList,
     up: BTreeSet<ReplicaSlot>,
@@ -50,7 +58,8 @@ struct Run {
 }
 
 impl Run {
-    fn of(data: u16, witness: bool, how: Circumstances) -> Run {
+    /// A set whose authority a replica keeps, or the witness.
+    fn of((data, witness): (u16, bool), keeper: ReplicaSlot, how: Circumstances) -> Run {
         let size = data + u16::from(witness);
         let slots: Vec<ReplicaSlot> = (1..=size).map(ReplicaSlot).collect();
         let is_witness = |slot: ReplicaSlot| witness && slot.0 == size;
@@ -76,6 +85,7 @@ impl Run {
         };
         Run {
             how,
+            keeper,
             state: ViewState {
                 epoch: 1,
                 members: slots.iter().map(|slot| (*slot, member(*slot))).collect(),
@@ -97,6 +107,21 @@ impl Run {
         members.any(|member| member.slot == slot.0 && member.revoked)
     }
 
+    /// Whether the others listen to it, and it answers.
+    fn is_heard(&self, slot: ReplicaSlot) -> bool {
+        self.up.contains(&slot) && !self.is_revoked(slot)
+    }
+
+    fn is_silent(&self, slot: ReplicaSlot) -> bool {
+        let unheard = match self.up.contains(&slot) {
+            true => Duration::ZERO,
+            false => 2 * SUSPICION,
+        };
+        // What was known of one that is to go is forgotten.
+        let removed = self.is_revoked(slot);
+        is_silent(removed, (!removed).then_some(unheard), SUSPICION)
+    }
+
     fn is_open(&self, slot: ReplicaSlot) -> bool {
         self.state.losses.contains_key(&slot) && !self.state.is_settled(slot)
     }
@@ -110,7 +135,11 @@ impl Run {
         let (up, down): (Vec<_>, Vec<_>) = listed().partition(|slot| self.up.contains(slot));
         let mut events: Vec<Event> = up.into_iter().map(Event::Lose).collect();
         events.extend(down.into_iter().map(Event::Start));
-        events.extend(listed().filter(|slot| *slot != FOUNDER).map(Event::Remove));
+        events.extend(
+            listed()
+                .filter(|slot| *slot != self.keeper)
+                .map(Event::Remove),
+        );
         let open = self.state.losses.keys().copied();
         events.extend(open.filter(|slot| self.is_open(*slot)).map(Event::Thaw));
         if self.came < COMING {
@@ -156,34 +185,40 @@ impl Run {
                     self.settle(slot);
                 }
             }
-            Event::Recover => {
-                let survivors = BTreeSet::from([FOUNDER]);
-                let recover = Decision {
-                    by: FOUNDER,
-                    at_unix_s: 0,
-                    seen_epoch: 0,
-                    kind: DecisionKind::Recover { survivors },
-                };
-                self.decide(&recover);
-                self.up.insert(FOUNDER);
-                for member in &mut self.list.members {
-                    member.revoked |= self.state.removed.contains(&ReplicaSlot(member.slot));
-                }
-            }
+            Event::Recover => self.recover(),
         }
         self.come_to_rest();
         self.check();
     }
 
-    /// Whether enough run that something can be decided.
-    fn has_majority(&self) -> bool {
-        let voters = self.state.voters();
-        voters.intersection(&self.up).count() >= self.state.majority()
+    fn recover(&mut self) {
+        let mut members = self.state.members.keys().copied();
+        let by = members.find(|slot| self.state.holds_data(*slot) && !self.is_revoked(*slot));
+        let Some(by) = by else {
+            return;
+        };
+        let survivors = BTreeSet::from([by, self.keeper]);
+        self.up.extend(&survivors);
+        self.decide(&Decision {
+            by,
+            at_unix_s: 0,
+            seen_epoch: 0,
+            kind: DecisionKind::Recover { survivors },
+        });
+        for member in &mut self.list.members {
+            member.revoked |= self.state.removed.contains(&ReplicaSlot(member.slot));
+        }
     }
 
-    /// Whether everybody runs who takes part, so that all know the same.
+    /// Whether enough are heard that something can be decided.
+    fn has_majority(&self) -> bool {
+        let voters = self.state.voters().into_iter();
+        voters.filter(|slot| self.is_heard(*slot)).count() >= self.state.majority()
+    }
+
+    /// Whether everybody is heard who takes part, so that all know the same.
     fn is_whole(&self) -> bool {
-        self.has_majority() && self.state.active().all(|slot| self.up.contains(&slot))
+        self.has_majority() && self.state.active().all(|slot| self.is_heard(slot))
     }
 
     /// Makes a decision, if it holds.
@@ -205,7 +240,7 @@ impl Run {
     }
 
     fn settle(&mut self, slot: ReplicaSlot) -> bool {
-        let Some(by) = self.state.active().find(|by| self.up.contains(by)) else {
+        let Some(by) = self.state.active().find(|by| self.is_heard(*by)) else {
             return false;
         };
         let settlement = Settlement {
@@ -236,17 +271,19 @@ impl Run {
     /// One thing that happens by itself.
     fn go_on(&mut self) -> bool {
         self.part_with_the_silent()
-            || self.is_whole() && (self.admit() || self.take_over() || self.configure())
+            || self.is_whole() && (self.admit() || self.take_over())
+            || self.configure()
     }
 
     fn part_with_the_silent(&mut self) -> bool {
         let state = &self.state;
         let out: BTreeSet<ReplicaSlot> = state
             .active()
-            .filter(|slot| !self.up.contains(slot))
+            .filter(|slot| self.is_silent(*slot))
             .collect();
-        let by = state.active().find(|slot| self.up.contains(slot));
-        let (Some(first), Some(by)) = (out.first().copied(), by) else {
+        let removed = out.iter().find(|slot| self.is_revoked(**slot));
+        let by = state.active().find(|slot| self.is_heard(*slot));
+        let (Some(first), Some(by)) = (removed.or(out.first()).copied(), by) else {
             return false;
         };
         let (seen_epoch, reason, at_unix_s) = (state.epoch, String::new(), 0);
@@ -259,9 +296,9 @@ impl Run {
                 reason: reason.clone(),
             },
         };
-        let waiting = state.voters().into_iter().filter(|slot| {
-            self.up.contains(slot) && !state.is_active(*slot) && !self.is_revoked(*slot)
-        });
+        let mut waiting = state.voters();
+        waiting.retain(|slot| self.is_heard(*slot) && !state.is_active(*slot));
+        let waiting = waiting.into_iter();
         let admitted = waiting
             .map(|slot| (slot, self.incarnations[&slot]))
             .collect();
@@ -283,7 +320,7 @@ impl Run {
         let members = self.state.members.iter();
         let waits = members.filter(|(slot, member)| {
             let anew = self.incarnations[slot] > member.incarnation;
-            self.up.contains(slot) && !self.is_revoked(**slot) && (!member.active || anew)
+            self.is_heard(**slot) && (!member.active || anew)
         });
         let waiting: Vec<ReplicaSlot> = waits.map(|(slot, _)| *slot).collect();
         waiting.into_iter().any(|slot| {
@@ -309,18 +346,20 @@ impl Run {
     }
 
     fn configure(&mut self) -> bool {
-        if !self.up.contains(&FOUNDER) || !self.state.is_active(FOUNDER) {
+        if !self.up.contains(&self.keeper) || !self.state.is_active(self.keeper) {
             return false;
         }
         let leaves_something = |_| self.how.leave_something;
         let step = next(
             &self.list,
             &self.state,
-            (FOUNDER, 0),
+            (self.keeper, 0),
             leaves_something,
             |_| true,
         );
         match step {
+            // For these everybody who takes part has to say something.
+            Some(Step::Settle(_) | Step::Change(_)) if !self.is_whole() => false,
             Some(Step::Settle(slot)) => self.settle(slot),
             // It has to be reached first.
             Some(Step::Change(Decision {
@@ -329,7 +368,7 @@ impl Run {
             })) if !self.up.contains(&slot) => false,
             Some(Step::Change(decision)) => self.decide(&decision),
             Some(Step::PartWith(slot)) => self.decide(&Decision {
-                by: FOUNDER,
+                by: self.keeper,
                 at_unix_s: 0,
                 seen_epoch: self.state.epoch,
                 kind: DecisionKind::Exclude {
@@ -373,39 +412,33 @@ impl Run {
         );
     }
 
-    /// A majority runs: everybody who runs takes part, nobody else does, and who is to go is gone, unless somebody has to
-    /// say what becomes of what it had, or too few would be left.
+    /// A majority is heard: everybody who is heard takes part, nobody else does, and who is to go is gone, unless somebody has
+    /// to say what becomes of what it had.
     fn check_nobody_waits(&self) {
         let state = &self.state;
-        let could = state.voters().into_iter().filter(|slot| {
-            self.up.contains(slot) && (state.is_active(*slot) || !self.is_revoked(*slot))
-        });
         // Nobody but those who took part last, and have a copy, can say what was answered.
-        let mut holders = state.active().filter(|slot| self.up.contains(slot));
+        let mut holders = state.active().filter(|slot| self.is_heard(*slot));
         let known = holders.any(|slot| state.holds_data(slot));
-        let enough = could.count() >= state.majority() && known;
-        assert!(self.is_whole() || !enough, "{self:?}");
+        assert!(self.is_whole() || !known, "{self:?}");
         if !self.is_whole() {
             return;
         }
-        let founder = self.up.contains(&FOUNDER);
+        let keeper = self.up.contains(&self.keeper) && state.is_active(self.keeper);
         for (slot, member) in &state.members {
-            let outside = self.up.contains(slot) && !member.active && !self.is_revoked(*slot);
+            let outside = self.is_heard(*slot) && !member.active;
             assert!(!outside, "{self:?}");
             let waits_for_a_word =
                 self.is_open(*slot) && self.how.leave_something && !self.how.majority;
-            // Of those who run one is to go, and too few others do.
-            let needed = member.active && state.active().count() <= state.majority();
-            let goes = self.is_revoked(*slot) && founder;
-            assert!(!goes || waits_for_a_word || needed, "{self:?}");
+            let goes = self.is_revoked(*slot) && keeper;
+            assert!(!goes || waits_for_a_word, "{self:?}");
         }
         let comes = self.list.members.iter().find(|member| {
             let slot = ReplicaSlot(member.slot);
-            !member.revoked && self.up.contains(&slot) && !state.members.contains_key(&slot)
+            self.is_heard(slot) && !state.members.contains_key(&slot)
         });
         // Another one has come before and does not answer, or is to be reached first.
         let held_up = state.newcomer().is_some() || self.came == COMING;
-        assert!(comes.is_none() || !founder || held_up, "{self:?}");
+        assert!(comes.is_none() || !keeper || held_up, "{self:?}");
     }
 }
 
@@ -430,19 +463,27 @@ fn length(unless_set: usize) -> usize {
 }
 
 fn play_in(data: u16, witness: bool, events: usize) {
-    for (leave_something, majority) in [(false, false), (true, false), (true, true)] {
-        let how = Circumstances {
-            leave_something,
-            majority,
-        };
-        let played = play_all(&Run::of(data, witness, how), length(events));
-        assert!(played > 0);
+    let keepers = [FOUNDER, ReplicaSlot(data + 1)].into_iter();
+    for keeper in keepers.filter(|slot| slot.0 <= data || witness) {
+        for (leave_something, majority) in [(false, false), (true, false), (true, true)] {
+            let how = Circumstances {
+                leave_something,
+                majority,
+            };
+            let played = play_all(&Run::of((data, witness), keeper, how), length(events));
+            assert!(played > 0);
+        }
     }
 }
 
 #[test]
 fn every_sequence_in_two_with_a_witness() {
     play_in(2, true, 4);
+}
+
+#[test]
+fn every_sequence_in_three_with_a_witness() {
+    play_in(3, true, 3);
 }
 
 #[test]
