@@ -21,7 +21,7 @@ pub(crate) enum Command {
     Server(ServerArguments),
     /// Drive one server that runs already
     Load(LoadArguments),
-    /// Count the system calls of the server for a small file created, and for one removed
+    /// Count the system calls of the server, and the waits of its threads, for a small file created, and for one removed
     Count(CountArguments),
 }
 

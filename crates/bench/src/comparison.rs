@@ -18,9 +18,10 @@ use bench::work_folder::WorkFolder;
 use testbed::{Requirements, Site};
 
 use crate::arguments::ServerArguments;
+use crate::bare::{self, Loop, Promise};
 use crate::contender::{Contender, Kind};
 use crate::report::{Conditions, Report};
-use crate::turn::{self, Extent, Outcomes, Place, figure};
+use crate::turn::{self, Outcomes, Place, figure};
 use crate::worker::Left;
 use crate::workload::{Workload, directory};
 
@@ -150,7 +151,7 @@ async fn measure(
 
 /// The rounds: first all that make and read, then all that remove.
 async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run<'_>) -> Result<()> {
-    let mut left = Vec::new();
+    let (mut left, mut bare_left) = (Vec::new(), Vec::new());
     for round in 0..conditions.rounds {
         for clients in CLIENTS {
             for index in 0..run.contenders.len() {
@@ -159,12 +160,23 @@ async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run<'_>) -> Resu
                     .await?;
                 left.push((run.contenders[index].kind(), round, clients, made));
             }
+            for promise in Promise::ALL {
+                let made = run.loop_undisturbed(conditions, disk, promise, (round, clients))?;
+                bare_left.push((round, made));
+            }
         }
         // Who comes first changes from round to round, in case it matters.
         run.contenders.rotate_left(1);
     }
     for (kind, round, clients, left) in left {
         run.removal(disk, kind, round, clients, left).await?;
+    }
+    for (round, left) in bare_left {
+        run.wait_for_quiet(disk)?;
+        let watch = run.start_watch()?;
+        let outcomes = bare::remove(left)?;
+        let others = run.others_since(&watch)?;
+        run.keep(outcomes, round, others)?;
     }
     Ok(())
 }
@@ -179,10 +191,7 @@ impl Run<'_> {
         round: usize,
         clients: usize,
     ) -> Result<Left> {
-        let extent = Extent {
-            length: conditions.length,
-            data_size: conditions.data_size,
-        };
+        let extent = conditions.extent();
         let mut repeat = 0;
         loop {
             self.wait_for_quiet(disk)?;
@@ -197,6 +206,36 @@ impl Run<'_> {
             let title = kind.title();
             eprintln!(
                 "bench: round {round}, {clients} clients, {title}: {:.1} s",
+                watch.seconds()
+            );
+            if others <= OTHERS_MAX || repeat == REPEATS_MAX {
+                self.keep(outcomes, round, others)?;
+                return Ok(left);
+            }
+            eprintln!("bench: other programs were busy meanwhile, so it is repeated");
+            repeat += 1;
+        }
+    }
+
+    /// The same for the bare loop, beside servers that are idle.
+    fn loop_undisturbed(
+        &mut self,
+        conditions: &Conditions,
+        disk: &Path,
+        promise: Promise,
+        (round, threads): (usize, usize),
+    ) -> Result<Loop> {
+        let mut repeat = 0;
+        loop {
+            self.wait_for_quiet(disk)?;
+            let watch = self.start_watch()?;
+            let name = format!("round-{round}-{threads}-{repeat}");
+            let (outcomes, left) =
+                bare::work((disk, &name), promise, threads, conditions.extent())?;
+            let others = self.others_since(&watch)?;
+            eprintln!(
+                "bench: round {round}, {threads} threads, {}: {:.1} s",
+                promise.title(),
                 watch.seconds()
             );
             if others <= OTHERS_MAX || repeat == REPEATS_MAX {
@@ -302,8 +341,11 @@ fn strangers_time(contenders: &mut [Contender]) -> Result<Duration> {
 /// Everything that may be measured.
 fn points() -> Vec<Point> {
     let points = Workload::ORDER.iter().flat_map(|workload| {
-        let servers = Kind::ALL.into_iter();
-        servers.flat_map(|kind| CLIENTS.map(|clients| turn::point(*workload, kind, clients)))
+        CLIENTS.into_iter().flat_map(|clients| {
+            let servers = Kind::ALL.map(|kind| turn::point(*workload, kind, clients));
+            let loops = Promise::ALL.map(|promise| bare::point(*workload, promise, clients));
+            servers.into_iter().chain(loops)
+        })
     });
     points.collect()
 }

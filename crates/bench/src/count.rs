@@ -3,6 +3,7 @@
 //! strace(1) counts them while the client works, which makes the server slow; so times mean nothing here. Counts hardly
 //! depend on what else the machine does, and show what an operation costs where no figure in seconds would be fair.
 //! What the server does on its own meanwhile is counted with them: the faster the client, the less of it.
+//! How often its threads wait for something is counted without strace, before, since it does depend on how long things take.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,10 +52,18 @@ async fn count(arguments: &CountArguments, disk: &Path, program: &Path) -> Resul
     Workload::CreateDurable.run(&mut crew, WARM_UP).await?;
     let length = Duration::from_secs_f64(arguments.seconds);
     for workload in WORKLOADS {
-        let strace = Strace::attach(contender.pid()?, disk.join("strace.log"))?;
+        let process = contender.pid()?;
+        let before = waits(process)?;
+        let (tally, _) = workload.run(&mut crew, length).await?;
+        let waits = waits(process)?.saturating_sub(before) as f64 / tally.amount.max(1) as f64;
+        if workload == Workload::Remove {
+            Workload::CreateDurable.run(&mut crew, length).await?;
+        }
+        let strace = Strace::attach(process, disk.join("strace.log"))?;
         let (tally, _) = workload.run(&mut crew, length).await?;
         let calls = strace.detach()?;
         print!("{}", table(workload, tally.amount, &calls));
+        println!("  {:18}{waits:8.2}, not traced", "waits of threads");
     }
     crew.clear().await
 }
@@ -107,6 +116,25 @@ impl Drop for Strace {
             let _status = self.child.wait();
         }
     }
+}
+
+/// How often the threads of a process have waited for anything so far, such as for a client, for the disk, or for each other.
+fn waits(process: Pid) -> Result<u64> {
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    let mut all = 0;
+    for task in fs::read_dir(tasks)? {
+        // A thread may end meanwhile.
+        let status = fs::read_to_string(task?.path().join("status")).unwrap_or_default();
+        all += waits_in(&status).unwrap_or_default();
+    }
+    Ok(all)
+}
+
+/// The same of one thread, out of its `status` of proc(5).
+fn waits_in(status: &str) -> Option<u64> {
+    let mut lines = status.lines();
+    let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    count.trim().parse().ok()
 }
 
 /// Whether every thread of a process is traced.
@@ -184,6 +212,13 @@ total                   40         2
         };
         let expected = [calls("futex", 30, 2), calls("fdatasync", 10, 0)];
         assert_eq!(summary(LOG), expected);
+    }
+
+    #[test]
+    fn waits_are_not_taken_for_what_the_system_made_of_a_thread() {
+        let status = "Name:\tx\nnonvoluntary_ctxt_switches:\t9\nvoluntary_ctxt_switches:\t7\n";
+        assert_eq!(waits_in(status), Some(7));
+        assert_eq!(waits_in("Name:\tx\n"), None);
     }
 
     #[test]

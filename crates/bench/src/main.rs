@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod bare;
 mod comparison;
 mod contender;
 mod count;

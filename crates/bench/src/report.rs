@@ -10,9 +10,10 @@ use askama::Template;
 use bench::machine::Machine;
 use bench::statistics::{Results, Summary};
 
+use crate::bare::{self, Promise};
 use crate::comparison::CLIENTS;
 use crate::contender::Kind;
-use crate::turn::{figure, point};
+use crate::turn::{self, Extent, figure};
 use crate::workload::Workload;
 
 /// Under which conditions the figures were measured.
@@ -32,6 +33,16 @@ pub(crate) struct Conditions {
     pub(crate) data_size: u64,
     /// How many entries the large directory had.
     pub(crate) entries: usize,
+}
+
+impl Conditions {
+    /// How much is done in a turn.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent {
+            length: self.length,
+            data_size: self.data_size,
+        }
+    }
 }
 
 /// A run.
@@ -92,13 +103,27 @@ impl Report {
     }
 
     fn found(&self, workload: Workload, kind: Kind, clients: usize, name: &str) -> Option<Summary> {
-        self.results.summary(&point(workload, kind, clients), name)
+        let point = turn::point(workload, kind, clients);
+        self.results.summary(&point, name)
     }
 
-    /// Medians with extremes in parentheses, side by side, and their ratio.
+    /// What `kind` could reach at most.
+    fn limits(&self, workload: Workload, kind: Kind, clients: usize) -> Limits {
+        let rate = |point| Some(self.results.summary(&point, figure::RATE)?.median);
+        let requests = workload.requests().filter(|_| workload != Workload::Null);
+        // The same whatever a server promises.
+        let null = rate(turn::point(Workload::Null, Kind::MeridianAsync, clients));
+        Limits {
+            bare_loop: rate(bare::point(workload, Promise::of(kind), clients)),
+            bare_rpc: null.zip(requests).map(|(null, requests)| null / requests),
+        }
+    }
+
+    /// Medians with extremes in parentheses, side by side, and their ratio; then the limits, and how near the first comes to them.
     fn throughput(&self, ours: Kind, theirs: Kind) -> String {
         let mut table = format!(
-            "| workload | clients | {} | {} | ratio |\n|---|--:|--:|--:|--:|\n",
+            "| workload | clients | {} | {} | ratio | bare loop | bare RPC | of both |\n\
+             |---|--:|--:|--:|--:|--:|--:|--:|\n",
             ours.title(),
             theirs.title()
         );
@@ -109,12 +134,17 @@ impl Report {
             };
             let ratio = our.median / their.median;
             let (title, unit) = (workload.title(), workload.unit());
+            let limits = self.limits(workload, ours, clients);
+            let share = limits.share(our.median);
             // Writing to a String cannot fail.
             let _ = writeln!(
                 table,
-                "| {title} ({unit}) | {clients} | {} | {} | {ratio:.2} |",
+                "| {title} ({unit}) | {clients} | {} | {} | {ratio:.2} | {} | {} | {} |",
                 cell(our),
-                cell(their)
+                cell(their),
+                known(limits.bare_loop, grouped),
+                known(limits.bare_rpc, grouped),
+                known(share, |share| format!("{share:.2}"))
             );
         }
         table
@@ -127,11 +157,10 @@ impl Report {
              |---|--:|---|--:|--:|--:|--:|\n",
         );
         for (workload, clients) in rows() {
-            for kind in Kind::ALL {
-                let median = |name| {
-                    let found = self.found(workload, kind, clients, name)?;
-                    Some(found.median)
-                };
+            let servers = Kind::ALL.map(|kind| turn::point(workload, kind, clients));
+            let loops = Promise::ALL.map(|promise| bare::point(workload, promise, clients));
+            for point in servers.into_iter().chain(loops) {
+                let median = |name| Some(self.results.summary(&point, name)?.median);
                 let values = [
                     figure::MEDIAN,
                     figure::MOST,
@@ -145,13 +174,34 @@ impl Report {
                 let _ = writeln!(
                     table,
                     "| {} | {clients} | {} | {half:.0} | {most:.0} | {server:.1} | {client:.1} |",
-                    workload.title(),
-                    kind.title()
+                    point.panel, point.series
                 );
             }
         }
         table
     }
+}
+
+/// What the machine allows, in units of a workload each second.
+struct Limits {
+    /// The system calls alone.
+    bare_loop: Option<f64>,
+    /// The requests alone, which carry nothing.
+    bare_rpc: Option<f64>,
+}
+
+impl Limits {
+    /// What part `rate` is of one that does both, one after the other.
+    fn share(&self, rate: f64) -> Option<f64> {
+        let rates = [self.bare_loop, self.bare_rpc].into_iter().flatten();
+        let time: f64 = rates.map(|rate| 1.0 / rate).sum();
+        (time > 0.0).then_some(rate * time)
+    }
+}
+
+/// A figure, or a dash where there is none.
+fn known(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "–".to_owned(), show)
 }
 
 fn rows() -> impl Iterator<Item = (Workload, usize)> {
@@ -186,6 +236,21 @@ fn grouped(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_is_compared_with_both_limits_one_after_the_other() {
+        let share = |bare_loop, bare_rpc| {
+            let limits = Limits {
+                bare_loop,
+                bare_rpc,
+            };
+            known(limits.share(100.0), |share| format!("{share:.2}"))
+        };
+        assert_eq!(share(Some(200.0), Some(200.0)), "1.00");
+        assert_eq!(share(Some(400.0), Some(1000.0)), "0.35");
+        assert_eq!(share(None, Some(200.0)), "0.50");
+        assert_eq!(share(None, None), "–");
+    }
 
     #[test]
     fn thousands_are_grouped() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bench::processor::ProcessorTime;
+use bench::tally::Tally;
 use bench::trial::{Outcome, Point};
 
 use crate::contender::{Contender, Kind};
@@ -35,6 +36,26 @@ pub(crate) type Outcomes = Vec<(Point, Outcome)>;
 /// A workload at a server, by this many clients.
 pub(crate) fn point(workload: Workload, kind: Kind, clients: usize) -> Point {
     Point::new(workload.title(), kind.title(), clients)
+}
+
+/// What a workload has yielded that took this long, with the processor time of those who served and of those who asked.
+pub(crate) fn outcome(
+    workload: Workload,
+    tally: &Tally,
+    took: Duration,
+    (server_cpu, client_cpu): (Duration, Duration),
+) -> Outcome {
+    let amount = tally.amount as f64 / workload.scale();
+    let per_unit = |time: Duration| time.as_secs_f64() * 1e6 / amount.max(1.0);
+    let figures = [
+        (figure::RATE, amount / took.as_secs_f64()),
+        (figure::MEDIAN, tally.percentile(0.5) as f64),
+        (figure::MOST, tally.percentile(0.99) as f64),
+        (figure::SERVER_CPU, per_unit(server_cpu)),
+        (figure::CLIENT_CPU, per_unit(client_cpu)),
+        ("took_s", took.as_secs_f64()),
+    ];
+    figures.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 /// How much is done in a turn.
@@ -78,6 +99,9 @@ pub(crate) async fn work(place: Place<'_>, name: &str, extent: Extent) -> Result
         length: extent.length,
         outcomes: Vec::new(),
     };
+    if !only_names {
+        turn.measure(Workload::Null).await?;
+    }
     turn.measure(Workload::Create).await?;
     turn.measure(Workload::CreateDurable).await?;
     turn.crew.all(files::check).await?;
@@ -126,19 +150,9 @@ impl Turn<'_> {
             .with_context(|| format!("{title} failed at: {}", workload.title()))?;
         let server_cpu = self.place.contender.processor_time()?.total() - server_before;
         let client_cpu = ProcessorTime::own()?.total() - client_before;
-        let amount = tally.amount as f64 / workload.scale();
-        let per_unit = |time: Duration| time.as_secs_f64() * 1e6 / amount.max(1.0);
-        let figures = [
-            (figure::RATE, amount / took.as_secs_f64()),
-            (figure::MEDIAN, tally.percentile(0.5) as f64),
-            (figure::MOST, tally.percentile(0.99) as f64),
-            (figure::SERVER_CPU, per_unit(server_cpu)),
-            (figure::CLIENT_CPU, per_unit(client_cpu)),
-            ("took_s", took.as_secs_f64()),
-        ];
-        let outcome = figures.map(|(name, value)| (name.to_owned(), value));
+        let outcome = outcome(workload, &tally, took, (server_cpu, client_cpu));
         let point = point(workload, self.place.contender.kind(), self.place.clients);
-        self.outcomes.push((point, outcome.into()));
+        self.outcomes.push((point, outcome));
         Ok(())
     }
 }

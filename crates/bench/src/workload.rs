@@ -5,6 +5,7 @@
 pub(crate) mod data;
 pub(crate) mod directory;
 pub(crate) mod files;
+mod null;
 
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use crate::worker::Crew;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Workload {
+    /// Call the procedure that does nothing
+    Null,
     /// Create a file, write 4 KiB (UNSTABLE), close it
     Create,
     /// Create a file, write 4 KiB (FILE_SYNC), close it
@@ -44,7 +47,8 @@ pub(crate) enum Workload {
 
 impl Workload {
     /// All, in the order of the tables.
-    pub(crate) const ORDER: [Self; 10] = [
+    pub(crate) const ORDER: [Self; 11] = [
+        Workload::Null,
         Workload::Create,
         Workload::CreateDurable,
         Workload::Remove,
@@ -60,6 +64,7 @@ impl Workload {
     /// How the tables call it.
     pub(crate) fn title(self) -> &'static str {
         match self {
+            Workload::Null => "bare RPC (NULL)",
             Workload::Create => "create, write 4 KiB, close",
             Workload::CreateDurable => "the same, the write FILE_SYNC",
             Workload::Getattr => "getattr",
@@ -77,9 +82,11 @@ impl Workload {
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Workload::Create | Workload::CreateDurable | Workload::Remove => "files/s",
-            Workload::Getattr | Workload::Lookup | Workload::RandomRead | Workload::RandomWrite => {
-                "op/s"
-            }
+            Workload::Null
+            | Workload::Getattr
+            | Workload::Lookup
+            | Workload::RandomRead
+            | Workload::RandomWrite => "op/s",
             Workload::Readdir => "entries/s",
             Workload::Write | Workload::Read => "MiB/s",
         }
@@ -93,11 +100,21 @@ impl Workload {
         }
     }
 
+    /// How many requests one of that unit takes; `None` where that depends on how much a server tells in each.
+    pub(crate) fn requests(self) -> Option<f64> {
+        match self {
+            Workload::Create | Workload::CreateDurable => Some(3.0),
+            Workload::Readdir => None,
+            _ => Some(1.0),
+        }
+    }
+
     /// Has the crew do it, for so long where the work has no end of its own. What the work needs
     /// must be there: files to look at, the large directory, the large files.
     pub(crate) async fn run(self, crew: &mut Crew, length: Duration) -> Result<(Tally, Duration)> {
         let span = Span::of(length);
         match self {
+            Workload::Null => crew.all(move |worker| null::call(worker, span)).await,
             Workload::Create => {
                 crew.all(move |worker| files::create(worker, span, StableHow4::Unstable))
                     .await

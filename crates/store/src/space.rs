@@ -72,10 +72,36 @@ struct Look {
 #[derive(Debug, Default)]
 struct State {
     look: Option<Look>,
+    files: Option<files::Look>,
     /// Admitted, and not known to be written.
     under_way_bytes: u64,
     /// Rows in memory that the embedded store has to write out, and what the removal of all objects would need.
     metadata_bytes: u64,
+}
+
+impl State {
+    /// Admits so much by the last look, if that was a moment ago and saw much more than this and what is kept back: with plenty of
+    /// space one look serves many operations. Says whether it did.
+    fn admit_by_last_look(&mut self, bytes: u64, kept_bytes: u64) -> bool {
+        let look = self.look.as_mut();
+        let Some(look) = look.filter(|look| look.at.elapsed() < LOOK_AGAIN) else {
+            return false;
+        };
+        let has_plenty = look.free_bytes / 2 > bytes.saturating_add(kept_bytes);
+        if has_plenty {
+            look.free_bytes -= bytes;
+            self.under_way_bytes += bytes;
+        }
+        has_plenty
+    }
+
+    /// Notes that so much is free for everybody now, of which what is under way is to be taken.
+    fn note_look(&mut self, free_bytes: u64) {
+        self.look = Some(Look {
+            at: Instant::now(),
+            free_bytes: free_bytes.saturating_sub(self.under_way_bytes),
+        });
+    }
 }
 
 /// What is free on the file system, in bytes.
@@ -148,9 +174,7 @@ impl Headroom {
                 let for_removals = self.reserve_bytes / CHANGE_PART;
                 for_removals.saturating_add(state.metadata_bytes)
             })?,
-            Demand::Removal => {
-                self.admit_change(REMOVAL_BYTES, |_| self.reserve_bytes / LAST_PART)?
-            }
+            Demand::Removal => self.admit_removal()?,
         };
         Ok(Admission {
             headroom: self,
@@ -160,7 +184,20 @@ impl Headroom {
 
     /// [`Error::NoSpace`] unless the file system below has space for one more data file.
     pub(crate) fn admit_file(&self) -> vfs::Result<()> {
-        match self.reserve_bytes == 0 || files::is_left(&self.data, Purpose::Data) {
+        if self.reserve_bytes == 0 {
+            return Ok(());
+        }
+        let mut state = self.state();
+        if state.files.as_mut().is_some_and(files::Look::take_one) {
+            return Ok(());
+        }
+        state.files = files::Look::at(&self.data);
+        // Where it cannot be found out, the caller that makes one is told.
+        match state
+            .files
+            .as_ref()
+            .is_none_or(|look| look.has(Purpose::Data))
+        {
             true => Ok(()),
             false => Err(Error::NoSpace),
         }
@@ -168,50 +205,51 @@ impl Headroom {
 
     /// Whether the embedded store finds the files that it needs to write rows out.
     pub(crate) fn has_files(&self) -> bool {
-        self.reserve_bytes == 0 || files::is_left(&self.data, Purpose::Rows)
+        self.reserve_bytes == 0
+            || files::Look::at(&self.data).is_none_or(|look| look.has(Purpose::Rows))
     }
 
     fn admit_space(&self, wanted_bytes: u64) -> vfs::Result<()> {
         let mut state = self.state();
         let kept_bytes = self.kept_bytes(&state);
-        // With much more space than is asked for, one look serves many operations.
-        let recent = state
-            .look
-            .as_mut()
-            .filter(|look| look.at.elapsed() < LOOK_AGAIN);
-        if let Some(look) = recent
-            && look.free_bytes / 2 > wanted_bytes.saturating_add(kept_bytes)
-        {
-            look.free_bytes -= wanted_bytes;
-            state.under_way_bytes += wanted_bytes;
+        if state.admit_by_last_look(wanted_bytes, kept_bytes) {
             return Ok(());
         }
-        let free_bytes = self.free()?.all.saturating_sub(state.under_way_bytes);
+        let all_bytes = self.free()?.all;
+        let free_bytes = all_bytes.saturating_sub(state.under_way_bytes);
         let fits = free_bytes >= wanted_bytes.saturating_add(kept_bytes);
-        let left_bytes = free_bytes.saturating_sub(if fits { wanted_bytes } else { 0 });
-        state.look = Some(Look {
-            at: Instant::now(),
-            free_bytes: left_bytes,
-        });
-        if !fits {
-            return Err(Error::NoSpace);
+        if fits {
+            state.under_way_bytes += wanted_bytes;
         }
-        state.under_way_bytes += wanted_bytes;
-        Ok(())
+        state.note_look(all_bytes);
+        match fits {
+            true => Ok(()),
+            false => Err(Error::NoSpace),
+        }
+    }
+
+    fn admit_removal(&self) -> vfs::Result<u64> {
+        let kept_bytes = self.reserve_bytes / LAST_PART;
+        if self.state().admit_by_last_look(REMOVAL_BYTES, kept_bytes) {
+            return Ok(REMOVAL_BYTES);
+        }
+        self.admit_change(REMOVAL_BYTES, |_| kept_bytes)
     }
 
     /// Admits what needs nothing in the end, and so much until it is written, as long as what `kept_bytes` says is left
     /// behind it, the ballast included.
     fn admit_change(&self, bytes: u64, kept_bytes: impl Fn(&State) -> u64) -> vfs::Result<u64> {
-        let free_bytes = self.free()?.own;
+        let free = self.free()?;
         let mut state = self.state();
-        let left_bytes = free_bytes
+        let left_bytes = free
+            .own
             .saturating_add(self.ballast.held_bytes())
             .saturating_sub(state.under_way_bytes);
         if left_bytes < kept_bytes(&state) {
             return Err(Error::NoSpace);
         }
         state.under_way_bytes += bytes;
+        state.note_look(free.all);
         Ok(bytes)
     }
 
@@ -434,6 +472,30 @@ mod tests {
         while headroom.give_space() {}
         assert_eq!(headroom.ballast.held_bytes(), (16 << 20) / LAST_PART);
         assert!(!refused(&headroom, Demand::Removal));
+    }
+
+    /// Each operation looked at the file system, however much space there was.
+    #[test]
+    fn one_look_serves_many_operations_where_there_is_plenty() {
+        let directory = tempfile::tempdir().unwrap();
+        let headroom = headroom(directory.path(), Reserve::Bytes(1 << 20));
+        let looked_at = |at| {
+            let mut state = headroom.state();
+            std::mem::replace(&mut state.look.as_mut().unwrap().at, at)
+        };
+        let soon = Instant::now() + Duration::from_secs(3600);
+        assert!(!refused(&headroom, Demand::Removal));
+        looked_at(soon);
+        for demand in [Demand::Removal, Demand::Space(1)] {
+            assert!(!refused(&headroom, demand));
+            assert_eq!(looked_at(soon), soon, "{demand:?}");
+        }
+        // What is asked for would leave little.
+        let most_bytes = headroom.free().unwrap().all / 3 * 2;
+        assert!(!refused(&headroom, Demand::Space(most_bytes)));
+        assert!(looked_at(Instant::now() - LOOK_AGAIN) < soon);
+        assert!(!refused(&headroom, Demand::Removal));
+        assert!(looked_at(soon) < soon);
     }
 
     /// Writers that were admitted side by side each saw the same free space, and together filled the reserve.

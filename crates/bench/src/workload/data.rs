@@ -19,7 +19,7 @@ use crate::worker::Worker;
 pub(crate) const BLOCK: u64 = 1 << 20;
 
 /// How much a random read asks for, and how often content can be told apart, in bytes.
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// How many requests are under way at once, over all clients, and at least how many of each.
 const IN_FLIGHT: usize = 8;

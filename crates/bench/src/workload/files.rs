@@ -10,10 +10,10 @@ use nfs4_client::{How, STAT, StableHow4};
 use crate::worker::{File, Worker};
 
 /// The length of a small file in bytes.
-const SIZE: usize = 4096;
+pub(crate) const SIZE: usize = 4096;
 
 /// The most files one worker makes in one go, to bound the time of removing them.
-const FILES_MAX: usize = 50_000;
+pub(crate) const FILES_MAX: usize = 50_000;
 
 /// How many files of each worker are read back.
 const CHECKED: usize = 100;

@@ -178,6 +178,7 @@ impl Overview {
         replica.put_on_record(what).await;
         let patience = Duration::from_secs(question.patience_seconds);
         self.service.begin_drain(fs_id, locations, patience);
+        self.draining.notify_one();
         let clients = self.service.to_be_drained().unwrap_or_default();
         Ok(DrainAnswer {
             clients: clients as u64,
@@ -217,8 +218,9 @@ impl Overview {
     }
 
     /// Returns when all clients have been sent away, or were waited for long enough; never if nobody wants them to
-    /// go.
+    /// go. One task waits for it.
     pub(super) async fn drained(&self) {
+        self.draining.notified().await;
         while !self.service.drained() {
             tokio::time::sleep(LOOK).await;
         }

@@ -5,6 +5,7 @@
 mod answers;
 mod drain;
 mod full_disk;
+mod housekeeping;
 mod junctions;
 mod names;
 mod offers;
@@ -25,9 +26,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use nfs4_server::{Identity, Namespace, NamespaceError, Service, ServiceOptions};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
+use tokio::sync::{Notify, watch};
 use vfs::FileSystem;
 
 use crate::configuration::{Configuration, ConfigurationError, TransportLimits};
@@ -53,8 +52,6 @@ const PARTING_PATIENCE: Duration = Duration::from_secs(10);
 /// How long work that was given up may take to notice, once everything is put away, and how often to look.
 const LEFTOVER_PATIENCE: Duration = Duration::from_secs(2);
 const LEFTOVER_PAUSE: Duration = Duration::from_millis(10);
-/// How often leases and the grace period are looked after.
-const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 /// Which program this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -370,6 +367,7 @@ impl Server {
             metrics: OnceLock::new(),
             page: OnceLock::new(),
             history: Mutex::default(),
+            draining: Notify::new(),
         });
         if let Some(pool::Role::Data(server)) = &overview.pool {
             server.serve_by(&overview.transport);
@@ -421,7 +419,7 @@ impl Server {
                 tracing::warn!(why, "this replica cannot go on as it is; it starts anew");
                 Ok(Ending::StartAnew)
             }
-            end = self.run_maintenance() => {
+            end = housekeeping::keep(&self.overview) => {
                 if end.is_err() {
                     process::tell_stopping();
                 }
@@ -465,29 +463,6 @@ impl Server {
         }
         tracing::info!(data = %data.path().display(), "stopped");
         ended
-    }
-
-    /// Looks after leases until a store fails. Returns how the server ends then.
-    async fn run_maintenance(&self) -> Result<Ending, ServeError> {
-        let mut ticks = tokio::time::interval(HOUSEKEEPING);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut supervisor = process::Supervisor::default();
-        let mut maintenance = JoinSet::new();
-        loop {
-            ticks.tick().await;
-            while maintenance.try_join_next().is_some() {}
-            // What vanished clients held may be another site's to let go, so neither leases nor anything else waits for it.
-            maintenance.spawn(self.overview.service.housekeep());
-            if let Some(tree) = self.overview.failed_tree() {
-                return full_disk::end_of(tree);
-            }
-            if let Some(pool::Role::Data(server)) = &self.overview.pool
-                && server.has_failed()
-            {
-                return Err(ServeError::StorageFailed("shelf".to_owned()));
-            }
-            supervisor.tell_alive(|| self.overview.summary());
-        }
     }
 
     /// Says why, when a replica cannot go on as it is.

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use nfs4_server::Service;
 use replica::Replica;
+use tokio::sync::Notify;
 use vfs::{Counted, FileSystem};
 
 use super::Origin;
@@ -50,6 +51,8 @@ pub(super) struct Overview {
     pub(super) page: OnceLock<SocketAddr>,
     /// What the charts of the page show.
     pub(super) history: Mutex<History>,
+    /// Told when clients begin to be sent away.
+    pub(super) draining: Notify,
 }
 
 impl Overview {

@@ -179,9 +179,14 @@ pub(super) async fn keep(overview: Arc<Overview>, mut stopping: watch::Receiver<
     }
     let keeping = async {
         overview.warn_of_other_ports().await;
-        let mut ticks = tokio::time::interval(LOOK);
+        // Junctions stand in the root of a domain; without one there is nothing to look at that often.
+        let (pause, looks) = match &overview.domain {
+            Some(_) => (LOOK, LOOKS),
+            None => (LOOK * LOOKS, 1),
+        };
+        let mut ticks = tokio::time::interval(pause);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        for look in (0..LOOKS).cycle() {
+        for look in (0..looks).cycle() {
             ticks.tick().await;
             overview.show_junctions();
             if look == 0 {

@@ -171,17 +171,36 @@ struct Requests {
 }
 
 impl Requests {
-    async fn read_all(&self, mut input: OwnedReadHalf, transport: &Transport) -> End {
+    async fn read_all(&self, input: OwnedReadHalf, transport: &Transport) -> End {
+        let mut begun = Begun::default();
+        let end = self.read_to_end(input, transport, &mut begun).await;
+        begun.go_on_alone();
+        end
+    }
+
+    async fn read_to_end(
+        &self,
+        mut input: OwnedReadHalf,
+        transport: &Transport,
+        begun: &mut Begun,
+    ) -> End {
         let mut splitter = RecordSplitter::new(transport.record_bytes);
         // For the record under way, if it is large.
         let mut space = None;
         loop {
             let expected = splitter.expected_bytes();
             if expected > SMALL_RECORD_BYTES && space.is_none() {
+                begun.go_on_alone();
                 space = transport.space(&transport.buffers.requests, expected).await;
                 self.receiving(expected);
             }
-            match input.read_buf(splitter.read_buffer()).await {
+            let read = tokio::select! {
+                biased;
+                () = begun.end() => continue,
+                read = input.read_buf(splitter.read_buffer()) => read,
+            };
+            begun.go_on_alone();
+            match read {
                 Ok(0) if splitter.is_between_records() => return End::Closed,
                 Ok(0) => return End::Cut,
                 Ok(count) => {
@@ -193,28 +212,39 @@ impl Requests {
                 }
                 Err(error) => return error.into(),
             }
-            let taken = self.take_records(&mut splitter, &mut space, transport);
-            if let Err(end) = taken.await {
-                return end;
+            match self
+                .take_records(&mut splitter, &mut space, transport)
+                .await
+            {
+                Ok(last) => *begun = last,
+                Err(end) => return end,
             }
         }
     }
 
+    /// Starts all requests that are whole. Returns the last one, unless it is finished.
     async fn take_records(
         &self,
         splitter: &mut RecordSplitter,
         space: &mut Option<Space>,
         transport: &Transport,
-    ) -> Result<(), End> {
+    ) -> Result<Begun, End> {
+        let mut begun = Begun::default();
         let mut next = splitter.next_record()?;
         while let Some(record) = next {
             self.receiving(0);
             let following = splitter.next_record();
             let is_last = matches!(following, Ok(None));
-            self.take(record, space.take(), is_last, transport).await?;
-            next = following?;
+            begun = self.take(record, space.take(), is_last, transport).await?;
+            match following {
+                Ok(following) => next = following,
+                Err(error) => {
+                    begun.go_on_alone();
+                    return Err(error.into());
+                }
+            }
         }
-        Ok(())
+        Ok(begun)
     }
 
     /// So much memory is kept for a record of which the rest has yet to come.
@@ -224,29 +254,32 @@ impl Requests {
     }
 
     /// Starts a request. The last of those received is begun right here, since nothing else is to
-    /// do: many finish at once, and the others go on in a task of their own.
+    /// do: many finish at once. It is returned if it has to wait; the others go on in tasks of their own.
     async fn take(
         &self,
         record: Bytes,
         space: Option<Space>,
         is_last: bool,
         transport: &Transport,
-    ) -> Result<(), End> {
+    ) -> Result<Begun, End> {
         let (transaction, kind) = message_start(&record).ok_or(End::NoMessage)?;
         if kind == REPLY {
             self.connection.calls.answered(transaction, record);
-            return Ok(());
+            return Ok(Begun::default());
         }
         let Some(admitted) = self.admit(&record, space, transport).await else {
-            return Ok(());
+            return Ok(Begun::default());
         };
         let service = self.service.clone();
         let mut answer = Box::pin(answer(service, self.connection.clone(), record, admitted));
-        if is_last && is_ready(answer.as_mut()).await {
-            return Ok(());
+        if !is_last {
+            tokio::spawn(answer);
+            return Ok(Begun::default());
         }
-        tokio::spawn(answer);
-        Ok(())
+        Ok(match is_ready(answer.as_mut()).await {
+            true => Begun::default(),
+            false => Begun(Some(answer)),
+        })
     }
 
     /// Waits for a place among the requests of the connection, and for memory. `None` stands for a closed semaphore, and
@@ -281,6 +314,29 @@ impl Requests {
     async fn finish(&self) {
         // An error stands for a closed semaphore, and this one is never closed.
         let _ = self.space.acquire_many(self.in_flight).await;
+    }
+}
+
+/// A request that was begun, and waits for something, if there is one. The task of its connection goes on with it as long as nothing
+/// else comes, so that a client with one request at a time wakes no other thread.
+#[derive(Default)]
+struct Begun(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl Begun {
+    /// Returns when it is answered; never where there is none.
+    async fn end(&mut self) {
+        match &mut self.0 {
+            Some(answer) => answer.as_mut().await,
+            None => std::future::pending().await,
+        }
+        self.0 = None;
+    }
+
+    /// Has it go on in a task of its own: from now on the connection waits for other things, or ends.
+    fn go_on_alone(&mut self) {
+        if let Some(answer) = self.0.take() {
+            tokio::spawn(answer);
+        }
     }
 }
 

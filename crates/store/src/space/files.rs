@@ -4,6 +4,9 @@
 //! What must never enter: how many bytes there are.
 
 use std::os::fd::AsFd;
+use std::time::Instant;
+
+use super::LOOK_AGAIN;
 
 /// This many are left to the embedded store and to what lies beside the store.
 const KEPT: u64 = 512;
@@ -21,14 +24,42 @@ pub(super) enum Purpose {
     Rows,
 }
 
-/// Whether there is one to be had.
-pub(super) fn is_left(directory: impl AsFd, purpose: Purpose) -> bool {
-    let Ok(below) = rustix::fs::fstatvfs(directory) else {
-        // The caller that makes one is told.
-        return true;
-    };
-    // Some make files as long as there are bytes, and say that there are none.
-    below.f_files == 0 || below.f_favail > kept(below.f_files, purpose)
+/// What was seen of them at a moment.
+#[derive(Debug)]
+pub(super) struct Look {
+    at: Instant,
+    all: u64,
+    /// How many there were, less those that were taken since.
+    left: u64,
+}
+
+impl Look {
+    /// Now; nothing where it cannot be found out.
+    pub(super) fn at(directory: impl AsFd) -> Option<Look> {
+        let below = rustix::fs::fstatvfs(directory).ok()?;
+        Some(Look {
+            at: Instant::now(),
+            all: below.f_files,
+            left: match below.f_files {
+                // Some make files as long as there are bytes, and say that there are none.
+                0 => u64::MAX,
+                _ => below.f_favail,
+            },
+        })
+    }
+
+    /// Whether there is one to be had.
+    pub(super) fn has(&self, purpose: Purpose) -> bool {
+        self.left > kept(self.all, purpose)
+    }
+
+    /// Takes one for data, if this was a moment ago and there were plenty: then it need not be looked again. Says whether it did.
+    pub(super) fn take_one(&mut self) -> bool {
+        let has_plenty = self.left / 2 > kept(self.all, Purpose::Data);
+        let may_take = has_plenty && self.at.elapsed() < LOOK_AGAIN;
+        self.left -= u64::from(may_take);
+        may_take
+    }
 }
 
 fn kept(all: u64, purpose: Purpose) -> u64 {
@@ -40,7 +71,35 @@ fn kept(all: u64, purpose: Purpose) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn a_look_counts_for_a_moment_and_where_there_are_plenty() {
+        let look = |left| Look {
+            // However slow this is.
+            at: Instant::now() + Duration::from_secs(3600),
+            all: 1 << 20,
+            left,
+        };
+        let mut plenty = look(2 * KEPT + 3);
+        assert!(plenty.take_one() && plenty.take_one());
+        assert!(
+            !plenty.take_one(),
+            "half of them could be somebody else's by now"
+        );
+        assert!(plenty.has(Purpose::Data));
+        assert!(!look(KEPT).has(Purpose::Data) && look(KEPT).has(Purpose::Rows));
+        let mut old = look(1 << 19);
+        old.at = Instant::now() - LOOK_AGAIN;
+        assert!(!old.take_one());
+        let mut unbounded = Look {
+            all: 0,
+            ..look(u64::MAX)
+        };
+        assert!(unbounded.take_one());
+    }
 
     #[test]
     fn rows_have_files_left_when_data_has_none() {

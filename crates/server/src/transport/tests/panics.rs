@@ -1,4 +1,4 @@
-//! A tree whose operations panic: what a client hears of it, and what others do not.
+//! A tree whose operations panic, or wait: what a client hears of it, and what others do not.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -77,6 +77,46 @@ async fn a_request_that_panics_is_answered_once_and_others_of_its_connection_go_
         1,
         "no connection was lost"
     );
+}
+
+/// The task of its connection goes on with a request that waits, as long as nothing else comes. It must not end with that task.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_waits_outlives_its_connection() {
+    let files = tempfile::tempdir().unwrap();
+    let tree = Panicking::new(&files);
+    let fixture = serve_trees(vec![export(tree.clone())], LIMITS);
+    let client = nfs4_client::Client::connect(Options::at(fixture.address))
+        .await
+        .unwrap();
+    let root = client.mount("/export").await.unwrap();
+    let session = client.session();
+    let connection = session.connection(0).await.unwrap();
+    let slot = session.take_slot().await;
+    let asked = vec![
+        nfs4::ArgOp4::Sequence(slot.sequence_args(true)),
+        ops::putfh(&root),
+        ops::lookup("slow"),
+    ];
+    let asking = tokio::spawn({
+        let (connection, session) = (connection.clone(), session.clone());
+        async move {
+            let credentials = &session.options().credentials;
+            connection.compound(credentials, asked).await
+        }
+    });
+    tree.until_looked_up(1).await;
+    connection.sever();
+    assert!(asking.await.unwrap().is_err());
+    // Mostly the server has noticed by then.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    tree.slow.add_permits(1);
+    let taken = async {
+        while tree.slow.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(60), taken).await;
+    assert!(ended.is_ok(), "the request was given up");
 }
 
 fn export(tree: Arc<Panicking>) -> Export {
