@@ -268,10 +268,10 @@ impl RemoteTree {
     }
 
     /// Clients have nothing to reclaim any more. A home that does not hear it now hears it when all is told again, and one that was started
-    /// anew meanwhile hears it then alone: it would take it for the end of what it was told.
+    /// anew meanwhile hears it then alone: it would take it for the end of what it was told. What is being reclaimed comes before.
     pub(crate) async fn end_reclaim_at_home(&self) -> Result<()> {
         self.clients.have_reclaimed.store(true, Ordering::Release);
-        let _noted = self.clients.telling.read().await;
+        let _alone = self.clients.telling.write().await;
         self.do_at_home(Question::EndReclaim).await
     }
 

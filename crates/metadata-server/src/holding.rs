@@ -77,18 +77,20 @@ impl Home {
                 }
                 let earlier = asker.run.saturating_sub(1);
                 self.alone(asker, earlier, Held::end_again).await?;
-                self.is_known_again(asker).await?;
+                // One that is silent by now may be about to be given up, and what notes that must stay.
+                let goes_on = |account: &Account| {
+                    account.standing.admits(asker.as_run()) && !self.is_silent(account)
+                };
+                self.is_known_again(asker, goes_on).await?;
                 self.holders.claims.has_told(asker.server);
                 Answer::Done
             }
             Question::HasForgotten => {
                 let is_of = |account: &Account| account.standing.is_of(asker.as_run());
                 self.give_back_all(asker.server, is_of).await;
-                if !self.accounts().get(&asker.server).is_some_and(is_of) {
-                    // What it says is not about the present clients.
-                    return Err(Error::Delay);
-                }
-                self.is_known_again(asker).await?;
+                self.is_known_again(asker, is_of).await?;
+                // Nobody has anything to reclaim there, either.
+                self.holders.claims.has_told(asker.server);
                 if let Some(account) = self.accounts().get_mut(&asker.server) {
                     account.standing.begin_anew(asker.as_run());
                 }
@@ -210,16 +212,22 @@ impl Home {
         self.give_back(left.unwrap_or_default()).await;
     }
 
-    /// Clients of a server have nothing any more of what was given up, and nobody may think so of what they get from now on.
-    async fn is_known_again(&self, asker: Asking) -> Result<()> {
+    /// Clients of a server have nothing any more of what was given up, and nobody may think so of what they get from now on, if that is so
+    /// when it is noted.
+    async fn is_known_again(&self, asker: Asking, is_so: impl Fn(&Account) -> bool) -> Result<()> {
         let server = asker.server;
+        let mut is_noted = false;
         let noted = self.note_given_up(|noted| {
-            noted.remove(&server);
+            is_noted = self.accounts().get(&server).is_some_and(is_so);
+            if is_noted {
+                noted.remove(&server);
+            }
         });
         noted.await.map_err(|error| {
             tracing::warn!(%error, "a metadata server is not served before it is noted that it has forgotten its clients");
             Error::Delay
-        })
+        })?;
+        is_noted.then_some(()).ok_or(Error::Delay)
     }
 
     async fn give_back(&self, left: Left) {

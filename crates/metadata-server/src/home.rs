@@ -228,12 +228,13 @@ impl Home {
             return tracing::warn!(%error, "what clients of a lost metadata server held is given up when that can be noted");
         }
         for server in overdue.union(&lost) {
-            let is_late = self.holders.claims.give_up(*server);
-            let is_lost = match lost.contains(server) {
-                true => self.give_up(*server).await,
-                false => false,
-            };
-            if !is_late && !is_lost {
+            let is_late = overdue.contains(server) && self.holders.claims.expects(*server);
+            let is_given_up = self.give_up(*server, is_late).await;
+            if is_late {
+                // Others may have it from now on: what was under way for it has ended.
+                self.holders.claims.give_up(*server);
+            }
+            if !is_given_up {
                 // It was heard of meanwhile. Were this not noted, it would lose what it has with the next run.
                 let _ = self
                     .note_given_up(|noted| {
@@ -244,18 +245,15 @@ impl Home {
         }
     }
 
-    /// Gives up what clients of a server hold, unless it was heard of a moment ago. Whether it has.
-    async fn give_up(&self, server: ReplicaSlot) -> bool {
-        let now = self.holders.now();
-        let is_given_up = {
+    /// Gives up what clients of a server hold that is late, or else unless it was heard of a moment ago. Whether it has.
+    async fn give_up(&self, server: ReplicaSlot, is_late: bool) -> bool {
+        {
             let mut accounts = self.accounts();
-            let account = accounts.get_mut(&server);
-            let account =
-                account.filter(|account| self.holders.state_stands_until(account.heard) <= now);
-            account.map(Account::give_up).is_some()
-        };
-        if !is_given_up {
-            return false;
+            let account = accounts.entry(server).or_default();
+            if !is_late && !self.is_silent(account) {
+                return false;
+            }
+            account.give_up();
         }
         tracing::warn!(
             number = server.0,
@@ -282,6 +280,11 @@ impl Home {
         Ok(())
     }
 
+    /// Whether nothing was heard of a server for so long that what its clients hold is given up.
+    pub(crate) fn is_silent(&self, account: &Account) -> bool {
+        self.holders.state_stands_until(account.heard) <= self.holders.now()
+    }
+
     fn lost(&self) -> BTreeSet<ReplicaSlot> {
         let now = self.holders.now();
         let looked = {
@@ -295,7 +298,7 @@ impl Home {
             if has_paused {
                 account.heard = now;
             }
-            let is_lost = self.holders.state_stands_until(account.heard) <= now;
+            let is_lost = self.is_silent(account);
             let has_something = !account.held.is_empty() || !account.layouts.is_empty();
             if is_lost && !account.standing.is_given_up() && has_something {
                 lost.insert(*server);

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use vfs::{AccessCheck, ByteRange, Credentials, Error, FileSystem, ObjectId, Stability};
@@ -119,5 +120,23 @@ async fn what_a_client_that_came_again_has_is_not_given_back_by_what_it_asked_be
     assert_eq!(pool.second.hand_over().await, Ok((0, 1)));
     pool.first().end_reclaim().await.unwrap();
     write(&*pool.second, file, "again").await.unwrap();
+    holder(lock(&*pool.first(), file, "here", 1).await);
+}
+
+#[tokio::test]
+async fn what_is_being_reclaimed_comes_before_the_end_of_reclaiming() {
+    let pool = Pool::new().serving().await;
+    pool.begin_telling().await;
+    let file = pool.file("file", b"bytes").await.id;
+    let reclaim = async move |tree: Arc<dyn FileSystem>| lock(&*tree, file, "there", 1).await;
+    let (locks, stop) = stopped(&pool, reclaim).await;
+    let second = pool.second.clone();
+    let ends = tokio::spawn(async move { second.end_reclaim().await });
+    // Time in which it could end.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!ends.is_finished());
+    stop.goes_on.notify_one();
+    assert_eq!(locks.await.unwrap(), Ok(()));
+    assert_eq!(ends.await.unwrap(), Ok(()));
     holder(lock(&*pool.first(), file, "here", 1).await);
 }
