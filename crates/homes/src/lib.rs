@@ -7,14 +7,15 @@
 //! they have to do, stably, and carry it out or drop it when they hear how it was decided.
 //!
 //! The tree, time and messages come in as arguments; commands go out. The rules are numbered in `docs/design/striping.md`, and
-//! decision 27 says why they are what they are here. What must never enter: NFS, sockets, disks, clocks, contents of files,
-//! opens and locks.
+//! decision 27 says why they are what they are here. What clients of joined servers have opened and locked at one home is decided about apart
+//! from all that ([`holdings`]). What must never enter: NFS, sockets, disks, clocks, contents of files.
 
 #![forbid(unsafe_code)]
 
 mod book;
 mod copies;
 mod holder;
+pub mod holdings;
 mod message;
 mod part;
 mod rules;

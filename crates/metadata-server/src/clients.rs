@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::RwLock;
+use homes::holdings::Ranges;
+use tokio::sync::{RwLock, watch};
 use vfs::{
     AccessCheck, Attributes, ByteRange, Credentials, Error, Forget, LockKind, LockOwner, ObjectId,
     OpenOwner, Result, Share,
@@ -15,7 +16,6 @@ use vfs::{
 
 use crate::holding::keeps_out;
 use crate::question::{Answer, Question, Warrant, other_answer};
-use crate::ranges::Ranges;
 use crate::remote_tree::RemoteTree;
 
 /// Before the home is told once more that clients are forgotten.
@@ -29,6 +29,15 @@ struct Tables {
 
 type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 
+/// Whose clients they are.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    /// So often all of them were forgotten.
+    forgotten: u64,
+    /// The home has given up what they held, and they are being forgotten.
+    are_lost: bool,
+}
+
 /// What clients hold, by what the home has granted.
 #[derive(Default)]
 pub(crate) struct Clients {
@@ -37,8 +46,7 @@ pub(crate) struct Clients {
     pub(crate) telling: RwLock<()>,
     /// They have nothing to reclaim any more.
     have_reclaimed: AtomicBool,
-    /// The home has given up what they held, and they are being forgotten.
-    are_lost: AtomicBool,
+    standing: watch::Sender<Standing>,
     forget: Mutex<Vec<Forget>>,
     lock_listeners: Mutex<Vec<LockListener>>,
 }
@@ -61,8 +69,40 @@ impl Clients {
         self.have_reclaimed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn are_lost(&self) -> bool {
-        self.are_lost.load(Ordering::Acquire)
+    /// How often all were forgotten so far. What is done for one begins with this, before it waits for anything.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.standing.borrow().forgotten
+    }
+
+    /// Whether those are still there that were when all had been forgotten so often.
+    pub(crate) fn still_are(&self, forgotten: u64) -> bool {
+        let standing = *self.standing.borrow();
+        standing.forgotten == forgotten && !standing.are_lost
+    }
+
+    /// Returns when they are lost.
+    pub(crate) async fn until_lost(&self, forgotten: u64) {
+        let gone = |standing: &Standing| standing.forgotten != forgotten || standing.are_lost;
+        // The sender lives as long as this.
+        let _ = self.standing.subscribe().wait_for(gone).await;
+    }
+
+    /// They are lost, if they were not before.
+    fn lose(&self) -> bool {
+        self.standing
+            .send_if_modified(|standing| !std::mem::replace(&mut standing.are_lost, true))
+    }
+
+    /// Nothing is kept of them.
+    fn are_forgotten(&self) {
+        self.standing
+            .send_modify(|standing| standing.forgotten += 1);
+    }
+
+    /// The home knows it.
+    fn begin_anew(&self) {
+        self.standing
+            .send_modify(|standing| standing.are_lost = false);
     }
 
     pub(crate) fn on_loss(&self, forget: Forget) {
@@ -90,7 +130,12 @@ impl Clients {
 impl RemoteTree {
     /// Has the home do something that has no answer but that it is done.
     pub(crate) async fn do_at_home(&self, question: Question) -> Result<()> {
-        match self.ask(question).await? {
+        self.do_for(self.clients.forgotten(), question).await
+    }
+
+    /// The same for a client that was there when all had been forgotten so often.
+    pub(crate) async fn do_for(&self, clients: u64, question: Question) -> Result<()> {
+        match self.ask_for(clients, question).await? {
             Answer::Done => Ok(()),
             _ => Err(other_answer()),
         }
@@ -103,13 +148,15 @@ impl RemoteTree {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
+        let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
         let warrant = Warrant::from(access);
         let question = match self.clients.have_reclaimed() {
             true => Question::Open(warrant, id, owner.clone(), share),
             false => Question::OpenAgain(warrant, id, owner.clone(), share),
         };
-        self.ask_to_open(question, id, owner, share).await
+        self.ask_to_open((clients, question), id, owner, share)
+            .await
     }
 
     /// Nobody can have a claim on a file that was made a moment ago.
@@ -124,19 +171,21 @@ impl RemoteTree {
         if keeps_out(share) {
             return self.open_for(access, id, owner, share).await.map(drop);
         }
+        let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
         let question = Question::OpenAgain(access.into(), id, owner.clone(), share);
-        self.ask_to_open(question, id, owner, share).await.map(drop)
+        let opened = self.ask_to_open((clients, question), id, owner, share);
+        opened.await.map(drop)
     }
 
     async fn ask_to_open(
         &self,
-        question: Question,
+        (clients, question): (u64, Question),
         id: ObjectId,
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
-        match self.ask(question).await? {
+        match self.ask_for(clients, question).await? {
             Answer::Attributes(found) => {
                 self.clients.opened(id, owner, share);
                 Ok(found)
@@ -151,8 +200,9 @@ impl RemoteTree {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<()> {
+        let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
-        self.do_at_home(Question::Downgrade(id, owner.clone(), share))
+        self.do_for(clients, Question::Downgrade(id, owner.clone(), share))
             .await?;
         if let Some(held) = self.clients.tables().opens.get_mut(&(id, owner.clone())) {
             *held = share;
@@ -161,13 +211,15 @@ impl RemoteTree {
     }
 
     pub(crate) async fn close_for(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
-        // First: nobody tells a home of it that is started anew meanwhile.
-        self.clients.tables().opens.remove(&(id, owner.clone()));
-        if self.clients.are_lost() {
+        if !self.clients.still_are(clients) {
             return Ok(());
         }
-        self.do_at_home(Question::Close(id, owner.clone())).await
+        // First: nobody tells a home of it that is started anew meanwhile.
+        self.clients.tables().opens.remove(&(id, owner.clone()));
+        self.do_for(clients, Question::Close(id, owner.clone()))
+            .await
     }
 
     pub(crate) async fn lock_for(
@@ -177,12 +229,13 @@ impl RemoteTree {
         range: ByteRange,
         kind: LockKind,
     ) -> Result<()> {
+        let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
         let question = match self.clients.have_reclaimed() {
             true => Question::Lock(id, owner.clone(), range, kind),
             false => Question::LockAgain(id, owner.clone(), range, kind),
         };
-        self.do_at_home(question).await?;
+        self.do_for(clients, question).await?;
         let mut tables = self.clients.tables();
         let held = tables.locks.entry((id, owner.clone())).or_default();
         held.lock(range, kind);
@@ -195,7 +248,11 @@ impl RemoteTree {
         owner: &LockOwner,
         range: ByteRange,
     ) -> Result<()> {
+        let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
+        if !self.clients.still_are(clients) {
+            return Ok(());
+        }
         {
             let mut tables = self.clients.tables();
             let lock = (id, owner.clone());
@@ -206,16 +263,15 @@ impl RemoteTree {
                 }
             }
         }
-        if self.clients.are_lost() {
-            return Ok(());
-        }
-        self.do_at_home(Question::Unlock(id, owner.clone(), range))
+        self.do_for(clients, Question::Unlock(id, owner.clone(), range))
             .await
     }
 
-    /// Clients have nothing to reclaim any more. A home that does not hear it now hears it when all is told again.
+    /// Clients have nothing to reclaim any more. A home that does not hear it now hears it when all is told again, and one that was started
+    /// anew meanwhile hears it then alone: it would take it for the end of what it was told. What is being reclaimed comes before.
     pub(crate) async fn end_reclaim_at_home(&self) -> Result<()> {
         self.clients.have_reclaimed.store(true, Ordering::Release);
+        let _alone = self.clients.telling.write().await;
         self.do_at_home(Question::EndReclaim).await
     }
 
@@ -270,7 +326,7 @@ impl RemoteTree {
 
     /// What clients held is given up. Nothing is asked for them until they are forgotten, and the home knows it.
     pub(crate) fn lose_clients(&self) {
-        if self.clients.are_lost.swap(true, Ordering::AcqRel) {
+        if !self.clients.lose() {
             return;
         }
         *self.clients.tables() = Tables::default();
@@ -288,12 +344,18 @@ impl RemoteTree {
             for forget in forget {
                 forget().await;
             }
+            // Who comes from now on is somebody else.
+            if let Some(tree) = this.upgrade() {
+                tree.clients.are_forgotten();
+            }
             while let Some(tree) = this.upgrade() {
                 // What was granted before, and is noted by now.
                 let alone = tree.clients.telling.write().await;
                 *tree.clients.tables() = Tables::default();
-                if tree.ask_for_all(Question::HasForgotten).await == Ok(Answer::Done) {
-                    return tree.clients.are_lost.store(false, Ordering::Release);
+                let forgotten = tree.clients.forgotten();
+                let told = tree.ask_for_all(forgotten, Question::HasForgotten);
+                if told.await == Ok(Answer::Done) {
+                    return tree.clients.begin_anew();
                 }
                 drop(alone);
                 drop(tree);

@@ -4,7 +4,7 @@
 
 use vfs::ObjectId;
 
-use crate::home::{Asker, Home};
+use crate::home::{Asker, Asking, Home};
 use crate::question::{Answer, Asked, Granted, Question, Reply};
 
 /// So often something is read again that has changed meanwhile; after that it is not kept.
@@ -54,39 +54,45 @@ impl Home {
         let Asked {
             tree,
             keeps,
+            clients,
             mut question,
         } = asked;
+        let asking = Asking {
+            server: asker.server,
+            run: asker.run,
+            clients,
+        };
         if let Err(error) = self.check_tree(tree) {
             return Reply::of(Err(error));
         }
-        if let Some(given_up) = self.hear(asker, &question) {
+        if let Some(given_up) = self.hear(asking, &question) {
             return Reply::of(given_up);
         }
         if keeps != Some(self.holders.run()) {
-            return Reply::of(self.answer_one(asker, question).await);
+            return Reply::of(self.answer_one(asking, question).await);
         }
         self.holders.meet(asker, true);
         let mut opened = None;
         if let Question::Open(_, id, ..) | Question::OpenAgain(_, id, ..) = &question {
             let id = *id;
-            match self.answer_one(asker, question).await {
+            match self.answer_one(asking, question).await {
                 Ok(answer) => opened = Some(answer),
                 Err(error) => return self.with_lease(asker, Reply::of(Err(error))),
             }
             // What is open can be looked at as often as is needed.
             question = Question::Attributes(id);
         }
-        let reply = self.read_to_keep(asker, &question).await;
+        let reply = self.read_to_keep(asking, &question).await;
         match opened {
             Some(opened) if reply.answer.is_err() => self.with_lease(asker, Reply::of(Ok(opened))),
             _ => reply,
         }
     }
 
-    async fn read_to_keep(&self, asker: Asker, question: &Question) -> Reply {
+    async fn read_to_keep(&self, asker: Asking, question: &Question) -> Reply {
         let Some(about) = question.kept_of() else {
             let reply = Reply::of(self.answer_one(asker, question.clone()).await);
-            return self.with_lease(asker, reply);
+            return self.with_lease(asker.asker(), reply);
         };
         let mut reply = self.read(asker, about, question).await;
         for _ in 1..READINGS {
@@ -95,7 +101,7 @@ impl Home {
                 Err(_) => reply = self.read(asker, about, question).await,
             }
         }
-        reply.unwrap_or_else(|changed| self.with_lease(asker, *changed))
+        reply.unwrap_or_else(|changed| self.with_lease(asker.asker(), *changed))
     }
 
     fn with_lease(&self, asker: Asker, reply: Reply) -> Reply {
@@ -108,14 +114,14 @@ impl Home {
     /// An answer with what it is good for, or one that something has changed while it was read.
     async fn read(
         &self,
-        asker: Asker,
+        asker: Asking,
         about: ObjectId,
         question: &Question,
     ) -> Result<Reply, Box<Reply>> {
         let unchanged = self.holders.unchanged();
         let mut reply = Reply::of(self.answer_one(asker, question.clone()).await);
         let Ok(answer) = &reply.answer else {
-            return Ok(self.with_lease(asker, reply));
+            return Ok(self.with_lease(asker.asker(), reply));
         };
         let mut objects = answer.tells_of();
         if let Some(directory) = question.directory() {
@@ -124,7 +130,7 @@ impl Home {
         if !objects.contains(&about) {
             objects.push(about);
         }
-        let Some(granted) = self.holders.grant(asker, &objects, unchanged) else {
+        let Some(granted) = self.holders.grant(asker.asker(), &objects, unchanged) else {
             return Err(Box::new(reply));
         };
         // Asked for behind the grant: a client that writes past the home from now on has the copies

@@ -98,8 +98,8 @@ pub(crate) struct Since(Option<BTreeMap<ReplicaSlot, u64>>);
 impl Holders {
     /// What a run of a home begins with, which has to be larger than those before. These metadata servers may have copies that an earlier
     /// run has granted: nobody is answered until each has said that it has none, or its lease has run out. And their clients, whose lease has
-    /// this length, may hold something: nobody is given anything new until each has told that, or could no more. What clients of `given_up` ones
-    /// held was given up in an earlier run, and they may not have heard it.
+    /// this length, may hold something: nobody is given anything new until each has told that, or could no more, and not before leases of data
+    /// servers have run out, either. What clients of `given_up` ones held was given up in an earlier run, and they may not have heard it.
     #[must_use]
     pub fn new(
         run: u64,
@@ -111,8 +111,9 @@ impl Holders {
         let members: Vec<ReplicaSlot> = members.into_iter().collect();
         let forgotten_until = lease.granted_until(now());
         let claimed_until = forgotten_until.after(client_lease);
-        let expected = members.iter().copied();
-        let claims = Claims::new(now.clone(), claimed_until, expected, given_up);
+        let servers = members.iter().copied();
+        let moments = (forgotten_until, claimed_until);
+        let claims = Claims::new(now.clone(), moments, servers, given_up);
         let server = || Server {
             may_have_forgotten: true,
             ..Server::default()

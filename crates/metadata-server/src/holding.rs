@@ -7,14 +7,14 @@
 
 use std::sync::Arc;
 
+use homes::holdings::{Held, Left};
 use tokio::sync::OwnedRwLockReadGuard;
 use vfs::{
     AccessCheck, Attributes, ByteRange, Error, LockConflict, LockKind, LockOwner, ObjectId,
     OpenOwner, ReplicaSlot, Result, Share,
 };
 
-use crate::held::{Held, Left};
-use crate::home::{Account, Asker, Home};
+use crate::home::{Account, Asking, Home};
 use crate::question::{Answer, Question};
 
 /// As long as one is kept, nothing that is left is given back.
@@ -26,7 +26,7 @@ pub(crate) struct Holding {
 impl Home {
     pub(crate) async fn answer_about_holdings(
         &self,
-        asker: Asker,
+        asker: Asking,
         question: Question,
     ) -> Result<Answer> {
         if matches!(question, Question::Open(..) | Question::Lock(..))
@@ -68,23 +68,31 @@ impl Home {
                     Left::default()
                 })
                 .await?;
+                self.account(asker, |account| account.standing.begin_telling())?;
                 Answer::Done
             }
             Question::EndReclaim => {
+                if !self.account(asker, |account| account.standing.has_begun_telling())? {
+                    return Err(Error::Delay);
+                }
                 let earlier = asker.run.saturating_sub(1);
                 self.alone(asker, earlier, Held::end_again).await?;
-                self.is_known_again(asker).await?;
+                // One that is silent by now may be about to be given up, and what notes that must stay.
+                let goes_on = |account: &Account| {
+                    account.standing.admits(asker.as_run()) && !self.is_silent(account)
+                };
+                self.is_known_again(asker, goes_on).await?;
                 self.holders.claims.has_told(asker.server);
                 Answer::Done
             }
             Question::HasForgotten => {
-                self.give_back_all(asker.server, |account| account.run == asker.run)
-                    .await;
-                self.is_known_again(asker).await?;
-                if let Some(account) = self.accounts().get_mut(&asker.server)
-                    && account.run == asker.run
-                {
-                    account.is_given_up = false;
+                let is_of = |account: &Account| account.standing.is_of(asker.as_run());
+                self.give_back_all(asker.server, is_of).await;
+                self.is_known_again(asker, is_of).await?;
+                // Nobody has anything to reclaim there, either.
+                self.holders.claims.has_told(asker.server);
+                if let Some(account) = self.accounts().get_mut(&asker.server) {
+                    account.standing.begin_anew(asker.as_run());
                 }
                 Answer::Done
             }
@@ -92,7 +100,7 @@ impl Home {
         })
     }
 
-    async fn answer_about_locks(&self, asker: Asker, question: Question) -> Result<Answer> {
+    async fn answer_about_locks(&self, asker: Asking, question: Question) -> Result<Answer> {
         Ok(match question {
             Question::Lock(id, owner, range, kind)
             | Question::LockAgain(id, owner, range, kind) => {
@@ -126,7 +134,7 @@ impl Home {
     }
 
     /// Begins to open or lock something for a client of the present run of a metadata server.
-    pub(crate) async fn hold(&self, asker: Asker) -> Result<Holding> {
+    pub(crate) async fn hold(&self, asker: Asking) -> Result<Holding> {
         let change = self.begin_change(asker).await?;
         let holding = self.account(asker, |account| account.holding.clone())?;
         let holding = holding.read_owned().await;
@@ -140,31 +148,33 @@ impl Home {
 
     pub(crate) fn account<T>(
         &self,
-        asker: Asker,
+        asker: Asking,
         look: impl FnOnce(&mut Account) -> T,
     ) -> Result<T> {
         let mut accounts = self.accounts();
         match accounts.get_mut(&asker.server) {
-            Some(account) if account.run == asker.run && !account.is_given_up => Ok(look(account)),
+            Some(account) if account.standing.admits(asker.as_run()) => Ok(look(account)),
             _ => Err(Error::Delay),
         }
     }
 
     /// `None` for a server that has left.
-    fn held<T>(&self, asker: Asker, look: impl FnOnce(&mut Held) -> T) -> Option<T> {
+    fn held<T>(&self, asker: Asking, look: impl FnOnce(&mut Held) -> T) -> Option<T> {
         let mut accounts = self.accounts();
         accounts
             .get_mut(&asker.server)
             .map(|account| look(&mut account.held))
     }
 
-    /// Looks at what is held while nobody opens or locks anything, and gives back what is left. Layouts of runs up to `run` are fenced first.
+    /// Looks at what is held while nobody opens or locks anything, and gives back what is left. Layouts of runs up to `run` are fenced
+    /// first, and what is under way for earlier runs ends.
     async fn alone(
         &self,
-        asker: Asker,
+        asker: Asking,
         run: u64,
         look: impl FnOnce(&mut Held) -> Left,
     ) -> Result<()> {
+        self.have_ended(asker.server).await;
         let holding = self.account(asker, |account| account.holding.clone())?;
         let _alone = holding.write().await;
         self.fence_layouts(asker.server, run).await;
@@ -173,9 +183,11 @@ impl Home {
         Ok(())
     }
 
-    /// Gives back everything that clients of a server hold, if it is to go when nobody opens or locks anything any more. Nobody writes by
-    /// a layout any more when others can have what it rested on.
+    /// Gives back everything that clients of a server hold, if it is to go when nobody opens or locks anything any more. What is under way
+    /// for clients before has ended, and nobody writes by a layout any more, when others can have what that rested on.
     pub(crate) async fn give_back_all(&self, server: ReplicaSlot, goes: impl Fn(&Account) -> bool) {
+        // Before nobody opens or locks anything: who does waits for the same.
+        self.have_ended(server).await;
         let holding = {
             let accounts = self.accounts();
             accounts.get(&server).map(|account| account.holding.clone())
@@ -187,7 +199,7 @@ impl Home {
             let account = accounts.get(&server);
             account
                 .filter(|account| goes(account))
-                .map(|account| account.run)
+                .map(|account| account.standing.run())
         };
         let Some(run) = run else { return };
         self.fence_layouts(server, run).await;
@@ -200,16 +212,22 @@ impl Home {
         self.give_back(left.unwrap_or_default()).await;
     }
 
-    /// Clients of a server have nothing any more of what was given up, and nobody may think so of what they get from now on.
-    async fn is_known_again(&self, asker: Asker) -> Result<()> {
+    /// Clients of a server have nothing any more of what was given up, and nobody may think so of what they get from now on, if that is so
+    /// when it is noted.
+    async fn is_known_again(&self, asker: Asking, is_so: impl Fn(&Account) -> bool) -> Result<()> {
         let server = asker.server;
+        let mut is_noted = false;
         let noted = self.note_given_up(|noted| {
-            noted.remove(&server);
+            is_noted = self.accounts().get(&server).is_some_and(is_so);
+            if is_noted {
+                noted.remove(&server);
+            }
         });
         noted.await.map_err(|error| {
             tracing::warn!(%error, "a metadata server is not served before it is noted that it has forgotten its clients");
             Error::Delay
-        })
+        })?;
+        is_noted.then_some(()).ok_or(Error::Delay)
     }
 
     async fn give_back(&self, left: Left) {
@@ -234,7 +252,7 @@ impl Home {
         }
     }
 
-    fn has_open(&self, asker: Asker, id: ObjectId, owner: &OpenOwner) -> bool {
+    fn has_open(&self, asker: Asking, id: ObjectId, owner: &OpenOwner) -> bool {
         let owner = opener_here(asker.server, owner);
         let has_open = self.held(asker, |held| held.has_open(id, &owner));
         has_open == Some(true) || self.holders.claims.expects(asker.server)
@@ -242,7 +260,7 @@ impl Home {
 
     async fn open(
         &self,
-        asker: Asker,
+        asker: Asking,
         access: AccessCheck<'_>,
         (id, owner): (ObjectId, OpenOwner),
         share: Share,
@@ -266,7 +284,7 @@ impl Home {
 
     async fn lock(
         &self,
-        asker: Asker,
+        asker: Asking,
         (id, owner): (ObjectId, LockOwner),
         range: ByteRange,
         kind: LockKind,
@@ -276,7 +294,7 @@ impl Home {
         let is_new = on_account.ok_or(Error::Delay)?;
         let mut locked = self.file_system.lock(id, &owner, range, kind).await;
         if let Err(Error::Locked(_)) = locked {
-            self.holders.want(asker, id);
+            self.holders.want(asker.asker(), id);
             // It may have been given back before anybody knew who wants it.
             locked = self.file_system.lock(id, &owner, range, kind).await;
         }
@@ -298,7 +316,7 @@ impl Home {
 
     async fn unlock(
         &self,
-        asker: Asker,
+        asker: Asking,
         (id, owner): (ObjectId, LockOwner),
         range: ByteRange,
     ) -> Result<()> {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use control::Moment;
+use homes::holdings::{Held, Standing};
 use store::TreeIdentity;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use vfs::{Error, FileSystem, FsId, ObjectId, ReplicaSlot, Result};
 
-use crate::held::Held;
 use crate::holders::Holders;
 use crate::layouts::{Given, Layouts};
 use crate::question::{Answer, Change, Question};
@@ -34,44 +34,76 @@ pub struct Asker {
     pub run: u64,
 }
 
+/// Whom a question is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asking {
+    pub(crate) server: ReplicaSlot,
+    pub(crate) run: u64,
+    /// So often the server had forgotten all its clients in this run, when the client was admitted there.
+    pub(crate) clients: u64,
+}
+
+impl Asking {
+    pub(crate) fn as_run(self) -> homes::holdings::Asking {
+        homes::holdings::Asking {
+            run: self.run,
+            clients: self.clients,
+        }
+    }
+
+    pub(crate) fn asker(self) -> Asker {
+        Asker {
+            server: self.server,
+            run: self.run,
+        }
+    }
+}
+
 /// One metadata server, and what its clients hold.
 #[derive(Default)]
 pub(crate) struct Account {
-    pub(crate) run: u64,
+    pub(crate) standing: Standing,
     pub(crate) held: Held,
     pub(crate) layouts: Given,
-    /// Held by each task that makes a change that this run has asked for, or opens or locks something for its clients.
+    /// Held by each task that makes a change for the present clients of this run, or opens or locks something for them.
     changes: Arc<RwLock<()>>,
-    /// The same of runs before, some of whose changes may still be under way.
+    /// The same of runs and clients before, some of whose changes may still be under way.
     earlier: Vec<Arc<RwLock<()>>>,
     /// Held by each task that opens or locks something, and alone by the one that gives back what is left.
     pub(crate) holding: Arc<RwLock<()>>,
     /// When something was heard of it.
     heard: Moment,
-    /// What its clients held is given up, and they do not know it yet.
-    pub(crate) is_given_up: bool,
 }
 
 impl Account {
     /// A run has begun, or goes on.
     fn meet(&mut self, run: u64) {
-        if run > self.run {
-            self.run = run;
-            self.held.begin_again();
+        if self.standing.meet(run) {
             // A client that reclaims is asked what it had.
-            self.is_given_up = false;
-            let ended = std::mem::take(&mut self.changes);
-            // Nobody holds the others any more.
-            self.earlier.retain(|changes| changes.try_write().is_err());
-            self.earlier.push(ended);
+            self.held.begin_again();
+            self.end_changes();
         }
     }
 
-    /// What its clients hold goes. Returns what has to end before.
-    fn give_up(&mut self) -> Vec<Arc<RwLock<()>>> {
-        self.is_given_up = true;
-        self.earlier.push(std::mem::take(&mut self.changes));
-        self.earlier.clone()
+    /// The present run has forgotten all its clients so often.
+    fn has_forgotten(&mut self, clients: u64) {
+        if self.standing.has_forgotten(clients) {
+            self.end_changes();
+        }
+    }
+
+    /// No change begins any more beside those under way, but others do.
+    fn end_changes(&mut self) {
+        let ended = std::mem::take(&mut self.changes);
+        // Nobody holds the others any more.
+        self.earlier.retain(|changes| changes.try_write().is_err());
+        self.earlier.push(ended);
+    }
+
+    /// What its clients hold goes when that has ended which is under way for them.
+    fn give_up(&mut self) {
+        self.standing.give_up();
+        self.end_changes();
     }
 }
 
@@ -157,20 +189,28 @@ impl Home {
         self.holders.meet(asker, false);
     }
 
-    /// A server that is there asks something. What it is answered when what its clients held is given up.
-    pub(crate) fn hear(&self, asker: Asker, question: &Question) -> Option<Result<Answer>> {
+    /// A server that is there asks something. What it is answered when what its clients held is given up, or when the client that wants
+    /// it is forgotten.
+    pub(crate) fn hear(&self, asker: Asking, question: &Question) -> Option<Result<Answer>> {
         let now = self.holders.now();
         let mut accounts = self.accounts();
         let account = accounts.entry(asker.server).or_default();
         account.meet(asker.run);
-        if account.run != asker.run {
+        if account.standing.run() != asker.run {
             return None;
         }
+        account.has_forgotten(asker.clients);
+        if !account.standing.is_of(asker.as_run()) {
+            return Some(Err(Error::Delay));
+        }
         account.heard = now;
-        account.is_given_up |= self.holders.claims.take_late(asker.server);
+        if self.holders.claims.take_late(asker.server) {
+            account.standing.give_up();
+        }
+        let is_given_up = account.standing.is_given_up();
         match question {
             Question::Tree | Question::HasForgotten => None,
-            _ => account.is_given_up.then_some(Ok(Answer::GivenUp)),
+            _ => is_given_up.then_some(Ok(Answer::GivenUp)),
         }
     }
 
@@ -188,12 +228,13 @@ impl Home {
             return tracing::warn!(%error, "what clients of a lost metadata server held is given up when that can be noted");
         }
         for server in overdue.union(&lost) {
-            let is_late = self.holders.claims.give_up(*server);
-            let is_lost = match lost.contains(server) {
-                true => self.give_up(*server).await,
-                false => false,
-            };
-            if !is_late && !is_lost {
+            let is_late = overdue.contains(server) && self.holders.claims.expects(*server);
+            let is_given_up = self.give_up(*server, is_late).await;
+            if is_late {
+                // Others may have it from now on: what was under way for it has ended.
+                self.holders.claims.give_up(*server);
+            }
+            if !is_given_up {
                 // It was heard of meanwhile. Were this not noted, it would lose what it has with the next run.
                 let _ = self
                     .note_given_up(|noted| {
@@ -204,28 +245,22 @@ impl Home {
         }
     }
 
-    /// Gives up what clients of a server hold, unless it was heard of a moment ago. Whether it has.
-    async fn give_up(&self, server: ReplicaSlot) -> bool {
-        let now = self.holders.now();
-        let under_way = {
+    /// Gives up what clients of a server hold that is late, or else unless it was heard of a moment ago. Whether it has.
+    async fn give_up(&self, server: ReplicaSlot, is_late: bool) -> bool {
+        {
             let mut accounts = self.accounts();
-            let account = accounts.get_mut(&server);
-            let account =
-                account.filter(|account| self.holders.state_stands_until(account.heard) <= now);
-            account.map(Account::give_up)
-        };
-        let Some(under_way) = under_way else {
-            return false;
-        };
-        for changes in under_way {
-            drop(changes.write().await);
+            let account = accounts.entry(server).or_default();
+            if !is_late && !self.is_silent(account) {
+                return false;
+            }
+            account.give_up();
         }
         tracing::warn!(
             number = server.0,
             "a metadata server is away: what its clients had open and locked is given up"
         );
         // A run that has begun meanwhile says itself what is left.
-        self.give_back_all(server, |account| account.is_given_up)
+        self.give_back_all(server, |account| account.standing.is_given_up())
             .await;
         true
     }
@@ -245,6 +280,11 @@ impl Home {
         Ok(())
     }
 
+    /// Whether nothing was heard of a server for so long that what its clients hold is given up.
+    pub(crate) fn is_silent(&self, account: &Account) -> bool {
+        self.holders.state_stands_until(account.heard) <= self.holders.now()
+    }
+
     fn lost(&self) -> BTreeSet<ReplicaSlot> {
         let now = self.holders.now();
         let looked = {
@@ -258,9 +298,9 @@ impl Home {
             if has_paused {
                 account.heard = now;
             }
-            let is_lost = self.holders.state_stands_until(account.heard) <= now;
+            let is_lost = self.is_silent(account);
             let has_something = !account.held.is_empty() || !account.layouts.is_empty();
-            if is_lost && !account.is_given_up && has_something {
+            if is_lost && !account.standing.is_given_up() && has_something {
                 lost.insert(*server);
             }
         }
@@ -281,8 +321,14 @@ impl Home {
     pub async fn part(&self, server: ReplicaSlot) {
         self.holders.part(server);
         self.holders.claims.has_told(server);
+        {
+            let mut accounts = self.accounts();
+            let account = accounts.entry(server).or_default();
+            // What it has asked for and is not begun yet is not done: there is no such run.
+            account.meet(u64::MAX);
+            account.give_up();
+        }
         self.give_back_all(server, |_| true).await;
-        self.accounts().remove(&server);
         // Its number is never used again, so that nothing follows from it.
         let _ = self
             .note_given_up(|noted| {
@@ -292,7 +338,7 @@ impl Home {
     }
 
     /// Answers a question, as of now.
-    pub(crate) async fn answer_one(&self, asker: Asker, question: Question) -> Result<Answer> {
+    pub(crate) async fn answer_one(&self, asker: Asking, question: Question) -> Result<Answer> {
         let below = &self.file_system;
         Ok(match question {
             Question::Tree => Answer::of_tree(self.tree),
@@ -312,7 +358,7 @@ impl Home {
             Question::Change(change) => self.change(asker, change).await?,
             Question::Lease => Answer::Done,
             Question::Sessions(some, is_last) => {
-                self.holders.tell_sessions(asker, some, is_last);
+                self.holders.tell_sessions(asker.asker(), some, is_last);
                 Answer::Done
             }
             Question::EndRequests(ended) => {
@@ -336,7 +382,7 @@ impl Home {
 
     /// Makes a change that the present run of a metadata server asks for, when no run before has one under way: its client may have
     /// asked for the same, and for something else since.
-    async fn change(&self, asker: Asker, change: Change) -> Result<Answer> {
+    async fn change(&self, asker: Asking, change: Change) -> Result<Answer> {
         let _under_way = self.begin_change(asker).await?;
         let below = &self.file_system;
         Ok(match change {
@@ -378,26 +424,26 @@ impl Home {
         })
     }
 
-    /// Waits until changes of earlier runs are over.
-    pub(crate) async fn begin_change(&self, asker: Asker) -> Result<OwnedRwLockReadGuard<()>> {
-        let (under_way, earlier) = {
-            let mut accounts = self.accounts();
-            let account = accounts.entry(asker.server).or_default();
-            account.meet(asker.run);
-            if account.run != asker.run || account.is_given_up {
-                return Err(Error::Delay);
-            }
-            // Nobody waits to write to that of the present run.
+    /// Waits until changes of earlier runs and clients are over.
+    pub(crate) async fn begin_change(&self, asker: Asking) -> Result<OwnedRwLockReadGuard<()>> {
+        let (under_way, earlier) = self.account(asker, |account| {
+            // Nobody waits to write to that of the present clients.
             let under_way = account.changes.clone().try_read_owned();
-            (
-                under_way.map_err(|_| Error::Delay)?,
-                account.earlier.clone(),
-            )
-        };
-        for changes in earlier {
-            drop(changes.write().await);
-        }
+            (under_way, account.earlier.clone())
+        })?;
+        let under_way = under_way.map_err(|_| Error::Delay)?;
+        all_free(earlier).await;
         Ok(under_way)
+    }
+
+    /// Waits until changes of earlier runs and clients of a server are over.
+    pub(crate) async fn have_ended(&self, server: ReplicaSlot) {
+        let earlier = {
+            let accounts = self.accounts();
+            let account = accounts.get(&server);
+            account.map_or_else(Vec::new, |account| account.earlier.clone())
+        };
+        all_free(earlier).await;
     }
 
     async fn answer_about_contents(&self, question: Question) -> Result<Answer> {
@@ -424,6 +470,13 @@ impl Home {
     }
 }
 
+/// Waits until nobody holds any of these.
+async fn all_free(locks: Vec<Arc<RwLock<()>>>) {
+    for lock in locks {
+        drop(lock.write().await);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -444,16 +497,16 @@ mod tests {
         }
     }
 
-    fn run(run: u64) -> Asker {
-        Asker {
+    fn run(run: u64) -> Asking {
+        Asking {
             server: ReplicaSlot(2),
             run,
+            clients: 0,
         }
     }
 
-    #[tokio::test]
-    async fn a_change_waits_for_those_of_earlier_runs_and_no_run_comes_back() {
-        let directory = tempfile::tempdir().unwrap();
+    /// A home with an empty store in the directory.
+    fn home(directory: &tempfile::TempDir) -> Home {
         let options = StoreOptions::new(directory.path().join("store"));
         let store = Store::create(&options, &NewStore::default()).unwrap();
         let now: LeaseClock = Arc::new(|| Moment(0));
@@ -461,11 +514,18 @@ mod tests {
         let holders = Holders::new(1, leases, now, [], &BTreeSet::new());
         let sure = Arc::new(|_| false);
         let memory = (Arc::new(Forgets) as Arc<dyn Memory>, BTreeSet::new());
-        let home = Home::new(store.tree(), Arc::new(store), holders, sure, memory);
+        Home::new(store.tree(), Arc::new(store), holders, sure, memory)
+    }
+
+    #[tokio::test]
+    async fn a_change_waits_for_those_of_earlier_runs_and_no_run_comes_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = home(&directory);
+        home.meet(run(1).asker());
         let first = home.begin_change(run(1)).await.unwrap();
         let beside = home.begin_change(run(1)).await.unwrap();
-        home.meet(run(2));
-        home.meet(run(3));
+        home.meet(run(2).asker());
+        home.meet(run(3).asker());
         assert_eq!(home.begin_change(run(1)).await.err(), Some(Error::Delay));
         let mut next = std::pin::pin!(home.begin_change(run(3)));
         let soon = Duration::from_millis(10);
@@ -475,10 +535,63 @@ mod tests {
         drop(beside);
         next.await.unwrap();
         // Another server's changes wait for nobody.
-        let other = Asker {
+        let other = Asking {
             server: ReplicaSlot(3),
             ..run(1)
         };
+        home.meet(other.asker());
         home.begin_change(other).await.unwrap();
+    }
+
+    async fn says(home: &Home, asking: Asking, question: Question) -> Result<Answer> {
+        let asked = crate::question::Asked {
+            tree: None,
+            keeps: None,
+            clients: asking.clients,
+            question,
+        };
+        home.answer(asking.asker(), asked).await.answer
+    }
+
+    #[tokio::test]
+    async fn nothing_is_given_back_before_what_is_under_way_has_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = home(&directory);
+        let soon = Duration::from_millis(10);
+        let forgotten = Asking {
+            clients: 1,
+            ..run(1)
+        };
+        let mut present = run(1);
+        home.meet(present.asker());
+        for (next, question) in [
+            (forgotten, Question::HasForgotten),
+            (run(2), Question::EndReclaim),
+        ] {
+            let under_way = home.begin_change(present).await.unwrap();
+            if question == Question::EndReclaim {
+                home.meet(next.asker());
+                let mut accounts = home.accounts();
+                let account = accounts.get_mut(&next.server).unwrap();
+                account.standing.begin_telling();
+            }
+            let mut told = std::pin::pin!(says(&home, next, question));
+            assert!(tokio::time::timeout(soon, &mut told).await.is_err());
+            drop(under_way);
+            assert_eq!(told.await, Ok(Answer::Done));
+            assert_eq!(home.begin_change(present).await.err(), Some(Error::Delay));
+            present = next;
+        }
+        let under_way = home.begin_change(present).await.unwrap();
+        let mut parts = std::pin::pin!(home.part(present.server));
+        assert!(tokio::time::timeout(soon, &mut parts).await.is_err());
+        drop(under_way);
+        parts.await;
+        // What it has asked for before is not done afterwards, either.
+        assert_eq!(
+            says(&home, present, Question::Lease).await,
+            Ok(Answer::Done)
+        );
+        assert_eq!(home.begin_change(present).await.err(), Some(Error::Delay));
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use crate::home::{Asker, Home};
+use crate::home::{Asker, Asking, Home};
 use crate::question::{Answer, Question, decode, encode};
 
 /// The home numbers holders at other servers from here on: this bit, the server, a counter. Its own clients' holders have smaller numbers.
@@ -204,7 +204,7 @@ impl Home {
 
     pub(crate) async fn answer_about_layouts(
         &self,
-        asker: Asker,
+        asker: Asking,
         question: Question,
     ) -> Result<Answer> {
         let Some(layouts) = &self.layouts else {
@@ -240,7 +240,7 @@ impl Home {
 
     async fn give_layout(
         &self,
-        asker: Asker,
+        asker: Asking,
         file: ObjectId,
         there: There,
         writing: bool,
@@ -269,7 +269,7 @@ impl Home {
         Ok(given)
     }
 
-    fn next_number(&self, asker: Asker) -> u64 {
+    fn next_number(&self, asker: Asking) -> u64 {
         let server = u64::from(asker.server.0) << COUNTER_BITS;
         let counter = self
             .given
@@ -279,7 +279,7 @@ impl Home {
 
     async fn end_layout(
         &self,
-        asker: Asker,
+        asker: Asking,
         file: ObjectId,
         there: There,
         is_lost: bool,

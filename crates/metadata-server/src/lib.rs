@@ -13,14 +13,12 @@
 mod claims;
 mod clients;
 mod granting;
-mod held;
 mod holders;
 mod holding;
 mod home;
 mod kept;
 mod layouts;
 mod question;
-mod ranges;
 mod remote_layouts;
 mod remote_tree;
 mod sessions;

@@ -194,6 +194,9 @@ pub struct Asked {
     pub tree: Option<FsId>,
     /// The asker keeps copies, all of them of this run of the home. `None`: it keeps none.
     pub keeps: Option<u64>,
+    /// So often the asker had forgotten all its clients in this run, when it admitted the one that wants this. Nothing is carried out for
+    /// forgotten ones.
+    pub clients: u64,
     /// The question.
     pub question: Question,
 }
@@ -341,6 +344,7 @@ mod tests {
         let asked = Asked {
             tree: Some(tree),
             keeps: Some(3),
+            clients: 5,
             question: Question::Read(warrant, ObjectId::ROOT, 7, 8),
         };
         let sent = asked.encode();

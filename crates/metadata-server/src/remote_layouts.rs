@@ -31,8 +31,10 @@ impl RemoteTree {
         holder: u64,
         writing: bool,
     ) -> std::result::Result<Layout, NoLayout> {
+        let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
-        match self.ask(Question::Layout(file, holder, writing)).await {
+        let question = Question::Layout(file, holder, writing);
+        match self.ask_for(clients, question).await {
             Ok(Answer::Layout(given)) => given,
             _ => Err(NoLayout::ThroughServer),
         }
@@ -43,12 +45,13 @@ impl RemoteTree {
     /// # Errors
     /// [`Error::Delay`] to be asked again.
     pub async fn end_layout(&self, file: ObjectId, holder: u64, is_lost: bool) -> Result<()> {
+        let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
-        if self.clients.are_lost() {
-            // The home has fenced it.
+        if !self.clients.still_are(clients) {
+            // The home fences it before anybody else has what it rests on.
             return Ok(());
         }
-        self.do_at_home(Question::EndLayout(file, holder, is_lost))
+        self.do_for(clients, Question::EndLayout(file, holder, is_lost))
             .await
     }
 

@@ -27,11 +27,12 @@ const SESSIONS_AT_ONCE: usize = 1 << 13;
 /// The way to the home.
 #[async_trait]
 pub trait Connection: Send + Sync + 'static {
-    /// Asks the home of everything, for a server that keeps copies of this run of it. A question whose answer is lost is asked again.
+    /// Asks the home of everything, for a server that keeps copies of this run of it and has forgotten its `clients` so often. A question
+    /// whose answer is lost is asked again.
     ///
     /// # Errors
     /// [`Error::Delay`] while there is no connection to it, and what prevents an answer otherwise.
-    async fn ask(&self, question: Question, keeps: Option<u64>) -> Result<Reply>;
+    async fn ask(&self, question: Question, keeps: Option<u64>, clients: u64) -> Result<Reply>;
 }
 
 /// The tree.
@@ -76,21 +77,34 @@ impl RemoteTree {
 
     /// Asks the home, and keeps what may be kept.
     pub(crate) async fn ask(&self, question: Question) -> Result<Answer> {
-        if self.clients.are_lost() {
+        self.ask_for(self.clients.forgotten(), question).await
+    }
+
+    /// The same for a client that was there when all had been forgotten so often. When it is lost, nothing is asked for it any more, and no
+    /// answer waited for.
+    pub(crate) async fn ask_for(&self, clients: u64, question: Question) -> Result<Answer> {
+        let otherwise = match question.is_made_once() {
+            true => Error::Uncertain,
+            false => Error::Delay,
+        };
+        if !self.clients.still_are(clients) {
             return Err(Error::Delay);
         }
-        let answer = self.ask_for_all(question).await;
+        let answer = tokio::select! {
+            answer = self.ask_for_all(clients, question) => answer,
+            () = self.clients.until_lost(clients) => return Err(otherwise),
+        };
         if answer == Ok(Answer::GivenUp) {
             self.lose_clients();
-            return Err(Error::Delay);
+            return Err(otherwise);
         }
         answer
     }
 
     /// Asks although what clients hold may be given up.
-    pub(crate) async fn ask_for_all(&self, question: Question) -> Result<Answer> {
+    pub(crate) async fn ask_for_all(&self, clients: u64, question: Question) -> Result<Answer> {
         let begun = self.kept.begin(&question);
-        let reply = self.home.ask(question, begun.keeps).await?;
+        let reply = self.home.ask(question, begun.keeps, clients).await?;
         self.kept.keep(begun, &reply);
         reply.answer
     }
@@ -316,6 +330,7 @@ impl FileSystem for RemoteTree {
         offset: u64,
         count: u32,
     ) -> Result<ReadData> {
+        let clients = self.clients.forgotten();
         let warrant = Warrant::from(access);
         let mut pieces = BytesMut::new();
         loop {
@@ -323,10 +338,10 @@ impl FileSystem for RemoteTree {
             let wanted = (count - read).min(BYTES_MAX);
             let from = offset.saturating_add(read.into());
             let question = Question::Read(warrant.clone(), id, from, wanted);
-            let piece: ReadData = answered!(self, question, Answer::Read(piece) => piece)?;
-            if piece.bytes.len() > wanted as usize {
-                return Err(other_answer());
-            }
+            let piece = match self.ask_for(clients, question).await? {
+                Answer::Read(piece) if piece.bytes.len() <= wanted as usize => piece,
+                _ => return Err(other_answer()),
+            };
             let end_of_file = piece.end_of_file;
             let is_last = end_of_file || wanted == count - read || piece.bytes.is_empty();
             if is_last && pieces.is_empty() {
@@ -350,6 +365,7 @@ impl FileSystem for RemoteTree {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
+        let clients = self.clients.forgotten();
         let warrant = Warrant::from(access);
         let mut rest = data;
         let mut all: Option<Written> = None;
@@ -358,8 +374,10 @@ impl FileSystem for RemoteTree {
             let piece = rest.split_to(rest.len().min(BYTES_MAX as usize));
             let length = piece.len() as u64;
             let change = Change::Write(warrant.clone(), id, from, piece, stability);
-            let written: Written =
-                answered!(self, Question::Change(change), Answer::Written(written) => written)?;
+            let Answer::Written(written) = self.ask_for(clients, Question::Change(change)).await?
+            else {
+                return Err(other_answer());
+            };
             let written = match all {
                 None => written,
                 // By the verifier of the first a client sees that something of it may be lost.

@@ -1,15 +1,11 @@
 //! A metadata server that has joined answers from copies what it has asked before, and no change is seen late. Messages are counted.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::fixture::{Pool, ROOT, called};
 use bytes::Bytes;
-use fixture::{Pool, ROOT, called};
 use tokio::task::JoinHandle;
 use vfs::{
     AccessCheck, Attributes, Cookie, Credentials, DirectoryChange, DirectoryPage, Error,

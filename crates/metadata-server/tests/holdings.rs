@@ -1,14 +1,10 @@
 //! Opens and locks of clients at two metadata servers: they keep each other out, outlive either server, and go with one that is lost.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fixture::{CLIENT_LEASE, Pool, READS, owned};
+use crate::fixture::{CLIENT_LEASE, Pool, READS, owned};
 use metadata_server::{Answer, Asked, NoLayout, Question};
 use tokio::sync::Notify;
 use vfs::{
@@ -24,7 +20,7 @@ const WRITES: Share = Share {
     ..READS
 };
 
-fn locker(client: &str) -> LockOwner {
+pub fn locker(client: &str) -> LockOwner {
     LockOwner {
         client: client.as_bytes().into(),
         owner: b"owner"[..].into(),
@@ -35,12 +31,12 @@ fn range(start: u64, last: u64) -> ByteRange {
     ByteRange::from_bounds(start, last).unwrap()
 }
 
-async fn lock(tree: &dyn FileSystem, file: ObjectId, client: &str, at: u64) -> vfs::Result<()> {
+pub async fn lock(tree: &dyn FileSystem, file: ObjectId, client: &str, at: u64) -> vfs::Result<()> {
     let (owner, range) = (locker(client), range(at, at));
     tree.lock(file, &owner, range, LockKind::Write).await
 }
 
-fn holder(locked: vfs::Result<()>) -> Arc<[u8]> {
+pub fn holder(locked: vfs::Result<()>) -> Arc<[u8]> {
     match locked {
         Err(Error::Locked(conflict)) => conflict.owner.client,
         other => panic!("{other:?}"),
@@ -48,15 +44,16 @@ fn holder(locked: vfs::Result<()>) -> Arc<[u8]> {
 }
 
 /// Both serve, and a file.
-async fn serving() -> (Pool, ObjectId) {
+pub async fn serving() -> (Pool, ObjectId) {
     let pool = Pool::new().serving().await.keeping().await;
+    pool.begin_telling().await;
     pool.second.end_reclaim().await.unwrap();
     let file = pool.file("file", b"bytes").await.id;
     (pool, file)
 }
 
 /// Has clients of the second forgotten only when `may_end` is told.
-fn forgetting(pool: &Pool) -> (Arc<AtomicBool>, Arc<Notify>) {
+pub fn forgetting(pool: &Pool) -> (Arc<AtomicBool>, Arc<Notify>) {
     let (is_called, may_end) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
     let (called, end) = (is_called.clone(), may_end.clone());
     pool.second.on_loss(Arc::new(move || {
@@ -67,14 +64,14 @@ fn forgetting(pool: &Pool) -> (Arc<AtomicBool>, Arc<Notify>) {
     (is_called, may_end)
 }
 
-async fn until(what: impl Fn() -> bool) {
+pub async fn until(what: impl Fn() -> bool) {
     while !what() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
 /// A question of the second's clients until their server has forgotten those before.
-async fn when_served<T>(asked: impl AsyncFn() -> vfs::Result<T>) -> vfs::Result<T> {
+pub async fn when_served<T>(asked: impl AsyncFn() -> vfs::Result<T>) -> vfs::Result<T> {
     loop {
         match asked().await {
             Err(Error::Delay) => tokio::time::sleep(Duration::from_millis(1)).await,
@@ -156,6 +153,7 @@ async fn clients_of_a_server_that_was_started_anew_keep_what_they_reclaim_and_no
     lock(second, file, "two", 100).await.unwrap();
     let access = AccessCheck::Open(&pool.who);
     pool.wire.run.store(2, Ordering::SeqCst);
+    pool.begin_telling().await;
     // What was lost between the two is asked for by nobody.
     assert!(second.others_went_on() && second.others_reclaim());
     assert!(second.holds_lock(file, &locker("one")).await.unwrap());
@@ -240,6 +238,11 @@ async fn a_home_that_was_started_anew_gives_nobody_what_clients_of_others_hold()
     assert_eq!(new, Err(Error::Grace));
     assert!(first.others_reclaim() && !ends.is_finished());
     assert_eq!(pool.second.hand_over().await, Ok((0, 1)));
+    // A client that has not come again may write by a layout to a data server that has not heard of it.
+    assert!(first.others_reclaim() && !ends.is_finished());
+    let new = lock(&*pool.second, file, "other", 9).await;
+    assert_eq!(new, Err(Error::Grace));
+    pool.wire.pass(3.4);
     assert!(!first.others_reclaim());
     ends.await.unwrap().unwrap();
     let refused = holder(lock(&*first, file, "here", 1).await);
@@ -248,6 +251,20 @@ async fn a_home_that_was_started_anew_gives_nobody_what_clients_of_others_hold()
     // Heard twice, it is the same.
     assert_eq!(pool.second.hand_over().await, Ok((0, 2)));
     holder(lock(&*first, file, "here", 1).await);
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_of_the_home_was_told_does_not_count_at_the_next_one() {
+    let (mut pool, file) = serving().await;
+    lock(&*pool.second, file, "there", 1).await.unwrap();
+    pool.restart_home().await;
+    // It was on its way to the run before, and is asked for again.
+    assert_eq!(pool.second.end_reclaim().await, Err(Error::Delay));
+    assert!(pool.first().others_reclaim());
+    assert_eq!(pool.second.hand_over().await, Ok((0, 1)));
+    pool.wire.pass(3.4);
+    pool.first().end_reclaim().await.unwrap();
+    holder(lock(&*pool.first(), file, "here", 1).await);
 }
 
 #[tokio::test]
@@ -276,6 +293,7 @@ async fn who_comes_too_late_to_a_home_that_was_started_anew_has_nothing() {
     let asked = Asked {
         tree: None,
         keeps: None,
+        clients: 0,
         question: Question::HoldsLock(file, locker("there")),
     };
     let answer = pool.home().answer(pool.wire.asker(), asked).await.answer;
@@ -283,7 +301,7 @@ async fn who_comes_too_late_to_a_home_that_was_started_anew_has_nothing() {
 }
 
 /// Has the home give up what clients of the second hold.
-async fn lose(pool: &Pool) {
+pub async fn lose(pool: &Pool) {
     pool.home().give_up_lost().await;
     for _ in 0..11 {
         pool.wire.pass(9.0);
@@ -311,6 +329,8 @@ async fn what_was_given_up_stays_so_when_the_home_is_started_anew_and_the_other_
         assert!(is_forgotten.load(Ordering::SeqCst));
         let told = when_served(async || pool.second.hand_over().await).await;
         assert_eq!(told, Ok((0, 0)));
+        assert!(pool.first().others_reclaim());
+        pool.wire.pass(3.4);
         pool.first().end_reclaim().await.unwrap();
         // What they get afterwards, they keep.
         lock(&*pool.second, file, "there", 1).await.unwrap();
@@ -392,6 +412,9 @@ async fn layouts_are_asked_for_anew_behind_each_meeting_of_the_two() {
     assert_eq!(holder_of(&pool, number + 1), Some((pool.wire.asker(), 5)));
     // Those of an earlier run of the other server end at the latest when its clients have come back.
     pool.wire.run.store(2, Ordering::SeqCst);
+    let early = pool.second.end_reclaim().await;
+    assert_eq!(early, Err(Error::Delay), "it has told nothing");
+    pool.begin_telling().await;
     pool.second.end_reclaim().await.unwrap();
     assert_eq!(ended(), [(file, number + 1)]);
     // Of what an earlier run of the home has given nobody knows whether it counts, until it does not for certain.

@@ -1,16 +1,12 @@
 //! A metadata server that has joined shows what the home has, and has it make changes. Questions and answers go through their encodings,
 //! between two stores; only the network is missing.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fixture;
-
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::fixture::{Pool, READS, called, owned};
 use bytes::Bytes;
-use fixture::{Pool, READS, called, owned};
 use vfs::{
     AccessCheck, Cookie, Creation, Credentials, Error, Extent, FileSystem, NewObject, ObjectId,
     ObjectKind, ReplicaSlot, RequestId, SetAttributes, Stability, XattrMode, XattrName,
@@ -234,6 +230,7 @@ async fn clients_open_again_what_they_had_when_their_server_was_started_anew_and
         pool.remove(name).await;
     }
     pool.wire.run.store(2, Ordering::SeqCst);
+    pool.begin_telling().await;
     pool.open(file, "one").await.unwrap();
     // A late question of the previous run is not heard.
     pool.wire.run.store(1, Ordering::SeqCst);
@@ -250,7 +247,9 @@ async fn clients_open_again_what_they_had_when_their_server_was_started_anew_and
 
 #[tokio::test]
 async fn a_home_that_is_away_is_waited_for_and_told_what_is_open_when_it_is_back() {
-    let pool = Pool::new().serving().await;
+    let mut pool = Pool::new().serving().await;
+    pool.begin_telling().await;
+    pool.second.end_reclaim().await.unwrap();
     let file = pool.file("open", b"bytes").await.id;
     let closed = pool.file("closed", b"bytes").await.id;
     pool.open(file, "one").await.unwrap();
@@ -266,13 +265,14 @@ async fn a_home_that_is_away_is_waited_for_and_told_what_is_open_when_it_is_back
     );
     assert_eq!(pool.second.hand_over().await, Err(Error::Delay));
     // What is open is known to nobody there any more.
-    pool.home().part(ReplicaSlot(2)).await;
-    *pool.wire.home.lock().unwrap() = Some(pool.home());
+    pool.restart_home().await;
+    pool.wire.pass(3.4);
     assert_eq!(
         pool.second.hand_over().await,
         Ok((1, 0)),
         "what is open, and no more"
     );
+    pool.first().end_reclaim().await.unwrap();
     pool.remove("open").await;
     pool.remove("closed").await;
     assert_eq!(pool.read(file).await.unwrap(), b"bytes");

@@ -70,6 +70,7 @@
 
 mod clock;
 mod history;
+pub mod holdings;
 pub mod homes;
 pub mod invariants;
 mod locks;

@@ -8,6 +8,7 @@ mod stage;
 
 mod counterexamples;
 mod failing;
+mod holdings;
 mod homes;
 mod lagging;
 mod listed;

@@ -6,6 +6,8 @@ mod copies;
 mod held;
 #[path = "layouts.rs"]
 mod layouts;
+#[path = "three.rs"]
+mod three;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -102,7 +102,8 @@ impl JoinedServer {
     /// [`ServeError::HomeAway`] when nobody answers for a while.
     pub(in crate::serve) async fn identity_of_tree(&self) -> Result<TreeIdentity, ServeError> {
         let deadline = Instant::now() + FIRST_PATIENCE;
-        let reply = self.home.ask_until(Question::Tree, None, deadline).await;
+        let asked = self.home.asked(Question::Tree, None, 0);
+        let reply = self.home.ask_until(asked, deadline).await;
         match reply.and_then(|reply| reply.answer) {
             Ok(Answer::Tree(fs_id, name_key)) => Ok(TreeIdentity { fs_id, name_key }),
             other => {
@@ -238,19 +239,18 @@ pub(super) fn status_of_keeper(place: &PoolPlace, endpoint: &Endpoint) -> PoolSe
 }
 
 impl ToHome {
-    /// Asks until an answer comes, or the time is over. A change, or an open, is not given up once it is on its way, as long as the first
-    /// metadata server runs: it might be made after something that the client asks for later.
-    async fn ask_until(
-        &self,
-        question: Question,
-        keeps: Option<u64>,
-        deadline: Instant,
-    ) -> vfs::Result<Reply> {
-        let asked = Asked {
+    fn asked(&self, question: Question, keeps: Option<u64>, clients: u64) -> Asked {
+        Asked {
             tree: self.tree.get().copied(),
             keeps,
+            clients,
             question,
-        };
+        }
+    }
+
+    /// Asks until an answer comes, or the time is over. A change, or an open, is not given up once it is on its way, as long as the first
+    /// metadata server runs: it might be made after something that the client asks for later.
+    async fn ask_until(&self, asked: Asked, deadline: Instant) -> vfs::Result<Reply> {
         let (message, question) = (connection::encode_question(&asked), asked.question);
         let given_up = match question.may_be_given_up() {
             true => deadline,
@@ -306,9 +306,15 @@ fn refused(why: &str) -> Error {
 
 #[async_trait]
 impl Connection for ToHome {
-    async fn ask(&self, question: Question, keeps: Option<u64>) -> vfs::Result<Reply> {
+    async fn ask(
+        &self,
+        question: Question,
+        keeps: Option<u64>,
+        clients: u64,
+    ) -> vfs::Result<Reply> {
         let deadline = Instant::now() + PATIENCE;
-        self.ask_until(question, keeps, deadline).await
+        let asked = self.asked(question, keeps, clients);
+        self.ask_until(asked, deadline).await
     }
 }
 

@@ -9,33 +9,38 @@ use std::collections::BTreeMap;
 
 use vfs::{ByteRange, LockKind, LockOwner, ObjectId, OpenOwner, Share};
 
-use crate::ranges::Ranges;
+use super::Ranges;
 
 /// Files that clients of one metadata server may have open, and as many that they may have locked, counted by owner.
 const HELD_MAX: usize = 1 << 18;
 
 /// By owner, as the home names it. `Some`: some of it may be of before, and only this was told again.
-#[derive(Default)]
-pub(crate) struct Held {
+#[derive(Clone, Debug, Default)]
+pub struct Held {
     opens: BTreeMap<(ObjectId, OpenOwner), Option<Share>>,
     locks: BTreeMap<(ObjectId, LockOwner), Option<Ranges>>,
 }
 
 /// What nobody holds any more.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Left {
-    pub(crate) closed: Vec<(ObjectId, OpenOwner)>,
-    pub(crate) downgraded: Vec<(ObjectId, OpenOwner, Share)>,
-    pub(crate) unlocked: Vec<(ObjectId, LockOwner, ByteRange)>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Files that are to be closed.
+    pub closed: Vec<(ObjectId, OpenOwner)>,
+    /// Files that stay open, with what they stay open for.
+    pub downgraded: Vec<(ObjectId, OpenOwner, Share)>,
+    /// Ranges that are to be unlocked, whether or not they are locked.
+    pub unlocked: Vec<(ObjectId, LockOwner, ByteRange)>,
 }
 
 impl Held {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nobody holds anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.opens.is_empty() && self.locks.is_empty()
     }
 
     /// All of it is about to be told again.
-    pub(crate) fn begin_again(&mut self) {
+    pub fn begin_again(&mut self) {
         self.opens
             .values_mut()
             .for_each(|told| *told = Some(Share::default()));
@@ -45,7 +50,7 @@ impl Held {
     }
 
     /// All of it was told again that is still held.
-    pub(crate) fn end_again(&mut self) -> Left {
+    pub fn end_again(&mut self) -> Left {
         let mut left = Left::default();
         self.opens.retain(|(id, owner), told| match told.take() {
             None => true,
@@ -71,13 +76,13 @@ impl Held {
     }
 
     /// Everything goes.
-    pub(crate) fn take(&mut self) -> Left {
+    pub fn take(&mut self) -> Left {
         self.begin_again();
         self.end_again()
     }
 
     /// An owner opens a file. Whether that is on account now, and was not before; `None` when there is no space.
-    pub(crate) fn open(&mut self, id: ObjectId, owner: &OpenOwner, share: Share) -> Option<bool> {
+    pub fn open(&mut self, id: ObjectId, owner: &OpenOwner, share: Share) -> Option<bool> {
         let open = (id, owner.clone());
         if let Some(told) = self.opens.get_mut(&open) {
             *told = told.map(|told| told.union(share));
@@ -90,22 +95,26 @@ impl Held {
         Some(true)
     }
 
-    pub(crate) fn downgrade(&mut self, id: ObjectId, owner: &OpenOwner, share: Share) {
+    /// An owner goes on with a smaller share.
+    pub fn downgrade(&mut self, id: ObjectId, owner: &OpenOwner, share: Share) {
         if let Some(told) = self.opens.get_mut(&(id, owner.clone())) {
             *told = told.map(|_| share);
         }
     }
 
-    pub(crate) fn close(&mut self, id: ObjectId, owner: &OpenOwner) {
+    /// An owner has closed a file.
+    pub fn close(&mut self, id: ObjectId, owner: &OpenOwner) {
         self.opens.remove(&(id, owner.clone()));
     }
 
-    pub(crate) fn has_open(&self, id: ObjectId, owner: &OpenOwner) -> bool {
+    /// Whether an owner has a file open.
+    #[must_use]
+    pub fn has_open(&self, id: ObjectId, owner: &OpenOwner) -> bool {
         self.opens.contains_key(&(id, owner.clone()))
     }
 
     /// As [`Held::open`], before it is known whether the owner gets the lock.
-    pub(crate) fn locks(&mut self, id: ObjectId, owner: &LockOwner) -> Option<bool> {
+    pub fn locks(&mut self, id: ObjectId, owner: &LockOwner) -> Option<bool> {
         let lock = (id, owner.clone());
         if self.locks.contains_key(&lock) {
             return Some(false);
@@ -118,26 +127,14 @@ impl Held {
     }
 
     /// The owner has the lock.
-    pub(crate) fn locked(
-        &mut self,
-        id: ObjectId,
-        owner: &LockOwner,
-        range: ByteRange,
-        kind: LockKind,
-    ) {
+    pub fn locked(&mut self, id: ObjectId, owner: &LockOwner, range: ByteRange, kind: LockKind) {
         if let Some(Some(told)) = self.locks.get_mut(&(id, owner.clone())) {
             told.lock(range, kind);
         }
     }
 
     /// The owner gives a range back. `is_all`: nothing else is locked by it.
-    pub(crate) fn unlocked(
-        &mut self,
-        id: ObjectId,
-        owner: &LockOwner,
-        range: ByteRange,
-        is_all: bool,
-    ) {
+    pub fn unlocked(&mut self, id: ObjectId, owner: &LockOwner, range: ByteRange, is_all: bool) {
         let lock = (id, owner.clone());
         if is_all {
             self.locks.remove(&lock);

@@ -6,19 +6,22 @@ use vfs::{ByteRange, LockKind};
 
 /// Ranges in order, none of which touches another one of its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges(Vec<(ByteRange, LockKind)>);
+pub struct Ranges(Vec<(ByteRange, LockKind)>);
 
 impl Ranges {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing is locked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ByteRange, LockKind)> {
+    /// What is locked, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (ByteRange, LockKind)> {
         self.0.iter().copied()
     }
 
     /// Locks a range, whatever was locked of it before.
-    pub(crate) fn lock(&mut self, range: ByteRange, kind: LockKind) {
+    pub fn lock(&mut self, range: ByteRange, kind: LockKind) {
         self.unlock(range);
         let (mut start, mut last) = (range.start(), range.last());
         self.0.retain(|(one, of)| {
@@ -37,7 +40,7 @@ impl Ranges {
     }
 
     /// Unlocks what is locked of a range.
-    pub(crate) fn unlock(&mut self, range: ByteRange) {
+    pub fn unlock(&mut self, range: ByteRange) {
         let held = std::mem::take(&mut self.0);
         for (one, kind) in held {
             if !one.overlaps(range) {
@@ -51,7 +54,8 @@ impl Ranges {
     }
 
     /// What is not locked.
-    pub(crate) fn gaps(&self) -> Vec<ByteRange> {
+    #[must_use]
+    pub fn gaps(&self) -> Vec<ByteRange> {
         let mut gaps = Vec::new();
         let mut rest = Some(ByteRange::EVERYTHING);
         for (one, _) in self.iter() {

@@ -1,0 +1,10 @@
+//! Two metadata servers of a pool in one process, between two stores.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+mod copies;
+mod holdings;
+mod stands_still;
+mod two_servers;
