@@ -54,4 +54,5 @@ pub use status::{
     ask_move_authority, ask_readmit_data_server, ask_rebalance, ask_reload, ask_remove_data_server,
     ask_scrub, ask_thaw, ask_view, ask_where, moment, size,
 };
+pub use transport::{ListenError, try_to_listen};
 pub use vfs::{Counted, ShownBytes, ShownText, is_visible};
