@@ -19,8 +19,8 @@ use vfs::ReplicaSlot;
 
 use crate::configuration::{ClientAddress, PeerAddress};
 use crate::data_directory::{
-    DataDirectory, DataDirectoryError, expect_directory, is_filled, pool_path, refuse_another_users,
-    shelf_path,
+    DataDirectory, DataDirectoryError, expect_directory, is_filled, pool_path,
+    refuse_another_users, shelf_path,
 };
 use crate::set::{SetCommandError, absence, resolve};
 
