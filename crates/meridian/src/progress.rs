@@ -26,20 +26,19 @@ pub(crate) struct Progress {
 impl Progress {
     /// Something whose end is not known.
     pub(crate) fn of(what: &'static str) -> Progress {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        bar.set_style(style("{spinner} {prefix} ({elapsed})"));
-        bar.set_prefix(what);
-        begin(&bar);
-        Progress { bar }
+        Progress::begun(None, what, "{spinner} {prefix} ({elapsed})")
     }
 
     /// Something that ends when all of many are done.
     pub(crate) fn of_many(what: &'static str) -> Progress {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        bar.set_style(style(
-            "{spinner} {prefix} [{bar:30}] {pos} of {len}, {eta} to go",
-        ));
-        bar.set_prefix(what);
+        let template = "{spinner} {prefix} [{bar:30}] {pos} of {len}, {eta} to go";
+        Progress::begun(Some(0), what, template)
+    }
+
+    fn begun(length: Option<u64>, what: &'static str, template: &str) -> Progress {
+        let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
+        // Changes of a bar that is there already would draw it at once.
+        let bar = bar.with_style(style(template)).with_prefix(what);
         begin(&bar);
         Progress { bar }
     }
