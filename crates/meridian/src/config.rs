@@ -34,7 +34,7 @@ fn check(file: &Path, json: bool) -> Result<Exit, Failure> {
         let problems = problems.unwrap_or_default().into_iter();
         output::say_json(&Verdict {
             right: read.is_ok(),
-            problems: problems.map(output::plain).collect(),
+            problems: problems.map(server::plain).collect(),
         })?;
         return Ok(match read {
             Ok(_) => Exit::Success,

@@ -11,13 +11,13 @@ use names::probe::{self, Root};
 use names::{Domain, Lookup, LookupError, NamedServer, Published, Trouble};
 use serde::Serialize;
 use server::configuration::NFS_PORT;
-use server::{Configuration, set};
+use server::{Configuration, plain, set};
 use tokio::task::JoinSet;
 
 use crate::arguments::{DomainCheckArguments, DomainCommand};
 use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
-use crate::output::{self, plain};
+use crate::output;
 use crate::progress::Progress;
 
 /// How long a server may take to answer.

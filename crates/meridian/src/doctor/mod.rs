@@ -72,7 +72,7 @@ impl Finding {
         what: impl Into<String>,
         remedy: Option<String>,
     ) -> Finding {
-        let what = output::plain(what.into());
+        let what = server::plain(what.into());
         Finding {
             about,
             verdict,
