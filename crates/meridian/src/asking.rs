@@ -8,10 +8,22 @@ use anyhow::Context;
 use server::Configuration;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::progress::Progress;
+
 /// The data directory that a command names, or else the usual one.
 pub(crate) fn directory(data: &Option<PathBuf>) -> PathBuf {
     let data = data.clone();
     data.unwrap_or_else(|| Configuration::default().data)
+}
+
+/// Waits for what a running server answers, which may take a while.
+///
+/// # Errors
+/// When the system gives no runtime to wait in.
+pub(crate) fn answer<T>(asked: impl Future<Output = T>) -> anyhow::Result<T> {
+    let runtime = runtime()?;
+    let _progress = Progress::of("waiting for an answer");
+    Ok(runtime.block_on(asked))
 }
 
 /// A runtime of one thread.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use server::{moment, set};
 
 use crate::arguments::AuthorityCommand;
-use crate::asking::{directory, runtime};
+use crate::asking::{answer, directory, runtime};
 use crate::consent;
 use crate::exit::Failure;
 use crate::output;
@@ -130,7 +130,7 @@ fn change_keeper(data: &Path, to: u16) -> Result<String, Failure> {
 }
 
 fn restore(data: &Path, from: &Path, yes: bool) -> Result<String, Failure> {
-    let previous = runtime()?.block_on(set::check_restoration(data))?;
+    let previous = answer(set::check_restoration(data))??;
     let keeper = previous.keeper;
     output::remark(format_args!(
         "Replica {keeper} keeps the set's authority as far as this server knows, and is not in contact. From now on this \

@@ -7,17 +7,16 @@ use std::net::IpAddr;
 use server::{ClientStatus, EvictQuestion};
 
 use crate::arguments::{ClientsArguments, ClientsCommand};
-use crate::asking::{directory, runtime};
+use crate::asking::{answer, directory};
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::status::failure;
 
 pub(crate) fn run(arguments: &ClientsArguments) -> Result<Exit, Failure> {
-    let runtime = runtime()?;
     let (clients, json) = match &arguments.command {
         None => {
             let data = directory(&arguments.data);
-            let clients = runtime.block_on(server::ask_clients(&data));
+            let clients = answer(server::ask_clients(&data))?;
             (clients.map_err(failure)?, arguments.json)
         }
         Some(ClientsCommand::Evict { client, data, json }) => {
@@ -25,7 +24,7 @@ pub(crate) fn run(arguments: &ClientsArguments) -> Result<Exit, Failure> {
                 Ok(address) => EvictQuestion::Address(address.to_canonical()),
                 Err(_) => EvictQuestion::Id(client.to_lowercase()),
             };
-            let evicted = runtime.block_on(server::ask_evict(&directory(data), question));
+            let evicted = answer(server::ask_evict(&directory(data), question))?;
             let evicted = evicted.map_err(failure)?;
             if !json {
                 output::say(

@@ -8,7 +8,7 @@ use serde::Serialize;
 use server::{Configuration, ConfigurationError, StatusError};
 
 use crate::arguments::ConfigCommand;
-use crate::asking::runtime;
+use crate::asking::answer;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::status::failure;
@@ -31,9 +31,10 @@ fn check(file: &Path, json: bool) -> Result<Exit, Failure> {
     let read = Configuration::read(file);
     if json {
         let problems = read.as_ref().err().map(ConfigurationError::lines);
+        let problems = problems.unwrap_or_default().into_iter();
         output::say_json(&Verdict {
             right: read.is_ok(),
-            problems: problems.unwrap_or_default(),
+            problems: problems.map(server::plain).collect(),
         })?;
         return Ok(match read {
             Ok(_) => Exit::Success,
@@ -48,8 +49,7 @@ fn check(file: &Path, json: bool) -> Result<Exit, Failure> {
 fn reload(data: Option<&PathBuf>, json: bool) -> Result<Exit, Failure> {
     let default = Configuration::default().data;
     let data = data.unwrap_or(&default);
-    let runtime = runtime()?;
-    let answer = match runtime.block_on(server::ask_reload(data)) {
+    let answer = match answer(server::ask_reload(data))? {
         Err(StatusError::Misconfigured(problems)) if json => {
             output::say_json(&Verdict {
                 right: false,

@@ -3,15 +3,15 @@
 //! What must never enter: DNS and NFS themselves; the crate `names` speaks them.
 
 use std::fmt::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use names::probe::{self, Root};
-use names::{Domain, Lookup, LookupError, NamedServer, Published};
+use names::{Domain, Lookup, LookupError, NamedServer, Published, Trouble};
 use serde::Serialize;
 use server::configuration::NFS_PORT;
-use server::{Configuration, set};
+use server::{Configuration, plain, set};
 use tokio::task::JoinSet;
 
 use crate::arguments::{DomainCheckArguments, DomainCommand};
@@ -85,12 +85,21 @@ fn remark(server: &Published) -> Option<String> {
             server.port
         ));
     }
-    let is_address = host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
-    (!is_address && !host.contains('.')).then(|| {
-        format!(
-            "replica {number} is reached at {host}, which is no full name that clients elsewhere could look up; give one with `meridian set client-address {number} HOST`"
-        )
-    })
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let wrong = match bare.parse::<IpAddr>() {
+        Ok(address) if address.is_loopback() => "which every machine takes for its own",
+        Ok(IpAddr::V6(address)) if address.is_unicast_link_local() => {
+            "which is good on one network only, and not in DNS"
+        }
+        Ok(IpAddr::V4(address)) if address.is_link_local() => "which is good on one network only",
+        Err(_) if !host.contains('.') => {
+            "which is no full name that clients elsewhere could look up"
+        }
+        _ => return None,
+    };
+    Some(format!(
+        "replica {number} is reached at {host}, {wrong}; give another place with `meridian set client-address {number} HOST`"
+    ))
 }
 
 /// What is found out about one address of a server of the domain.
@@ -101,7 +110,7 @@ pub(crate) struct Finding {
     pub(crate) host: String,
     pub(crate) port: u16,
     /// Where it was asked; none if its name leads nowhere.
-    address: Option<SocketAddr>,
+    pub(crate) address: Option<SocketAddr>,
     /// How long it took to answer, in seconds; none if it did not.
     round_trip_seconds: Option<f64>,
     /// It has the root of the domain, for this machine.
@@ -109,14 +118,24 @@ pub(crate) struct Finding {
     /// What to mend.
     pub(crate) problem: Option<String>,
     /// What to know.
-    remark: Option<String>,
+    pub(crate) remark: Option<String>,
+}
+
+impl Finding {
+    /// Adds what to know.
+    fn note(&mut self, words: &str) {
+        self.remark = Some(match self.remark.take() {
+            Some(before) => format!("{before}; {words}"),
+            None => words.to_owned(),
+        });
+    }
 }
 
 fn check(arguments: &DomainCheckArguments) -> Result<Exit, Failure> {
     let domain = &arguments.domain;
     let runtime = runtime()?;
     let progress = Progress::of("asking DNS and the servers");
-    let findings = runtime.block_on(async {
+    let findings: Result<Vec<Finding>, LookupError> = runtime.block_on(async {
         let lookup = match arguments.dns {
             Some(server) => Lookup::at(server),
             None => Lookup::of_this_machine()?,
@@ -129,7 +148,7 @@ fn check(arguments: &DomainCheckArguments) -> Result<Exit, Failure> {
     let findings = match findings {
         Ok(findings) => findings,
         // The zone is to be mended, as when its records lead nowhere.
-        Err(error @ (LookupError::None(..) | LookupError::Declined(_))) => {
+        Err(error) if error.is_of_the_zone() => {
             if arguments.json {
                 output::say_json(&Vec::<Finding>::new())?;
             }
@@ -168,17 +187,8 @@ pub(crate) async fn look_at(domain: &Domain, servers: Vec<NamedServer>) -> Vec<F
             }),
         };
         if server.addresses.is_empty() {
-            let host = &server.host;
-            let problem = match &server.trouble {
-                Some(why) => format!(
-                    "DNS does not say which addresses {host} has ({why}); look at the network and at the DNS servers, and try again"
-                ),
-                None => format!(
-                    "the name {host} has no address in DNS; add an A or AAAA record, or remove the server"
-                ),
-            };
             findings.push(Finding {
-                problem: Some(problem),
+                problem: Some(nowhere(&server)),
                 ..finding.clone()
             });
         }
@@ -202,24 +212,46 @@ pub(crate) async fn look_at(domain: &Domain, servers: Vec<NamedServer>) -> Vec<F
     findings
 }
 
-async fn ask(domain: Domain, address: SocketAddr, finding: Finding) -> Finding {
-    let answered = probe::round_trip(address, PATIENCE).await;
-    let round_trip = match answered {
-        Ok(round_trip) => round_trip,
+/// Why a server that DNS names has no address.
+fn nowhere(server: &NamedServer) -> String {
+    let host = &server.host;
+    match &server.trouble {
+        Some(Trouble::Unknown(why)) => plain(format_args!(
+            "DNS does not say which addresses {host} has ({why}); look at the network and at the DNS servers, and try again"
+        )),
+        Some(Trouble::Aliases(astray)) => format!(
+            "the name {host} has no address in DNS: {astray}; correct these records, or remove the server"
+        ),
+        None => format!(
+            "the name {host} has no address in DNS; add an A or AAAA record, or remove the server"
+        ),
+    }
+}
+
+async fn ask(domain: Domain, address: SocketAddr, mut finding: Finding) -> Finding {
+    finding.address = Some(address);
+    if address.ip().is_loopback() || address.ip().is_unspecified() {
+        finding.note("every machine takes this address for its own, so clients elsewhere do not reach the server there; correct the record, unless /etc/hosts of this machine says so");
+    }
+    let reply = match probe::reply(address, PATIENCE).await {
+        Ok(reply) => reply,
         Err(error) => {
-            return Finding {
-                address: Some(address),
-                problem: Some(format!(
-                    "it does not answer ({error}); start it, let clients through to that port, or correct the record"
-                )),
-                ..finding
-            };
+            finding.problem = Some(plain(format_args!(
+                "it does not answer ({error}); start it, let clients through to that port, or correct the record"
+            )));
+            return finding;
         }
     };
+    if reply.is_own && address.is_ipv6() {
+        let over_ipv4 = probe::own_over_ipv4(address.port(), PATIENCE).await;
+        finding.note(match over_ipv4 {
+            Some(_) => "it is on this machine, where autofs finds no IPv6 address of its own: `/nfs` mounts it at 127.0.0.1 here",
+            None => "it is on this machine, where autofs finds no IPv6 address of its own, and does not answer at 127.0.0.1: `/nfs` does not mount it here; let it listen there too (`listen`)",
+        });
+    }
     let root = probe::root(address, &domain, PATIENCE).await;
     Finding {
-        address: Some(address),
-        round_trip_seconds: Some(round_trip.as_secs_f64()),
+        round_trip_seconds: Some(reply.round_trip.as_secs_f64()),
         serves: root == Root::Served,
         problem: match root {
             Root::Served => None,
@@ -230,7 +262,9 @@ async fn ask(domain: Domain, address: SocketAddr, finding: Finding) -> Finding {
                 "it lets this machine see nothing; if it should, add a rule to [[export.allow]]"
                     .to_owned(),
             ),
-            Root::Unknown(why) => Some(format!("whether it has the root is not known: {why}")),
+            Root::Unknown(why) => Some(plain(format_args!(
+                "whether it has the root is not known: {why}"
+            ))),
         },
         ..finding
     }

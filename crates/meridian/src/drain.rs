@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use server::{Configuration, DrainQuestion};
+use server::{Configuration, DrainQuestion, StatusError};
 
 use crate::arguments::DrainArguments;
 use crate::asking::runtime;
@@ -44,11 +44,14 @@ pub(crate) fn run(arguments: &DrainArguments) -> Result<Exit, Failure> {
                 told = answer;
             }
             // It answered before, so it is this server that has stopped.
-            Err(_) => {
+            Err(error) if error.is_of_no_server() => {
                 drop(progress);
                 output::say("the server has stopped")?;
                 return Ok(Exit::Success);
             }
+            // It stops, or has much to do.
+            Err(StatusError::Busy(_) | StatusError::Answer { .. }) => {}
+            Err(error) => return Err(failure(error)),
         }
     }
 }

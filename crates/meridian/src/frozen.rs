@@ -7,7 +7,7 @@ use std::path::Path;
 use server::{ThawAnswer, ThawQuestion};
 
 use crate::arguments::{FrozenArguments, ThawArguments};
-use crate::asking::{directory, runtime};
+use crate::asking::{answer, directory, runtime};
 use crate::consent;
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -16,7 +16,7 @@ use crate::status::failure;
 
 pub(crate) fn list(arguments: &FrozenArguments) -> Result<Exit, Failure> {
     let data = directory(&arguments.data);
-    let frozen = runtime()?.block_on(server::ask_frozen(&data));
+    let frozen = answer(server::ask_frozen(&data))?;
     let frozen = frozen.map_err(failure)?;
     if arguments.json {
         output::say_json(&frozen.rows)?;

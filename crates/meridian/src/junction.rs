@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use server::{JunctionView, Referral};
 
 use crate::arguments::JunctionCommand;
-use crate::asking::{directory, runtime};
+use crate::asking::{answer, directory, runtime};
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
@@ -30,7 +30,7 @@ pub(crate) fn run(command: &JunctionCommand) -> Result<Exit, Failure> {
             ))?;
         }
         JunctionCommand::List { data, json } => {
-            let asked = runtime()?.block_on(server::ask_junctions(&directory(data)));
+            let asked = answer(server::ask_junctions(&directory(data)))?;
             let junctions = asked.map_err(failure)?;
             match json {
                 true => output::say_json(&junctions)?,

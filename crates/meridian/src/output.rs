@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
-use server::is_visible;
+use server::{is_visible, plain};
 
 /// Says a text and ends the line.
 ///
@@ -51,8 +51,9 @@ fn write(output: &mut impl Write, text: &str) -> io::Result<()> {
     }
 }
 
-/// A text whose only invisible characters are ends of lines.
+/// A text whose only invisible characters are ends of lines, with errors in words.
 fn shown(text: &str) -> String {
+    let text = plain(text);
     let lines = text
         .split('\n')
         .map(|line| server::ShownText(line).to_string());

@@ -16,7 +16,7 @@ use server::{
 };
 
 use crate::arguments::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
-use crate::asking::{directory, runtime};
+use crate::asking::{answer, directory, runtime};
 use crate::consent;
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -43,7 +43,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
         PoolCommand::Where { path, json, data } => {
             let data = directory(data);
             pools::members(&data)?;
-            let found = runtime()?.block_on(server::ask_where(&data, path.clone()))?;
+            let found = answer(server::ask_where(&data, path.clone()))??;
             return shown(&found, *json);
         }
         PoolCommand::Token { command } => return token::run(token::Of::Pool, command),
@@ -161,7 +161,7 @@ fn running(pool: &Pool, data: &Path) -> Result<Vec<PoolServerStatus>, Failure> {
     if !members.any(|member| member.metadata_server && member.number == pool.own) {
         return Ok(Vec::new());
     }
-    let status = runtime()?.block_on(server::ask_status(data));
+    let status = answer(server::ask_status(data))?;
     let pool = status.ok().and_then(|status| status.pool);
     Ok(pool.map_or_else(Vec::new, |pool| pool.servers))
 }
@@ -206,8 +206,11 @@ fn invite(arguments: &InvitePoolArguments) -> Result<String, Failure> {
     let pool = pools::members(&data)?;
     let own = pool.members.iter().find(|member| member.number == pool.own);
     let addresses = own.map_or(&[][..], |own| &own.addresses);
+    let progress = Progress::of("trying the address");
     let silences = addresses.iter().map(|address| set::silence_at(address));
-    if let Some(silences) = silences.collect::<Option<Vec<_>>>() {
+    let silences = silences.collect::<Option<Vec<_>>>();
+    drop(progress);
+    if let Some(silences) = silences {
         warn(Some(format!(
             "the token tells a server to call here, and {}; it works once the server runs here (`{}`) and the address is \
              right (`meridian pool address {}` changes it, and then invite again)",
@@ -266,7 +269,7 @@ fn address(number: u16, address: &PeerAddress, data: &Path) -> Result<String, Fa
 fn remove(number: u16, data: &Path) -> Result<String, Failure> {
     // What is wrong with the directory is said before that no server runs on it.
     pools::members(data)?;
-    runtime()?.block_on(server::ask_remove_data_server(data, number))?;
+    answer(server::ask_remove_data_server(data, number))??;
     Ok(format!(
         "Server {number} is removed: it is refused from now on, and its number is never used again. Its machine can be switched \
          off; to return, it joins anew, with an empty data directory.\n"
@@ -275,24 +278,21 @@ fn remove(number: u16, data: &Path) -> Result<String, Failure> {
 
 fn rebalance(question: RebalanceQuestion, data: &Path) -> Result<RebalanceAnswer, Failure> {
     pools::members(data)?;
-    Ok(runtime()?.block_on(server::ask_rebalance(data, question))?)
+    Ok(answer(server::ask_rebalance(data, question))??)
 }
 
 fn drain_data(question: DrainDataQuestion, data: &Path) -> Result<DrainDataAnswer, Failure> {
     pools::members(data)?;
-    Ok(runtime()?.block_on(server::ask_drain_data(data, question))?)
+    Ok(answer(server::ask_drain_data(data, question))??)
 }
 
 fn forget(number: u16, yes: bool, data: &Path) -> Result<ForgetAnswer, Failure> {
     pools::members(data)?;
-    let (runtime, question) = (
-        runtime()?,
-        ForgetQuestion {
-            number,
-            meant: false,
-        },
-    );
-    let lost = runtime.block_on(server::ask_forget_data_server(data, question))?;
+    let question = ForgetQuestion {
+        number,
+        meant: false,
+    };
+    let lost = answer(server::ask_forget_data_server(data, question))??;
     if lost.done {
         return Ok(lost);
     }
@@ -302,12 +302,12 @@ fn forget(number: u16, yes: bool, data: &Path) -> Result<ForgetAnswer, Failure> 
         meant: true,
         ..question
     };
-    Ok(runtime.block_on(server::ask_forget_data_server(data, question))?)
+    Ok(answer(server::ask_forget_data_server(data, question))??)
 }
 
 fn readmit(number: u16, data: &Path) -> Result<String, Failure> {
     pools::members(data)?;
-    let serves = runtime()?.block_on(server::ask_readmit_data_server(data, number))?;
+    let serves = answer(server::ask_readmit_data_server(data, number))??;
     Ok(match serves {
         true => format!("Data server {number} is readmitted, and serves.\n"),
         false => {

@@ -130,7 +130,10 @@ fn invite(arguments: &InviteArguments) -> Result<String, Failure> {
         arguments.name.as_deref().unwrap_or(""),
         lifetime,
     )?;
-    if let Some(silence) = set::silence_of_inviter(&data)? {
+    let progress = Progress::of("trying the address");
+    let silence = set::silence_of_inviter(&data)?;
+    drop(progress);
+    if let Some(silence) = silence {
         warn(Some(format!(
             "the token tells a server to call here, and {silence}; it works once the server runs here (`{}`) and the \
              address is right (`meridian set address` changes it, and then invite again)",
@@ -203,7 +206,10 @@ fn address(arguments: &AddressArguments) -> Result<String, Failure> {
         address,
         data,
     } = arguments;
-    warn(set::set_address(&directory(data), *slot, address)?);
+    let progress = Progress::of("trying the address");
+    let warning = set::set_address(&directory(data), *slot, address)?;
+    drop(progress);
+    warn(warning);
     Ok(format!(
         "The other replicas call replica {slot} at {} from now on, as soon as they learn of it and their present \
          connections end.\n",
@@ -214,7 +220,10 @@ fn address(arguments: &AddressArguments) -> Result<String, Failure> {
 fn client_address(arguments: &ClientAddressArguments) -> Result<String, Failure> {
     let data = directory(&arguments.data);
     let (slot, address) = (arguments.slot, arguments.address.as_ref());
-    warn(set::set_client_address(&data, slot, address)?);
+    let progress = Progress::of("trying the address");
+    let warning = set::set_client_address(&data, slot, address)?;
+    drop(progress);
+    warn(warning);
     warn(remark_on_port(address));
     let members = set::members(&data)?.members;
     let member = members.iter().find(|member| member.slot == slot);

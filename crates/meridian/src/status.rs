@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use server::{Configuration, StatusError};
 
 use crate::arguments::StatusArguments;
-use crate::asking::runtime;
+use crate::asking::answer;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -16,8 +16,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<Exit, Failure> {
         .data
         .clone()
         .unwrap_or_else(|| Configuration::default().data);
-    let runtime = runtime()?;
-    let asked = runtime.block_on(server::ask_status(&data));
+    let asked = answer(server::ask_status(&data))?;
     let status = asked.map_err(failure)?;
     if arguments.json {
         output::say_json(&status)?;
@@ -30,7 +29,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<Exit, Failure> {
 /// Scripts want to know whether a server runs at all.
 pub(crate) fn failure(error: StatusError) -> Failure {
     match error {
-        StatusError::NotRunning(_) => Failure::new(Exit::NotRunning, error),
+        error if error.is_of_no_server() => Failure::new(Exit::NotRunning, error),
         StatusError::Misconfigured(_) => Failure::new(Exit::Configuration, error),
         error => error.into(),
     }

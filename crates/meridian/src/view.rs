@@ -5,7 +5,7 @@
 use server::{Configuration, ViewText};
 
 use crate::arguments::ViewArguments;
-use crate::asking::runtime;
+use crate::asking::answer;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::status::failure;
@@ -13,8 +13,7 @@ use crate::status::failure;
 pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, Failure> {
     let data = arguments.data.clone();
     let data = data.unwrap_or_else(|| Configuration::default().data);
-    let runtime = runtime()?;
-    let asked = runtime.block_on(server::ask_view(&data));
+    let asked = answer(server::ask_view(&data))?;
     let view = asked.map_err(failure)?;
     if arguments.json {
         output::say_json(&view)?;

@@ -328,3 +328,49 @@ fn members_have_names() {
     );
     server.stop();
 }
+
+#[test]
+fn of_a_data_directory_that_is_not_there_that_is_said_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    let [absent, in_file] = [directory.path().join("absent"), file.join("data")];
+    for command in [
+        &["set", "members"][..],
+        &["set", "invite"],
+        &["set", "remove", "2"],
+        &["set", "token", "list"],
+        &["set", "authority", "show"],
+        &["pool", "members"],
+        &["pool", "token", "list"],
+        &["domain", "records", "example.org"],
+        &["junction", "list"],
+        &["recovered", "list"],
+        &["check"],
+        &["status"],
+        &["clients"],
+        &["view"],
+    ] {
+        for (data, part) in [
+            (&absent, "there is no data directory"),
+            (&file, "is not a directory"),
+            (&in_file, "is not a directory"),
+        ] {
+            let output = run(&[command, &["--data", data.to_str().unwrap()]].concat());
+            let told = complaint(&output);
+            assert!(
+                !output.status.success() && told.contains(part),
+                "{command:?}: {told}"
+            );
+            for other in ["belongs to no", "os error", "dmesg"] {
+                assert!(!told.contains(other), "{command:?}: {told}");
+            }
+        }
+    }
+    for data in [&absent, &in_file] {
+        let output = run(&["doctor", "--data", data.to_str().unwrap()]);
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(!told.contains("belongs to none"), "{told}");
+        assert!(!told.contains("os error"), "{told}");
+    }
+}

@@ -178,6 +178,12 @@ fn what_a_set_publishes_is_what_clients_find() {
         "{told}"
     );
 
+    let silent = dns.ask(&["domain", "check", "silent.example.org"]);
+    let told = String::from_utf8(silent.stdout).unwrap();
+    assert!(
+        told.contains("it does not answer (Connection refused);"),
+        "{told}"
+    );
     for (domain, why) in [
         ("silent.example.org", "none of the servers"),
         ("none.example.org", "that it has no NFS servers"),
@@ -190,6 +196,38 @@ fn what_a_set_publishes_is_what_clients_find() {
         assert_eq!(checked.status.code(), Some(3), "{checked:?}");
         assert_eq!(checked.stdout, b"[]\n", "{checked:?}");
     }
+}
+
+/// What is told of a domain whose only server is at `::1`, on this machine: by the map, and by `domain check`.
+fn told_of_own_server(listen: &str) -> (String, u16, serde_json::Value) {
+    let site = Site::configured("[names]\ndomain = \"example.org\"\n");
+    let running = site.place.start_with(&["--listen", listen]);
+    let port = running.address.port();
+    let dns = Dns::start(&format!(
+        "srv-host=_nfs-domainroot._tcp.example.org,nfs1.example.org,{port},0,0\n\
+         host-record=nfs1.example.org,::1\n"
+    ));
+    let line = succeed(&dns.ask(&["automount-map", "example.org"]));
+    let checked = succeed(&dns.ask(&["domain", "check", "example.org", "--json"]));
+    (line, port, serde_json::from_str(&checked).unwrap())
+}
+
+#[test]
+fn the_own_server_that_dns_has_at_ipv6_alone_is_mounted_over_ipv4() {
+    let (line, port, checked) = told_of_own_server("[::]:0");
+    let expected = format!("port={port} 127.0.0.1(1):/.domainroot/example.org\n");
+    assert!(line.ends_with(&expected), "{line}");
+    let remark = checked[0]["remark"].as_str().unwrap();
+    assert!(remark.contains("mounts it at 127.0.0.1 here"), "{checked}");
+    assert!(remark.contains("for its own"), "{checked}");
+
+    // One that listens there alone is named as it is, and how autofs could find it is told.
+    let (line, port, checked) = told_of_own_server("[::1]:0");
+    let expected = format!("port={port} [::1]:/.domainroot/example.org\n");
+    assert!(line.ends_with(&expected), "{line}");
+    let remark = checked[0]["remark"].as_str().unwrap();
+    assert!(remark.contains("does not mount it here"), "{checked}");
+    assert_eq!(checked[0]["serves"], true, "{checked}");
 }
 
 #[test]

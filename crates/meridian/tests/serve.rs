@@ -267,11 +267,17 @@ fn directories_that_cannot_hold_data_are_refused_and_left_alone() {
     let file = place.data().join("diary");
     for (path, part) in [
         (file.to_str().unwrap(), "is not a directory"),
-        ("/proc/nothing/here", "cannot create /proc/nothing/here"),
+        (
+            "/proc/nothing/here",
+            "/proc is on a file system without space",
+        ),
+        ("/proc/nothing/here", "choose a directory on a disk"),
+        ("/sys/nothing", "choose a directory on a disk"),
     ] {
         let output = run(&["serve", "--listen", "127.0.0.1:0", "--data", path]);
         assert_eq!(output.status.code(), Some(1));
         assert_contains(&complaint(&output), &[part]);
+        assert!(!complaint(&output).contains("free space"), "{output:?}");
     }
 }
 

@@ -207,6 +207,7 @@ fn only_the_keeper_of_the_authority_invites_and_removes() {
     let (first, _server) = Site::founding();
     let second = Site::new();
     let lonely = Site::new();
+    fs::create_dir(lonely.place.data()).unwrap();
     refuse(
         &lonely.command(&["invite"]),
         &["belongs to no set", "meridian set create"],

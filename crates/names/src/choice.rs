@@ -22,6 +22,8 @@ pub struct Answering {
     pub address: SocketAddr,
     /// How long that took.
     pub round_trip: Duration,
+    /// It is on this machine.
+    pub is_own: bool,
 }
 
 /// What a key of the map stands for.
@@ -39,10 +41,14 @@ pub struct MapEntry {
 /// fastest; only those at the port of the first one, because autofs knows one port for all. Nothing when nobody answered.
 ///
 /// Where any has answered at an IPv4 address, those alone: autofs 5.1 reads no weight behind an IPv6 address, and passes over
-/// whatever else stands on such a line. One server at an IPv6 address, without a weight, it does read.
+/// whatever else stands on such a line. One server at an IPv6 address, without a weight, it does read, but finds none that is of its
+/// own machine: such a one is named when nobody else has answered.
 #[must_use]
 pub fn choose(domain: &Domain, mut answering: Vec<Answering>) -> Option<MapEntry> {
-    answering.sort_by_key(|one| (one.address.is_ipv6(), one.priority, one.round_trip));
+    answering.sort_by_key(|one| {
+        let is_ipv6 = one.address.is_ipv6();
+        (is_ipv6, is_ipv6 && one.is_own, one.priority, one.round_trip)
+    });
     let best = answering.first()?.address;
     let servers_max = if best.is_ipv4() { SERVERS_MAX } else { 1 };
     let mut chosen: Vec<&Answering> = Vec::new();
@@ -89,6 +95,7 @@ mod tests {
             host: host.to_owned(),
             address: address.parse().unwrap(),
             round_trip: Duration::from_millis(millis),
+            is_own: false,
         }
     }
 
@@ -132,6 +139,24 @@ mod tests {
             line(vec![other, six]),
             "-fstype=nfs4,nobind,use-weight-only,port=2049 [2001:db8::1]:/.domainroot/example.org"
         );
+    }
+
+    #[test]
+    fn a_server_of_this_machine_is_not_named_at_an_ipv6_address_while_others_answer() {
+        let own = Answering {
+            is_own: true,
+            ..answering(0, "own", "[2001:db8::1]:2049", 1)
+        };
+        let other = answering(5, "other", "[2001:db8::2]:2049", 90);
+        assert!(line(vec![own.clone(), other]).contains(" [2001:db8::2]:/"));
+        assert!(line(vec![own.clone()]).contains(" [2001:db8::1]:/"));
+        let over_ipv4 = Answering {
+            address: "127.0.0.1:2049".parse().unwrap(),
+            ..own
+        };
+        let other = answering(0, "four", "192.0.2.1:2049", 90);
+        let told = line(vec![other, over_ipv4]);
+        assert!(told.contains(" 127.0.0.1(1),192.0.2.1(2):/"), "{told}");
     }
 
     #[test]

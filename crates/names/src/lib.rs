@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aliases;
 mod choice;
 mod domain;
 mod lookup;
@@ -19,9 +20,10 @@ pub mod probe;
 mod resolv_conf;
 mod zone;
 
+pub use aliases::Astray;
 pub use choice::{Answering, MapEntry, SERVERS_MAX, choose};
 pub use domain::{Domain, DomainError};
-pub use lookup::{Asked, Lookup, LookupError, NamedServer};
+pub use lookup::{Asked, Lookup, LookupError, NamedServer, Trouble};
 pub use map::{MapError, map};
 pub use zone::{Published, zone_lines};
 

@@ -12,8 +12,9 @@ use hickory_resolver::name_server::TokioConnectionProvider;
 use hickory_resolver::proto::ProtoErrorKind;
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::xfer::Protocol;
-use hickory_resolver::{ResolveError, TokioResolver};
+use hickory_resolver::{Name, ResolveError, TokioResolver};
 
+use crate::aliases::{self, Astray};
 use crate::domain::Domain;
 use crate::resolv_conf;
 
@@ -47,8 +48,17 @@ pub struct NamedServer {
     pub host: String,
     /// Some of its addresses, IPv4 ones first; none if it has none, or they cannot be looked up.
     pub addresses: Vec<IpAddr>,
-    /// Why they cannot; absent where DNS says that there are none.
-    pub trouble: Option<String>,
+    /// Why there are none; absent where DNS just says that there are none.
+    pub trouble: Option<Trouble>,
+}
+
+/// Why a server has no addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// DNS does not say which there are now, and this is why.
+    Unknown(String),
+    /// Its aliases lead to no addresses, and this is where they lead.
+    Aliases(Astray),
 }
 
 /// Why there are no servers. Each message says what to do next.
@@ -65,11 +75,27 @@ pub enum LookupError {
     /// The domain says that it has none.
     #[error("the domain {0} says in DNS that it has no NFS servers")]
     Declined(Domain),
+    /// The records are behind aliases that lead to none.
+    #[error(
+        "the domain {0} names no NFS servers in DNS: {1}; correct these records, or put those in their place that `meridian domain records {0}` prints at one of its servers"
+    )]
+    Astray(Domain, Astray),
     /// Nobody knows now.
     #[error(
         "DNS does not say which servers {0} has ({1}); look at the network and at {2}, and try again"
     )]
     Failed(Domain, String, Asked),
+}
+
+impl LookupError {
+    /// Whether the zone of the domain says so, and is what has to be mended.
+    #[must_use]
+    pub fn is_of_the_zone(&self) -> bool {
+        matches!(
+            self,
+            LookupError::None(..) | LookupError::Declined(_) | LookupError::Astray(..)
+        )
+    }
 }
 
 /// The DNS servers that were asked.
@@ -96,21 +122,31 @@ fn reason(error: &ResolveError) -> String {
         Some((_, ProtoErrorKind::NoRecordsFound { response_code, .. })) => {
             format!("the answer is: {response_code}")
         }
+        Some((_, ProtoErrorKind::Io(error))) => error.to_string(),
         Some((within, _)) => within.to_string(),
         None => error.to_string(),
     }
 }
 
+/// What a DNS server has answered that names no record; nothing when none has answered.
+fn answer_without_records(error: &ResolveError) -> Option<ResponseCode> {
+    match error.proto()?.kind() {
+        ProtoErrorKind::NoRecordsFound { response_code, .. } => Some(*response_code),
+        _ => None,
+    }
+}
+
 /// Whether DNS says that there is no such record. A server that fails or refuses to answer has said nothing of it.
 fn says_none(error: &ResolveError) -> bool {
-    let kind = error.proto().map(|within| within.kind());
-    matches!(
-        kind,
-        Some(ProtoErrorKind::NoRecordsFound {
-            response_code: ResponseCode::NoError | ResponseCode::NXDomain,
-            ..
-        })
-    )
+    let answer = answer_without_records(error);
+    matches!(answer, Some(ResponseCode::NoError | ResponseCode::NXDomain))
+}
+
+/// Where the aliases of a name lead that has no records, if they go astray. A DNS server that follows them itself may say that it
+/// fails, or that there is nothing.
+async fn astray(resolver: &TokioResolver, name: &Name, error: &ResolveError) -> Option<Astray> {
+    answer_without_records(error)?;
+    aliases::astray(resolver, name).await
 }
 
 /// The addresses of a server to be asked, of those that it has: each once, in the form in which it is reached.
@@ -144,11 +180,10 @@ impl Lookup {
     /// [`LookupError`] when DNS names none.
     pub async fn servers(&self, domain: &Domain) -> Result<Vec<NamedServer>, LookupError> {
         let name = domain.service_name();
-        let found = self.resolver.srv_lookup(name.clone()).await;
-        let found = found.map_err(|error| match says_none(&error) {
-            true => LookupError::None(domain.clone(), name),
-            false => LookupError::Failed(domain.clone(), reason(&error), self.asked),
-        })?;
+        let found = match self.resolver.srv_lookup(name.clone()).await {
+            Ok(found) => found,
+            Err(error) => return Err(self.failure(domain, name, &error).await),
+        };
         let mut records: Vec<_> = found.iter().cloned().collect();
         if records.iter().all(|record| record.target().is_root()) {
             return Err(LookupError::Declined(domain.clone()));
@@ -162,7 +197,10 @@ impl Lookup {
                 let found = resolver.lookup_ip(record.target().clone()).await;
                 let (addresses, trouble) = match found {
                     Ok(found) => (few(found.iter()), None),
-                    Err(error) => (Vec::new(), (!says_none(&error)).then(|| reason(&error))),
+                    Err(error) => (
+                        Vec::new(),
+                        trouble(&resolver, record.target(), &error).await,
+                    ),
                 };
                 let host = record.target().to_ascii();
                 NamedServer {
@@ -181,6 +219,27 @@ impl Lookup {
         }
         Ok(servers)
     }
+
+    /// Why there are no records of a domain's servers.
+    async fn failure(&self, domain: &Domain, name: String, error: &ResolveError) -> LookupError {
+        if let Ok(asked) = Name::from_ascii(&name)
+            && let Some(astray) = astray(&self.resolver, &asked, error).await
+        {
+            return LookupError::Astray(domain.clone(), astray);
+        }
+        match says_none(error) {
+            true => LookupError::None(domain.clone(), name),
+            false => LookupError::Failed(domain.clone(), reason(error), self.asked),
+        }
+    }
+}
+
+/// Why there are no addresses of a server.
+async fn trouble(resolver: &TokioResolver, host: &Name, error: &ResolveError) -> Option<Trouble> {
+    if let Some(astray) = astray(resolver, host, error).await {
+        return Some(Trouble::Aliases(astray));
+    }
+    (!says_none(error)).then(|| Trouble::Unknown(reason(error)))
 }
 
 /// Asks these DNS servers, all at once: those that are silent are waited for together, and an answer waits for none of them.

@@ -79,12 +79,23 @@ async fn ask_all(servers: &[NamedServer]) -> Vec<Answering> {
             let address = SocketAddr::new(*address, server.port);
             let (priority, host) = (server.priority, server.host.clone());
             asking.spawn(async move {
-                let round_trip = probe::round_trip(address, PROBE).await.ok()?;
-                Some(Answering {
+                let reply = probe::reply(address, PROBE).await.ok()?;
+                let answering = Answering {
                     priority,
                     host,
                     address,
+                    round_trip: reply.round_trip,
+                    is_own: reply.is_own,
+                };
+                if !reply.is_own || address.is_ipv4() {
+                    return Some(answering);
+                }
+                let over_ipv4 = probe::own_over_ipv4(address.port(), PROBE).await;
+                let (address, round_trip) = over_ipv4.unwrap_or((address, reply.round_trip));
+                Some(Answering {
+                    address,
                     round_trip,
+                    ..answering
                 })
             });
         }

@@ -3,7 +3,7 @@
 //! What must never enter: which server is the better one.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use nfs4::NfsStat4;
@@ -22,11 +22,20 @@ const NULL_CALL: [u32; 11] = [0x8000_0028, XID, 0, 2, 100_003, 4, 0, 0, 0, 0, 0]
 /// Its answer: one record of 24 bytes, accepted and successful, with an empty verifier.
 const NULL_REPLY: [u32; 7] = [0x8000_0018, XID, 1, 0, 0, 0, 0];
 
-/// How long a server takes to answer a call that does nothing, connecting included.
+/// That a server has answered a call that does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// How long that took, connecting included.
+    pub round_trip: Duration,
+    /// The server is on this machine: it was called from the very address that it was called at.
+    pub is_own: bool,
+}
+
+/// Calls a server to do nothing.
 ///
 /// # Errors
-/// Why it does not: nobody is there, it takes longer than `patience`, or it is no NFS server of version 4.
-pub async fn round_trip(server: SocketAddr, patience: Duration) -> io::Result<Duration> {
+/// Why it does not answer: nobody is there, it takes longer than `patience`, or it is no NFS server of version 4.
+pub async fn reply(server: SocketAddr, patience: Duration) -> io::Result<Reply> {
     let began = Instant::now();
     let asking = async {
         let mut stream = TcpStream::connect(server).await?;
@@ -39,7 +48,10 @@ pub async fn round_trip(server: SocketAddr, patience: Duration) -> io::Result<Du
         stream.read_exact(&mut reply).await?;
         let expected = NULL_REPLY.iter().flat_map(|word| word.to_be_bytes());
         match expected.eq(reply) {
-            true => Ok(began.elapsed()),
+            true => Ok(Reply {
+                round_trip: began.elapsed(),
+                is_own: stream.local_addr()?.ip() == server.ip(),
+            }),
             false => Err(io::Error::other(
                 "what is there is no NFS server of version 4",
             )),
@@ -47,6 +59,22 @@ pub async fn round_trip(server: SocketAddr, patience: Duration) -> io::Result<Du
     };
     let answered = tokio::time::timeout(patience, asking).await;
     answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// The same where only the time counts.
+///
+/// # Errors
+/// As of [`reply`].
+pub async fn round_trip(server: SocketAddr, patience: Duration) -> io::Result<Duration> {
+    Ok(reply(server, patience).await?.round_trip)
+}
+
+/// Where a server on this machine that was reached at an IPv6 address can be mounted by autofs, which finds no IPv6 address of its own
+/// machine (autofs 5.1.8): at the machine's IPv4 address for itself. Nothing if it does not answer there.
+pub async fn own_over_ipv4(port: u16, patience: Duration) -> Option<(SocketAddr, Duration)> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let round_trip = round_trip(address, patience).await.ok()?;
+    Some((address, round_trip))
 }
 
 /// What a server says to a client that wants the root of a domain.

@@ -15,6 +15,7 @@ mod data_directory;
 mod health;
 mod metrics;
 mod page;
+mod plain;
 pub mod pools;
 pub mod recovered;
 mod serve;
@@ -39,6 +40,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
 pub use check::{CheckReport, Repair, check};
 pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
+pub use plain::plain;
 pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, Signals};
 pub use starting::Commands;
 pub use status::{
@@ -54,4 +56,5 @@ pub use status::{
     ask_move_authority, ask_readmit_data_server, ask_rebalance, ask_reload, ask_remove_data_server,
     ask_scrub, ask_thaw, ask_view, ask_where, moment, size,
 };
+pub use transport::{ListenError, try_to_listen};
 pub use vfs::{Counted, ShownBytes, ShownText, is_visible};

@@ -17,7 +17,7 @@ use vfs::{ShownBytes, Timestamp};
 
 pub use store::recovered::RecoveredSet;
 
-use crate::data_directory::tree_path;
+use crate::data_directory::{DataDirectoryError, expect_directory, tree_path};
 
 /// Where objects go that had no name.
 const NAMELESS: &str = "without-a-name";
@@ -25,6 +25,9 @@ const NAMELESS: &str = "without-a-name";
 /// Why nothing was done. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveredError {
+    /// There is no data directory.
+    #[error(transparent)]
+    DataDirectory(#[from] DataDirectoryError),
     /// What was kept cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -66,6 +69,7 @@ pub struct CopiedOut {
 /// # Errors
 /// [`RecoveredError`], with what to do next.
 pub fn list(data: &Path, tree: &str) -> Result<Vec<RecoveredSet>, RecoveredError> {
+    expect_directory(data)?;
     Ok(recovered::list(&tree_path(data, tree))?)
 }
 
@@ -151,8 +155,7 @@ pub fn forget(data: &Path, tree: &str, label: &str) -> Result<(), RecoveredError
 
 /// The store, if it has the set.
 fn known(data: &Path, tree: &str, label: &str) -> Result<PathBuf, RecoveredError> {
-    let store = tree_path(data, tree);
-    let sets = recovered::list(&store)?;
+    let (store, sets) = (tree_path(data, tree), list(data, tree)?);
     match sets.iter().any(|set| set.label == label) {
         true => Ok(store),
         false => Err(RecoveredError::NoSuchSet(label.to_owned())),

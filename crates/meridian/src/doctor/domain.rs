@@ -3,10 +3,12 @@
 //! What must never enter: what the records are to be; `meridian domain records` prints that.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
 
-use names::{Domain, Lookup, LookupError};
+use names::{Domain, Lookup, NamedServer};
 use server::{Configuration, set};
+use tokio::task::spawn_blocking;
 
 use super::Finding;
 use crate::domain;
@@ -24,40 +26,68 @@ pub(super) async fn findings(configuration: &Configuration) -> Vec<Finding> {
     let servers = async { Lookup::of_this_machine()?.servers(domain).await };
     let servers = match servers.await {
         Ok(servers) => servers,
-        Err(error @ (LookupError::None(..) | LookupError::Declined(_))) => {
+        Err(error) if error.is_of_the_zone() => {
             return vec![Finding::mend(DNS, error.to_string(), remedy)];
         }
         Err(error) => return vec![Finding::mend(DNS, error.to_string(), "as the message says")],
     };
-    let published: BTreeSet<(String, u16)> = servers
-        .iter()
-        .map(|server| (plain(&server.host), server.port))
-        .collect();
+    let published = Published::of(&servers);
     let mut found = Vec::new();
     for one in domain::look_at(domain, servers).await {
-        let at = format!("{}:{}", one.host, one.port);
-        found.push(match one.problem {
-            None => Finding::well(DNS, format!("{at} serves {domain}")),
-            Some(problem) => Finding::mend(DNS, format!("{at}: {problem}"), remedy.clone()),
+        let at = match one.address {
+            Some(address) => format!("{} ({address})", one.host),
+            None => format!("{}:{}", one.host, one.port),
+        };
+        found.push(match (one.problem, one.remark) {
+            (None, None) => Finding::well(DNS, format!("{at} serves {domain}")),
+            (None, Some(remark)) => Finding::well(DNS, format!("{at} serves {domain}; {remark}")),
+            (Some(problem), _) => Finding::mend(DNS, format!("{at}: {problem}"), remedy.clone()),
         });
     }
-    found.extend(unpublished(
-        domain,
-        &configuration.data,
-        &published,
-        &remedy,
-    ));
+    let (domain, data) = (domain.clone(), configuration.data.clone());
+    // Looking names up waits for other servers.
+    let missing = spawn_blocking(move || unpublished(&domain, &data, &published, &remedy));
+    found.extend(missing.await.unwrap_or_default());
     found
 }
 
-/// Members that clients could reach and that DNS does not name. Records of a name that leads to the same machine are not
-/// recognised, so this is for people to judge.
-fn unpublished(
-    domain: &Domain,
-    data: &Path,
-    published: &BTreeSet<(String, u16)>,
-    remedy: &str,
-) -> Vec<Finding> {
+/// Where DNS says that the servers of a domain are.
+struct Published {
+    names: BTreeSet<(String, u16)>,
+    addresses: BTreeSet<SocketAddr>,
+}
+
+impl Published {
+    fn of(servers: &[NamedServer]) -> Published {
+        let names = servers.iter();
+        let names = names.map(|server| (plain(&server.host), server.port));
+        let addresses = servers.iter().flat_map(|server| {
+            let addresses = server.addresses.iter();
+            addresses.map(|address| SocketAddr::new(*address, server.port))
+        });
+        Published {
+            names: names.collect(),
+            addresses: addresses.collect(),
+        }
+    }
+
+    /// Whether a place where clients reach a member is among them, by its name or by one of the addresses that it has.
+    fn has(&self, place: &str) -> bool {
+        let Some((host, port)) = place.rsplit_once(':') else {
+            return false;
+        };
+        let port = port.parse().unwrap_or_default();
+        if self.names.contains(&(plain(host), port)) {
+            return true;
+        }
+        let found = set::resolve(place).unwrap_or_default();
+        let mut found = found.iter().map(|at| (at.ip().to_canonical(), at.port()));
+        found.any(|at| self.addresses.contains(&at.into()))
+    }
+}
+
+/// Members that clients could reach and that DNS does not name.
+fn unpublished(domain: &Domain, data: &Path, published: &Published, remedy: &str) -> Vec<Finding> {
     let Ok(joined) = set::members(data) else {
         return Vec::new();
     };
@@ -67,7 +97,7 @@ fn unpublished(
         .filter(|member| !member.revoked && !member.witness);
     let missing = serving.filter(|member| {
         let addresses = set::client_addresses(member);
-        !addresses.iter().any(|address| is_among(published, address))
+        !addresses.iter().any(|address| published.has(address))
     });
     missing
         .map(|member| {
@@ -81,14 +111,6 @@ fn unpublished(
         .collect()
 }
 
-fn is_among(published: &BTreeSet<(String, u16)>, address: &str) -> bool {
-    let Some((host, port)) = address.rsplit_once(':') else {
-        return false;
-    };
-    let port = port.parse().unwrap_or_default();
-    published.contains(&(plain(host), port))
-}
-
 /// A host's name as it is compared: without the dot at its end, in small letters.
 fn plain(host: &str) -> String {
     host.trim_end_matches('.').to_ascii_lowercase()
@@ -98,12 +120,34 @@ fn plain(host: &str) -> String {
 mod tests {
     use super::*;
 
+    fn named(host: &str, addresses: &[&str]) -> NamedServer {
+        NamedServer {
+            priority: 0,
+            weight: 0,
+            port: 2049,
+            host: host.to_owned(),
+            addresses: addresses.iter().map(|one| one.parse().unwrap()).collect(),
+            trouble: None,
+        }
+    }
+
     #[test]
     fn names_are_compared_as_dns_does() {
-        let published = BTreeSet::from([(plain("Files.Paris.example.org."), 2049)]);
-        assert!(is_among(&published, "files.paris.EXAMPLE.org:2049"));
-        assert!(!is_among(&published, "files.paris.example.org:2050"));
-        assert!(!is_among(&published, "files.oslo.example.org:2049"));
-        assert!(!is_among(&published, "files.paris.example.org"));
+        let published = Published::of(&[named("Files.Paris.example.org.", &[])]);
+        assert!(published.has("files.paris.EXAMPLE.org:2049"));
+        assert!(!published.has("files.paris.example.org:2050"));
+        assert!(!published.has("files.paris.example.org"));
+    }
+
+    #[test]
+    fn a_member_that_is_known_by_its_address_is_found_under_the_name_it_got() {
+        let published = Published::of(&[
+            named("nfs1.example.org", &["192.0.2.1"]),
+            named("nfs2.example.org", &["2001:db8::2"]),
+        ]);
+        assert!(published.has("192.0.2.1:2049"));
+        assert!(published.has("[2001:db8::2]:2049"));
+        assert!(!published.has("192.0.2.1:2050"));
+        assert!(!published.has("[2001:db8::1]:2049"));
     }
 }

@@ -14,7 +14,9 @@ const CLOCK: &str = "clock";
 const DISK: &str = "disk";
 
 /// File systems that forget, or that others keep: the data directory does not belong there.
-const UNSUITABLE: [&str; 6] = ["tmpfs", "ramfs", "nfs", "nfs4", "cifs", "overlay"];
+const UNSUITABLE: [&str; 8] = [
+    "tmpfs", "ramfs", "nfs", "nfs4", "cifs", "overlay", "proc", "sysfs",
+];
 /// Less space than this is little in any case, and this part of the disk.
 const LITTLE_BYTES: u64 = 10 << 30;
 const LITTLE_PART: u64 = 20;
@@ -63,6 +65,14 @@ pub(super) fn disk(data: &Path) -> Vec<Finding> {
         found.extend(judge_mount(&mounts, &whole));
     }
     match nix::sys::statvfs::statvfs(there) {
+        Ok(space) if space.blocks() == 0 => found.push(Finding::mend(
+            DISK,
+            format!(
+                "{} is on a file system without space for anything",
+                there.display()
+            ),
+            "choose a data directory on a local disk (ext4, xfs, btrfs)",
+        )),
         Ok(space) => {
             let fragment = space.fragment_size();
             let (total, free) = (
@@ -135,6 +145,15 @@ mod tests {
         assert_eq!(judge_space(100 << 30, 50 << 30).verdict, Verdict::Well);
         assert_eq!(judge_space(100 << 30, 1 << 30).verdict, Verdict::Mend);
         assert_eq!(judge_space(1 << 40, 11 << 30).verdict, Verdict::Well);
+    }
+
+    #[test]
+    fn a_place_that_keeps_nothing_is_told() {
+        for place in ["/proc/nothing", "/sys/nothing"] {
+            let found = disk(Path::new(place));
+            assert!(found.iter().any(|finding| finding.verdict == Verdict::Mend));
+            assert!(found.iter().all(|finding| finding.verdict != Verdict::Well));
+        }
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Finding {
         what: impl Into<String>,
         remedy: Option<String>,
     ) -> Finding {
-        let what = what.into();
+        let what = server::plain(what.into());
         Finding {
             about,
             verdict,
@@ -115,7 +115,9 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<Exit, Failure> {
     findings.extend(found);
     findings.extend(machine::disk(&configuration.data));
     let status = runtime.block_on(server::ask_status(&configuration.data));
+    let inside = runtime.enter();
     findings.extend(server_side::findings(&configuration, &status));
+    drop(inside);
     findings.extend(set::rights(&configuration.data));
     findings.extend(set::findings(&configuration.data));
     findings.extend(set::programs(&status));

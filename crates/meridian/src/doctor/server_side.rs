@@ -2,9 +2,10 @@
 //!
 //! What must never enter: what alarms mean; the manual says that.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::Ipv6Addr;
 
-use server::{Configuration, Status, StatusError};
+use server::configuration::ListenAddress;
+use server::{Configuration, Status, StatusError, set};
 
 use super::{Finding, Verdict};
 
@@ -19,13 +20,14 @@ pub(super) fn findings(
 ) -> Vec<Finding> {
     match status {
         Ok(status) => running(status),
-        Err(error @ StatusError::NotRunning(_)) => {
+        Err(error) if error.is_of_no_server() => {
             let mut found = vec![Finding::mind(
                 SERVER,
                 error.to_string(),
                 "start it as the message says; where this machine is a client only, nothing",
             )];
-            found.extend(configuration.listen.iter().map(|wanted| port(wanted.0)));
+            found.extend(configuration.listen.iter().map(|wanted| port(*wanted)));
+            found.extend(port_of_peers(configuration));
             found
         }
         Err(error @ StatusError::Permission(_)) => vec![Finding::new(
@@ -34,6 +36,13 @@ pub(super) fn findings(
             error.to_string(),
             Some("run this as the user of the server (`sudo -u meridian`), or as root".to_owned()),
         )],
+        Err(error @ StatusError::DataDirectory(_)) => {
+            vec![Finding::mend(
+                SERVER,
+                error.to_string(),
+                "as the message says",
+            )]
+        }
         Err(error) => vec![Finding::mend(
             SERVER,
             error.to_string(),
@@ -76,22 +85,39 @@ fn running(status: &Status) -> Vec<Finding> {
 }
 
 /// Whether a server could listen at an address.
-fn port(wanted: SocketAddr) -> Finding {
-    match TcpListener::bind(wanted) {
-        Ok(_) => Finding::well(PORTS, format!("{wanted} is free")),
+fn port(wanted: ListenAddress) -> Finding {
+    match server::try_to_listen(wanted) {
+        Ok(()) => Finding::well(PORTS, format!("{} is free", wanted.0)),
+        Err(error) => Finding::mend(PORTS, error.to_string(), "as the message says"),
+    }
+}
+
+/// The same where the other members of its set call the server; nothing where it is in none.
+fn port_of_peers(configuration: &Configuration) -> Option<Finding> {
+    let joined = set::members(&configuration.data).ok()?;
+    let own = (joined.members.iter()).find(|member| member.slot == joined.slot)?;
+    let wanted = match configuration.replication.listen {
+        Some(chosen) => chosen.0,
+        None => {
+            let called = own.addresses.first()?;
+            let port = called.rsplit_once(':')?.1.parse().ok()?;
+            ListenAddress((Ipv6Addr::UNSPECIFIED, port).into())
+        }
+    };
+    Some(match server::try_to_listen(wanted) {
+        Ok(()) => Finding::well(PORTS, format!("{} is free for the other members", wanted.0)),
         Err(error) => Finding::mend(
             PORTS,
-            format!("{wanted} cannot be listened at: {error}"),
-            format!(
-                "`ss -ltnp 'sport = :{}'` shows who does; the kernel's NFS server is stopped with `systemctl disable --now nfs-server`",
-                wanted.port()
-            ),
+            format!("the other members would not be heard: {error}"),
+            "as the message says, but with `listen` in [replication] in the place of --listen",
         ),
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -104,12 +130,17 @@ mod tests {
         assert!(told.remedy.as_ref().unwrap().contains("as root"), "{told}");
     }
 
-    #[test]
-    fn a_port_that_is_taken_is_told() {
+    #[tokio::test]
+    async fn a_port_that_is_not_to_be_had_is_told_with_the_reason() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = taken.local_addr().unwrap();
-        assert_eq!(port(at).verdict, Verdict::Mend);
+        let told = port(ListenAddress(at));
+        assert_eq!(told.verdict, Verdict::Mend, "{told}");
+        assert!(told.what.contains("ss -ltnp"), "{told}");
         drop(taken);
-        assert_eq!(port(at).verdict, Verdict::Well);
+        assert_eq!(port(ListenAddress(at)).verdict, Verdict::Well);
+        // For documentation (RFC 5737): no machine has it.
+        let told = port(ListenAddress("192.0.2.1:2049".parse().unwrap()));
+        assert!(told.what.contains("no address of this machine"), "{told}");
     }
 }

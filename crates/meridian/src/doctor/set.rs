@@ -29,6 +29,9 @@ pub(super) fn rights(data: &Path) -> Vec<Finding> {
 }
 
 pub(super) fn findings(data: &Path) -> Vec<Finding> {
+    if !data.exists() {
+        return vec![Finding::unknown(SET, "no data directory says which")];
+    }
     match set::belongs_to_one(data) {
         Ok(true) => {}
         Ok(false) => return vec![Finding::well(SET, "the server belongs to none")],

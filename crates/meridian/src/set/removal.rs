@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use server::set;
-use server::{StatusError, ThawQuestion, ViewStatus};
+use server::{ThawQuestion, ViewStatus};
 
 use super::warning;
 use crate::asking::runtime;
@@ -85,7 +85,7 @@ fn at_stake(slot: u16, data: &Path) -> Result<Option<String>, Failure> {
     let runtime = runtime()?;
     let view = match runtime.block_on(server::ask_view(data)) {
         Ok(view) => view,
-        Err(error @ StatusError::NotRunning(_)) => {
+        Err(error) if error.is_of_no_server() => {
             let error = anyhow!(
                 "{error}, so nobody can tell what replica {slot} alone has; start the server, or give that up with \
                  `meridian set remove {slot} --discard`"

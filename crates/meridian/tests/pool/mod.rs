@@ -216,8 +216,10 @@ fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost()
         &pool(&machine, &["invite", "--data-server"]),
         &["has joined the pool", "metadata server", &at],
     );
+    let lonely = Site::new();
+    fs::create_dir(lonely.place.data()).unwrap();
     refuse(
-        &pool(&Site::new(), &["members"]),
+        &pool(&lonely, &["members"]),
         &["belongs to no pool", "`meridian pool create`"],
     );
     for unit in ["100 KiB", "32 KiB", "32 MiB", "0"] {

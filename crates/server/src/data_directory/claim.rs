@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use plain_file::ReadError;
 
+use super::place::{expect_directory, not_made};
 use super::{
     CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MEMBER, POOL, SET,
     SHELF, TREES,
@@ -44,13 +45,11 @@ pub(super) struct Claim {
 impl Claim {
     /// Claims a directory, and makes it first if there is none.
     pub(super) fn make(path: &Path) -> Result<Claim, DataDirectoryError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        match made {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(DataDirectoryError::NotADirectory(path.to_owned()));
-            }
-            made => made.map_err(DataDirectoryError::io("create", path))?,
+        if path.as_os_str().is_empty() {
+            return Err(not_made(path, io::ErrorKind::NotFound.into()));
         }
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|error| not_made(path, error))?;
         Claim::take(path)
     }
 
@@ -90,17 +89,6 @@ impl Claim {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-fn expect_directory(path: &Path) -> Result<(), DataDirectoryError> {
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(DataDirectoryError::NotADirectory(path.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(DataDirectoryError::Missing(path.to_owned()))
-        }
-        Err(error) => Err(DataDirectoryError::io("open", path)(error)),
     }
 }
 

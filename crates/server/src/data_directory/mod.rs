@@ -23,6 +23,7 @@ mod examination;
 mod identity;
 mod incarnation;
 mod member;
+mod place;
 mod sealed_file;
 
 use std::fs::{self, DirBuilder};
@@ -38,6 +39,7 @@ pub use client_records::StoredClientRecords;
 pub(crate) use examination::{Defect, Examination};
 pub use identity::ReplicaIdentity;
 pub(crate) use member::MemberOf;
+pub(crate) use place::expect_directory;
 pub use sealed_file::SealedFileError;
 pub(crate) use sealed_file::{Kind as SealedKind, read as read_sealed, write as write_sealed};
 
@@ -72,6 +74,16 @@ pub enum DataDirectoryError {
     /// It is no directory.
     #[error("{0} is not a directory; choose another path with --data")]
     NotADirectory(PathBuf),
+    /// There is none, and none can be made.
+    #[error("cannot make the data directory {path}: {why}; {remedy}")]
+    NotMade {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What speaks against that place.
+        why: String,
+        /// What to do.
+        remedy: String,
+    },
     /// The superuser would leave files in it that its own user cannot write.
     #[error(
         "{path} belongs to the user {user}, and what root writes there the server of {user} could not change any more; run this as that user, `sudo -u {user} meridian …`, or let root own the directory if root is to run the server"
@@ -96,7 +108,7 @@ pub enum DataDirectoryError {
     },
     /// The file system takes no changes.
     #[error(
-        "cannot {action} {path}: {source}; mount the disk writable. If the kernel made it read-only after an error, as `dmesg` says, repair or replace the disk first"
+        "cannot {action} {path}: {source}; {remedy}", remedy = place::to_write_there()
     )]
     ReadOnly {
         /// What was tried, as a verb.

@@ -19,9 +19,10 @@ use vfs::ReplicaSlot;
 
 use crate::configuration::{ClientAddress, PeerAddress};
 use crate::data_directory::{
-    DataDirectory, DataDirectoryError, is_filled, pool_path, refuse_another_users, shelf_path,
+    DataDirectory, DataDirectoryError, expect_directory, is_filled, pool_path,
+    refuse_another_users, shelf_path,
 };
-use crate::set::{SetCommandError, resolve};
+use crate::set::{SetCommandError, absence, resolve};
 
 pub(crate) use book::Book;
 pub use place::PoolPlaceError;
@@ -113,16 +114,21 @@ pub enum PoolError {
 fn in_pool(directory: &SetDirectory) -> impl Fn(SetError) -> PoolError {
     let data = directory.path().parent().unwrap_or(directory.path());
     let data = data.to_owned();
-    move |error| match error {
-        SetError::Exists(_) => PoolError::Exists(data.clone()),
-        SetError::NoSet(_) => PoolError::NoPool(data.clone()),
-        SetError::NoAuthority { addresses, .. } => PoolError::NotTheMetadataServer(addresses),
-        SetError::KeyLost => PoolError::KeyLost,
-        SetError::TooManyTokens => PoolError::TooManyTokens,
-        SetError::AddressTaken(address, other) => PoolError::AddressTaken(address, other),
-        SetError::NoSuchToken(number) => PoolError::NoSuchToken(number),
-        SetError::NoSuchMember(slot) => PoolError::NoSuchDataServer(slot),
-        error => PoolError::Other(error),
+    move |error| {
+        if let Some(absent) = absence(&error) {
+            return PoolError::DataDirectory(absent);
+        }
+        match error {
+            SetError::Exists(_) => PoolError::Exists(data.clone()),
+            SetError::NoSet(_) => PoolError::NoPool(data.clone()),
+            SetError::NoAuthority { addresses, .. } => PoolError::NotTheMetadataServer(addresses),
+            SetError::KeyLost => PoolError::KeyLost,
+            SetError::TooManyTokens => PoolError::TooManyTokens,
+            SetError::AddressTaken(address, other) => PoolError::AddressTaken(address, other),
+            SetError::NoSuchToken(number) => PoolError::NoSuchToken(number),
+            SetError::NoSuchMember(slot) => PoolError::NoSuchDataServer(slot),
+            error => PoolError::Other(error),
+        }
     }
 }
 
@@ -318,6 +324,7 @@ fn refuse_trees(data: &Path) -> Result<(), PoolError> {
 pub fn members(data: &Path) -> Result<Pool, PoolError> {
     let directory = files(data);
     if !directory.exists().map_err(in_pool(&directory))? {
+        expect_directory(data)?;
         return Err(PoolError::NoPool(data.to_owned()));
     }
     let place = PoolPlace::read(directory)?;

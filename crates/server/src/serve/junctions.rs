@@ -63,6 +63,7 @@ impl Overview {
             let found =
                 looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
             for (place, addresses) in wish.to.iter().zip(found?) {
+                warnings.extend(elsewhere(place, &addresses));
                 warnings.extend(silence(place, &addresses).await);
             }
         }
@@ -271,6 +272,29 @@ fn check_addresses(place: &Referral, addresses: &[IpAddr]) -> Result<(), String>
     }
 }
 
+/// Why clients elsewhere would come to another place, for people.
+fn elsewhere(place: &Referral, addresses: &[IpAddr]) -> Option<String> {
+    let (address, is) = addresses.iter().find_map(|address| {
+        let is_of_a_link = match address {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        };
+        let is = match (address.is_loopback(), is_of_a_link) {
+            (true, _) => "every machine's own",
+            (_, true) => "good within one network only",
+            _ => return None,
+        };
+        Some((address, is))
+    })?;
+    let server = match place.server.parse::<IpAddr>() {
+        Ok(_) => format!("{address} is {is}"),
+        Err(_) => format!("{} leads to {address}, which is {is}", place.server),
+    };
+    Some(format!(
+        "{server}; name a server that clients elsewhere reach"
+    ))
+}
+
 /// Why nobody would come to a place now, for people.
 async fn silence(place: &Referral, addresses: &[IpAddr]) -> Option<String> {
     if addresses.is_empty() {
@@ -422,5 +446,20 @@ mod tests {
         ] {
             assert!(looked(there.clone()).is_err(), "{there}");
         }
+    }
+
+    #[test]
+    fn addresses_that_lead_each_client_elsewhere_are_told() {
+        let told =
+            |address: &str| elsewhere(&place("alpha", "/export"), &[address.parse().unwrap()]);
+        for (address, part) in [
+            ("127.0.0.1", "every machine's own"),
+            ("::1", "every machine's own"),
+            ("169.254.0.1", "one network"),
+            ("fe80::1", "one network"),
+        ] {
+            assert!(told(address).unwrap().contains(part), "{address}");
+        }
+        assert_eq!(told("192.0.2.1").or(told("2001:db8::1")), None);
     }
 }

@@ -25,7 +25,8 @@ use vfs::ReplicaSlot;
 
 use crate::configuration::{ClientAddress, NFS_PORT, PeerAddress};
 use crate::data_directory::{
-    DataDirectory, DataDirectoryError, is_filled, member_of, refuse_another_users, set_path,
+    DataDirectory, DataDirectoryError, expect_directory, is_filled, member_of,
+    refuse_another_users, set_path,
 };
 
 pub use authority::{
@@ -54,7 +55,12 @@ pub enum SetCommandError {
     DataDirectory(#[from] DataDirectoryError),
     /// The set's files, the token, or the set itself refuse.
     #[error(transparent)]
-    Set(#[from] SetError),
+    Set(SetError),
+    /// There is no set in the directory.
+    #[error(
+        "the server of {0} belongs to no set; begin one with `meridian set create`, or enter one with `meridian set join`"
+    )]
+    NoSet(PathBuf),
     /// What the set says cannot be used here.
     #[error(transparent)]
     Membership(#[from] MembershipError),
@@ -139,6 +145,32 @@ pub enum SetCommandError {
         /// Why not.
         source: io::Error,
     },
+}
+
+/// What is said of a set whose data directory is not there is said of the directory.
+impl From<SetError> for SetCommandError {
+    fn from(error: SetError) -> SetCommandError {
+        match (absence(&error), error) {
+            (Some(absent), _) => SetCommandError::DataDirectory(absent),
+            (None, SetError::NoSet(files)) => {
+                let data = files.parent().unwrap_or(&files);
+                SetCommandError::NoSet(data.to_owned())
+            }
+            (None, error) => SetCommandError::Set(error),
+        }
+    }
+}
+
+/// That the data directory is not there, where an error of its set, or of its pool, comes from that.
+pub(crate) fn absence(error: &SetError) -> Option<DataDirectoryError> {
+    let data = match error {
+        SetError::NoSet(files) => files.parent()?,
+        SetError::Io { path, error } if error.kind() == io::ErrorKind::NotADirectory => {
+            path.parent()?.parent()?
+        }
+        _ => return None,
+    };
+    expect_directory(data).err()
 }
 
 /// A server that became a replica, or a witness.

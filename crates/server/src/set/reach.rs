@@ -64,11 +64,12 @@ pub fn foreignness(address: &str) -> Result<Option<String>, SetCommandError> {
     )))
 }
 
-/// The system gives a socket no address that the machine does not have.
+/// The system gives a socket no address that the machine does not have; none at all while every port is taken, or where it speaks no
+/// such protocol.
 pub(crate) fn is_local(address: IpAddr) -> bool {
     match UdpSocket::bind((address, 0)) {
         Ok(_) => true,
-        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
+        Err(error) => error.kind() == io::ErrorKind::AddrInUse,
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::Commands;
 use crate::configuration::ReloadAnswer;
-use crate::data_directory::{control_socket, is_claimed};
+use crate::data_directory::{DataDirectoryError, control_socket, expect_directory, is_claimed};
 
 /// Why there is no status. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,16 @@ pub enum StatusError {
         start = Commands::on(.0).start()
     )]
     NotRunning(PathBuf),
+    /// There is not even a directory.
+    #[error(
+        "there is no data directory {path}, so no server runs on it; start one with `{start}`, which makes it, or name another directory with --data",
+        path = .0.display(),
+        start = Commands::on(.0).start()
+    )]
+    Absent(PathBuf),
+    /// Something else is there.
+    #[error(transparent)]
+    DataDirectory(DataDirectoryError),
     /// A process works on the data directory and answers nobody.
     #[error(
         "a process works on {0} and answers no questions: a server that starts or stops, or `meridian check`; ask again in a moment"
@@ -55,6 +65,14 @@ pub enum StatusError {
     /// The server does not do what it is asked.
     #[error("{0}")]
     Refused(String),
+}
+
+impl StatusError {
+    /// Whether that is so because no server runs.
+    #[must_use]
+    pub fn is_of_no_server(&self) -> bool {
+        matches!(self, StatusError::NotRunning(_) | StatusError::Absent(_))
+    }
 }
 
 /// Asks the server that runs on a data directory how it is.
@@ -312,12 +330,22 @@ pub(super) async fn put(
     let answer = answer.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => match is_claimed(data) {
             true => StatusError::Busy(data.to_owned()),
-            false => StatusError::NotRunning(data.to_owned()),
+            false => nobody(data),
         },
         io::ErrorKind::PermissionDenied => StatusError::Permission(data.to_owned()),
+        io::ErrorKind::NotADirectory => nobody(data),
         _ => wrong(error.to_string()),
     })?;
     serde_json::from_slice(&answer).map_err(|error| wrong(error.to_string()))
+}
+
+/// That no server runs, or why none could.
+fn nobody(data: &Path) -> StatusError {
+    match expect_directory(data) {
+        Ok(()) => StatusError::NotRunning(data.to_owned()),
+        Err(DataDirectoryError::Missing(data)) => StatusError::Absent(data),
+        Err(error) => StatusError::DataDirectory(error),
+    }
 }
 
 pub(super) async fn exchange(data: &Path, question: &[u8]) -> io::Result<Vec<u8>> {

@@ -57,6 +57,14 @@ pub enum ListenError {
     },
 }
 
+/// Looks whether a server could listen at an address, as it would when it starts. Must be called inside a runtime.
+///
+/// # Errors
+/// [`ListenError`] says what to do next.
+pub fn try_to_listen(wanted: ListenAddress) -> Result<(), ListenError> {
+    Listener::bind(wanted).map(drop)
+}
+
 /// A socket that accepts connections.
 pub(crate) struct Listener {
     socket: TcpListener,

@@ -29,7 +29,7 @@ use crate::configuration::TransportLimits;
 
 use buffers::{Buffers, Pool, Space};
 use connection::TcpConnection;
-pub use listener::ListenError;
+pub use listener::{ListenError, try_to_listen};
 pub(crate) use listener::{Listener, accept};
 use places::Places;
 

@@ -5,6 +5,7 @@
 use vfs::Counted;
 
 use super::names::visible;
+use crate::plain::plain;
 use crate::status::{
     ClockText, LinkView, MemberNames, MemberView, PeerView, RejoinText, ReplicaStatus, ViewStatus,
     called, moment, short_time, size,
@@ -161,7 +162,7 @@ fn notes(peer: &PeerView, member: Option<&MemberView>) -> Vec<String> {
         notes.push(format!("away since {}: {reason}", moment(*at)));
     }
     if let Some(error) = peer.last_error.as_ref().filter(|_| !peer.connected) {
-        notes.push(error.clone());
+        notes.push(plain(error));
     }
     let rejoining = peer.rejoining.as_ref();
     notes.extend(rejoining.map(|rejoining| format!("on its way back, {}", RejoinText(rejoining))));
