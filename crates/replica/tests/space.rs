@@ -171,7 +171,8 @@ async fn one_that_is_started_anew_without_space_leaves_the_view() {
     let slot = set.sites[2].store.slot().0;
     set.rest().await;
     let third = set.crash(2).await;
-    disk.fill(FILE_BYTES as u64 / 2);
+    // Enough for rows, and not for contents.
+    disk.fill(20 * MEBIBYTE);
     // The two others are enough to say who is primary. What they know of its disk is from before.
     let file = set.sites[0].file(ROOT, "large").await.unwrap();
     let bytes = vec![7; FILE_BYTES];
