@@ -15,9 +15,7 @@ fn run(seed: u64, traced: bool, switch: fn(&mut Rules)) -> Result<Counts, Violat
 
 #[test]
 fn nobody_writes_by_a_lock_that_somebody_else_was_given_since() {
-    let done = random_runs("HOLDINGS", 150, |seed, traced| {
-        run(seed, traced, |_| {})
-    });
+    let done = random_runs("HOLDINGS", 150, |seed, traced| run(seed, traced, |_| {}));
     let sum = |count: fn(&Counts) -> u64| done.iter().map(count).sum::<u64>();
     let runs = done.len() as u64;
     assert!(sum(|counts| counts.locked) >= 10 * runs);

@@ -7,7 +7,7 @@ use control::Moment;
 use pool::LeaseSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use vfs::{ByteRange, LockKind, LockOwner, ObjectId, ReplicaSlot};
+use vfs::{ByteRange, LockKind, LockOwner, ObjectId, OpenOwner, ReplicaSlot, Share};
 
 /// How long a client's lease is.
 const CLIENT_LEASE: Duration = Duration::from_secs(4);
@@ -112,6 +112,22 @@ fn owner(client: usize) -> LockOwner {
         owner: b"owner"[..].into(),
     }
 }
+
+fn opener(client: usize) -> OpenOwner {
+    OpenOwner::new(&client.to_be_bytes(), b"owner")
+}
+
+/// Of this file, clients hold an open that keeps all others out; of the others, a lock. What is said of locks holds of both.
+fn is_opened(file: usize) -> bool {
+    file == 0
+}
+
+const ALONE: Share = Share {
+    read: true,
+    write: true,
+    deny_read: true,
+    deny_write: true,
+};
 
 impl World {
     pub(super) fn start_home(&mut self) {
@@ -300,10 +316,7 @@ impl World {
                     self.home.locks.remove(&file);
                 }
                 let account = self.home.accounts.entry(task.asked.server).or_default();
-                let all = ByteRange::EVERYTHING;
-                account
-                    .held
-                    .unlocked(object(file), &owner(client), all, true);
+                account.holds_no_more(file, client);
                 Answer::Done
             }
             Question::Write(file, client, grant) => {
@@ -332,22 +345,17 @@ impl World {
     /// Locks a file for a client, which may have had it under a number before.
     fn lock(&mut self, task: Task, file: usize, (client, had): (usize, Option<u64>)) -> Answer {
         let account = self.home.accounts.entry(task.asked.server).or_default();
-        let (object, owner) = (object(file), owner(client));
-        let Some(is_new) = account.held.locks(object, &owner) else {
+        let Some(is_new) = account.is_to_hold(file, client) else {
             return Answer::Delay;
         };
         let holder = self.home.locks.get(&file).copied();
         if holder.is_some_and(|holder| holder != client) {
             if is_new {
-                account
-                    .held
-                    .unlocked(object, &owner, ByteRange::EVERYTHING, true);
+                account.holds_no_more(file, client);
             }
             return Answer::Refused;
         }
-        account
-            .held
-            .locked(object, &owner, ByteRange::EVERYTHING, LockKind::Write);
+        account.holds(file, client);
         self.home.locks.insert(file, client);
         if let Some(had) = had {
             self.uses("a lock that is told again", file, (client, had));
@@ -425,11 +433,13 @@ impl World {
             Question::EndReclaim => account.held.end_again(),
             _ => account.held.take(),
         };
-        for (object, owner, _) in left.unlocked {
-            self.home.locks.retain(|file, client| {
-                super::home::object(*file) != object || super::home::owner(*client) != owner
-            });
-        }
+        self.home.locks.retain(|file, client| {
+            let (id, opener, owner) = (object(*file), opener(*client), owner(*client));
+            let mut closed = left.closed.iter();
+            let mut unlocked = left.unlocked.iter();
+            !closed.any(|(of, by)| *of == id && *by == opener)
+                && !unlocked.any(|(of, by, _)| *of == id && *by == owner)
+        });
         match task.asked.question {
             Question::EndReclaim | Question::HasForgotten => self.goes_on(task, Step::Notes),
             _ => self.answers(task, Answer::Done),
@@ -519,6 +529,29 @@ impl Account {
         if self.standing.meet(run) {
             self.held.begin_again();
             self.generation += 1;
+        }
+    }
+
+    /// On the account first, as at the home. Whether that is new.
+    fn is_to_hold(&mut self, file: usize, client: usize) -> Option<bool> {
+        match is_opened(file) {
+            true => self.held.open(object(file), &opener(client), ALONE),
+            false => self.held.locks(object(file), &owner(client)),
+        }
+    }
+
+    fn holds(&mut self, file: usize, client: usize) {
+        if !is_opened(file) {
+            let (all, kind) = (ByteRange::EVERYTHING, LockKind::Write);
+            self.held.locked(object(file), &owner(client), all, kind);
+        }
+    }
+
+    fn holds_no_more(&mut self, file: usize, client: usize) {
+        let all = ByteRange::EVERYTHING;
+        match is_opened(file) {
+            true => self.held.close(object(file), &opener(client)),
+            false => self.held.unlocked(object(file), &owner(client), all, true),
         }
     }
 
