@@ -46,6 +46,8 @@ pub(super) struct Home {
     /// Servers of which nothing is opened or locked now, and the question for whose sake.
     alone: BTreeMap<usize, u64>,
     begun: u64,
+    /// Servers that are being given up: one after the other, as the home does it.
+    giving_up: BTreeSet<usize>,
     /// What stands on the disk.
     given_up: BTreeSet<ReplicaSlot>,
 }
@@ -62,6 +64,7 @@ impl Default for Home {
             under_way: BTreeMap::new(),
             alone: BTreeMap::new(),
             begun: 0,
+            giving_up: BTreeSet::new(),
             given_up: BTreeSet::new(),
         }
     }
@@ -408,13 +411,18 @@ impl World {
     fn settles(&mut self, task: Task) {
         let server = task.asked.server;
         self.home.alone.remove(&server);
-        if task.asked.question == Question::GiveBack && self.is_overdue(server) {
-            self.home.claims.give_up(slot(server));
-        }
+        let is_overdue = self.is_overdue(server);
         let account = self.home.accounts.entry(server).or_default();
         let standing = &account.standing;
+        let is_given_up = standing.is_given_up();
+        if task.asked.question == Question::GiveBack {
+            self.home.giving_up.remove(&server);
+            if is_overdue && is_given_up {
+                self.home.claims.give_up(slot(server));
+            }
+        }
         let goes = match task.asked.question {
-            Question::GiveBack => standing.is_given_up(),
+            Question::GiveBack => is_given_up,
             Question::EndReclaim if self.plan.rules.told_to_this_run => {
                 standing.admits(task.asking()) && standing.has_begun_telling()
             }
@@ -478,7 +486,7 @@ impl World {
                 let holds = has_layout || !account.held.is_empty();
                 holds && account.is_silent(self.now) && !account.standing.is_given_up()
             });
-            if is_lost || self.is_overdue(server) {
+            if (is_lost || self.is_overdue(server)) && self.home.giving_up.insert(server) {
                 let delay = self.random.below(50_000);
                 self.at(delay, Event::Noted(run, server));
             }
@@ -513,6 +521,7 @@ impl World {
             let step = Step::WaitsAlone;
             self.step(Task { asked, step, id });
         } else {
+            self.home.giving_up.remove(&server);
             self.home.given_up.remove(&slot(server));
         }
     }
