@@ -230,6 +230,16 @@ impl Home {
         is_noted.then_some(()).ok_or(Error::Delay)
     }
 
+    /// What clients of a server may have that was not told in time is given up: others may have it from now on. A run of it that was met
+    /// meanwhile may have begun something; then it is given up as well, first.
+    pub(crate) fn end_claim(&self, server: ReplicaSlot) {
+        let accounts = self.accounts();
+        let account = accounts.get(&server);
+        if account.is_some_and(|account| account.standing.is_given_up()) {
+            self.holders.claims.give_up(server);
+        }
+    }
+
     async fn give_back(&self, left: Left) {
         let failed = |object: ObjectId, error: Error| {
             tracing::warn!(%object, %error, "what a client of another metadata server held was not given back");

@@ -231,8 +231,7 @@ impl Home {
             let is_late = overdue.contains(server) && self.holders.claims.expects(*server);
             let is_given_up = self.give_up(*server, is_late).await;
             if is_late {
-                // Others may have it from now on: what was under way for it has ended.
-                self.holders.claims.give_up(*server);
+                self.end_claim(*server);
             }
             if !is_given_up {
                 // It was heard of meanwhile. Were this not noted, it would lose what it has with the next run.

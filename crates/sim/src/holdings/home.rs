@@ -7,7 +7,7 @@ use control::Moment;
 use pool::LeaseSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use vfs::{ByteRange, LockKind, LockOwner, ObjectId, ReplicaSlot};
+use vfs::{ByteRange, LockKind, LockOwner, ObjectId, OpenOwner, ReplicaSlot, Share};
 
 /// How long a client's lease is.
 const CLIENT_LEASE: Duration = Duration::from_secs(4);
@@ -46,6 +46,8 @@ pub(super) struct Home {
     /// Servers of which nothing is opened or locked now, and the question for whose sake.
     alone: BTreeMap<usize, u64>,
     begun: u64,
+    /// Servers that are being given up: one after the other, as the home does it.
+    giving_up: BTreeSet<usize>,
     /// What stands on the disk.
     given_up: BTreeSet<ReplicaSlot>,
 }
@@ -62,6 +64,7 @@ impl Default for Home {
             under_way: BTreeMap::new(),
             alone: BTreeMap::new(),
             begun: 0,
+            giving_up: BTreeSet::new(),
             given_up: BTreeSet::new(),
         }
     }
@@ -112,6 +115,22 @@ fn owner(client: usize) -> LockOwner {
         owner: b"owner"[..].into(),
     }
 }
+
+fn opener(client: usize) -> OpenOwner {
+    OpenOwner::new(&client.to_be_bytes(), b"owner")
+}
+
+/// Of this file, clients hold an open that keeps all others out; of the others, a lock. What is said of locks holds of both.
+fn is_opened(file: usize) -> bool {
+    file == 0
+}
+
+const ALONE: Share = Share {
+    read: true,
+    write: true,
+    deny_read: true,
+    deny_write: true,
+};
 
 impl World {
     pub(super) fn start_home(&mut self) {
@@ -300,10 +319,7 @@ impl World {
                     self.home.locks.remove(&file);
                 }
                 let account = self.home.accounts.entry(task.asked.server).or_default();
-                let all = ByteRange::EVERYTHING;
-                account
-                    .held
-                    .unlocked(object(file), &owner(client), all, true);
+                account.holds_no_more(file, client);
                 Answer::Done
             }
             Question::Write(file, client, grant) => {
@@ -332,22 +348,17 @@ impl World {
     /// Locks a file for a client, which may have had it under a number before.
     fn lock(&mut self, task: Task, file: usize, (client, had): (usize, Option<u64>)) -> Answer {
         let account = self.home.accounts.entry(task.asked.server).or_default();
-        let (object, owner) = (object(file), owner(client));
-        let Some(is_new) = account.held.locks(object, &owner) else {
+        let Some(is_new) = account.is_to_hold(file, client) else {
             return Answer::Delay;
         };
         let holder = self.home.locks.get(&file).copied();
         if holder.is_some_and(|holder| holder != client) {
             if is_new {
-                account
-                    .held
-                    .unlocked(object, &owner, ByteRange::EVERYTHING, true);
+                account.holds_no_more(file, client);
             }
             return Answer::Refused;
         }
-        account
-            .held
-            .locked(object, &owner, ByteRange::EVERYTHING, LockKind::Write);
+        account.holds(file, client);
         self.home.locks.insert(file, client);
         if let Some(had) = had {
             self.uses("a lock that is told again", file, (client, had));
@@ -400,13 +411,18 @@ impl World {
     fn settles(&mut self, task: Task) {
         let server = task.asked.server;
         self.home.alone.remove(&server);
-        if task.asked.question == Question::GiveBack && self.is_overdue(server) {
-            self.home.claims.give_up(slot(server));
-        }
+        let is_overdue = self.is_overdue(server);
         let account = self.home.accounts.entry(server).or_default();
         let standing = &account.standing;
+        let is_given_up = standing.is_given_up();
+        if task.asked.question == Question::GiveBack {
+            self.home.giving_up.remove(&server);
+            if is_overdue && is_given_up {
+                self.home.claims.give_up(slot(server));
+            }
+        }
         let goes = match task.asked.question {
-            Question::GiveBack => standing.is_given_up(),
+            Question::GiveBack => is_given_up,
             Question::EndReclaim if self.plan.rules.told_to_this_run => {
                 standing.admits(task.asking()) && standing.has_begun_telling()
             }
@@ -425,11 +441,13 @@ impl World {
             Question::EndReclaim => account.held.end_again(),
             _ => account.held.take(),
         };
-        for (object, owner, _) in left.unlocked {
-            self.home.locks.retain(|file, client| {
-                super::home::object(*file) != object || super::home::owner(*client) != owner
-            });
-        }
+        self.home.locks.retain(|file, client| {
+            let (id, opener, owner) = (object(*file), opener(*client), owner(*client));
+            let mut closed = left.closed.iter();
+            let mut unlocked = left.unlocked.iter();
+            !closed.any(|(of, by)| *of == id && *by == opener)
+                && !unlocked.any(|(of, by, _)| *of == id && *by == owner)
+        });
         match task.asked.question {
             Question::EndReclaim | Question::HasForgotten => self.goes_on(task, Step::Notes),
             _ => self.answers(task, Answer::Done),
@@ -468,7 +486,7 @@ impl World {
                 let holds = has_layout || !account.held.is_empty();
                 holds && account.is_silent(self.now) && !account.standing.is_given_up()
             });
-            if is_lost || self.is_overdue(server) {
+            if (is_lost || self.is_overdue(server)) && self.home.giving_up.insert(server) {
                 let delay = self.random.below(50_000);
                 self.at(delay, Event::Noted(run, server));
             }
@@ -503,6 +521,7 @@ impl World {
             let step = Step::WaitsAlone;
             self.step(Task { asked, step, id });
         } else {
+            self.home.giving_up.remove(&server);
             self.home.given_up.remove(&slot(server));
         }
     }
@@ -519,6 +538,29 @@ impl Account {
         if self.standing.meet(run) {
             self.held.begin_again();
             self.generation += 1;
+        }
+    }
+
+    /// On the account first, as at the home. Whether that is new.
+    fn is_to_hold(&mut self, file: usize, client: usize) -> Option<bool> {
+        match is_opened(file) {
+            true => self.held.open(object(file), &opener(client), ALONE),
+            false => self.held.locks(object(file), &owner(client)),
+        }
+    }
+
+    fn holds(&mut self, file: usize, client: usize) {
+        if !is_opened(file) {
+            let (all, kind) = (ByteRange::EVERYTHING, LockKind::Write);
+            self.held.locked(object(file), &owner(client), all, kind);
+        }
+    }
+
+    fn holds_no_more(&mut self, file: usize, client: usize) {
+        let all = ByteRange::EVERYTHING;
+        match is_opened(file) {
+            true => self.held.close(object(file), &opener(client)),
+            false => self.held.unlocked(object(file), &owner(client), all, true),
         }
     }
 

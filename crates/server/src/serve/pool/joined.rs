@@ -151,6 +151,7 @@ impl JoinedServer {
         if let Some(session) = session {
             // It began before there was anything to show.
             meet(&shown, session.peer());
+            tokio::spawn(hand_over(Arc::downgrade(&self.home), session.peer()));
         }
         let layouts = GivenByHome {
             tree: shown.clone(),
