@@ -68,6 +68,14 @@ fn the_second_of_two_is_not_removed() {
         refuse(&refused, &["without replica 2 only 1 of 2", "set recover"]);
     }
     assert!(!first.members().contains("removed"));
+    let mut sites = Vec::new();
+    for (site, server) in members {
+        server.stop();
+        sites.push(site);
+    }
+    let refused = sites[0].command(&["remove", "2", "--discard"]);
+    refuse(&refused, &["a single member would be left", "set recover"]);
+    assert!(!sites[0].members().contains("removed"));
 }
 
 #[test]

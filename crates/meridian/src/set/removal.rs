@@ -26,12 +26,15 @@ pub(super) fn remove(slot: u16, discard: bool, data: &Path) -> Result<String, Fa
     set::check_keeper(data)?;
     // The keeper itself is refused below. Where no server runs here, nobody can tell; an administrator who does not discard
     // anything is told so.
-    let is_keeper = set::members(data)?.keeper == slot;
-    if !is_keeper
-        && let Ok(view) = runtime()?.block_on(server::ask_view(data))
-        && let Some(why) = too_few_are_left(&view, slot)
-    {
-        return Err(anyhow!("{why}; nothing was done").into());
+    let known = set::members(data)?;
+    if known.keeper != slot {
+        let too_few = match runtime()?.block_on(server::ask_view(data)) {
+            Ok(view) => too_few_are_left(&view, slot),
+            Err(_) => leaves_one(&known, slot),
+        };
+        if let Some(why) = too_few {
+            return Err(anyhow!("{why}; nothing was done").into());
+        }
     }
     if !discard && let Some(what) = at_stake(slot, data)? {
         return Err(anyhow!(
@@ -76,6 +79,19 @@ fn too_few_are_left(view: &ViewStatus, slot: u16) -> Option<String> {
              that the set would stand still for good. Let another server join first (`meridian set invite`; a witness is enough), or \
              start those that are away. If those that are away are gone for ever, with replica {slot} among them, stop the others and go \
              on with them alone: `meridian set recover --survivors` with their numbers"
+        )
+    })
+}
+
+/// The same where no server can be asked, of one of two: the one that is left would take itself for the whole set.
+fn leaves_one(known: &set::Joined, slot: u16) -> Option<String> {
+    let mut left = (known.members.iter()).filter(|member| !member.revoked && member.slot != slot);
+    let (first, second) = (left.next(), left.next());
+    (first.is_some() && second.is_none()).then(|| {
+        format!(
+            "no server runs here that could be asked, and without replica {slot} a single member would be left, which cannot agree on its \
+             removal. Start the server and let another one join first (`meridian set invite`; a witness is enough); if replica {slot} \
+             is gone for ever, go on without it: `meridian set recover --survivors` with the number of the other"
         )
     })
 }
