@@ -13,8 +13,8 @@ use peer::set::{Member, MemberList};
 use vfs::ReplicaSlot;
 use view::{Decision, DecisionKind, Kind, MemberState, Outcome, SettledBy, Settlement, ViewState};
 
-use super::super::exclude::is_silent;
 use super::{Step, next};
+use crate::membership::views::exclude::is_silent;
 
 const FOUNDER: ReplicaSlot = ReplicaSlot(1);
 
