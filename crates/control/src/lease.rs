@@ -24,7 +24,7 @@ use vfs::ReplicaSlot;
 /// the clocks of Linux (decision 0012).
 pub const DRIFT_PPM: u32 = 110_000;
 
-/// How far a clock may be off true time after `length`, in either direction, that runs so many millionths faster or slower.
+/// How far a clock may be off true time after `length`, in either direction, whose rate is wrong by this many millionths.
 #[must_use]
 pub fn drift(length: Duration, ppm: u32) -> Duration {
     let micros = length.as_micros() * u128::from(ppm);

@@ -1,5 +1,5 @@
 //! Where the aliases of a name lead (CNAME; RFC 1034, section 3.6.2) when they lead to no record: DNS servers and resolvers give
-//! up on a circle and call it "no record", or a failure, and whoever has to mend the zone looks for what is there.
+//! up on a circle and call it "no record", or a failure, and the administrator who has to mend the zone looks for what is there.
 //!
 //! What must never enter: names whose records are found.
 

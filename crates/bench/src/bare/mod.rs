@@ -105,7 +105,7 @@ pub(crate) fn work(
     if promise == Promise::Later {
         bare.measure(Workload::Getattr, |_, hand| small::look(hand, span()))?;
         bare.measure(Workload::Lookup, |_, hand| small::look(hand, span()))?;
-        // Made once, since whoever makes many files where many were removed is slow.
+        // Made once, since making many files where many were removed is slow.
         let directory = disk.join(promise.folder()).join("directory");
         small::make_directory(&directory)?;
         bare.measure(Workload::Readdir, |_, _| small::list(&directory, span()))?;

@@ -14,7 +14,7 @@ pub(super) const FILES: usize = 2;
 const BUSY_US: u64 = 80_000_000;
 /// A run ends then. Whatever waits does so for a client's lease, and what stood still.
 const END_US: u64 = 140_000_000;
-/// Whoever asks for something in the quiet end is answered within this.
+/// A question that is asked in the quiet end is answered within this.
 const PATIENCE_US: u64 = 40_000_000;
 /// The longest that something stands still.
 const STILL_US: u64 = 20_000_000;
