@@ -116,7 +116,7 @@ mod tests {
         assert!(claims.are_open(at(9)) && claims.are_over(at(10)));
         let mut claims = Claims::new((at(10), at(20)), [one], &BTreeSet::new());
         assert!(claims.are_open(at(19)) && claims.overdue(at(19)).is_empty());
-        // A client that is overdue is waited for until that is noted.
+        // A server that is overdue is waited for until that is noted.
         assert!(claims.are_open(at(20)));
         assert_eq!(claims.overdue(at(20)), BTreeSet::from([one]));
         assert!(claims.give_up(one) && !claims.give_up(one));
