@@ -230,43 +230,42 @@ async fn another_takes_the_place_of_the_second(mut set: Set) {
     set.assert_equal().await;
 }
 
-/// Nobody listened to it, and its removal was to be decided once it had said something: the set stood still for ever.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_crashed_is_removed_and_replaced() {
-    let mut set = at_rest().await;
+async fn removed_when_it_has_crashed(mut set: Set) {
     drop(set.crash(1).await);
     set.remove(2);
     another_takes_the_place_of_the_second(set).await;
+}
+
+async fn removed_while_it_runs(mut set: Set) {
+    set.remove(2);
+    let second = set.sites[1].replica.clone();
+    eventually("it is told", || second.is_removed()).await;
+    drop(second);
+    drop(set.crash(1).await);
+    another_takes_the_place_of_the_second(set).await;
+}
+
+/// Nobody listened to it, and its removal was to be decided once it had said something: the set stood still for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_crashed_is_removed_and_replaced() {
+    removed_when_it_has_crashed(at_rest().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_runs_is_removed_and_replaced() {
-    let mut set = at_rest().await;
-    set.remove(2);
-    let second = set.sites[1].replica.clone();
-    eventually("it is told", || second.is_removed()).await;
-    drop(second);
-    drop(set.crash(1).await);
-    another_takes_the_place_of_the_second(set).await;
+    removed_while_it_runs(at_rest().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_witness_that_keeps_the_authority_removes_and_replaces_a_replica_that_crashed() {
-    let mut set = at_rest().await;
+    let set = at_rest().await;
     assert_eq!(set.sites[0].replica.move_authority(3).await, Ok(true));
-    drop(set.crash(1).await);
-    set.remove(2);
-    another_takes_the_place_of_the_second(set).await;
+    removed_when_it_has_crashed(set).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_witness_that_keeps_the_authority_removes_and_replaces_a_replica_that_runs() {
-    let mut set = at_rest().await;
+    let set = at_rest().await;
     assert_eq!(set.sites[0].replica.move_authority(3).await, Ok(true));
-    set.remove(2);
-    let second = set.sites[1].replica.clone();
-    eventually("it is told", || second.is_removed()).await;
-    drop(second);
-    drop(set.crash(1).await);
-    another_takes_the_place_of_the_second(set).await;
+    removed_while_it_runs(set).await;
 }
