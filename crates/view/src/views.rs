@@ -196,33 +196,6 @@ impl Views {
         self.core.leader()
     }
 
-    /// Whether this member leads.
-    #[must_use]
-    pub fn is_leader(&self) -> bool {
-        self.leader() == Some(self.core.slot)
-    }
-
-    /// The state, with everything that was decided anywhere before this call.
-    ///
-    /// # Errors
-    /// As [`Views::decide`].
-    pub async fn read_state(&self) -> Result<Arc<ViewState>, ViewError> {
-        let core = &self.core;
-        let limit = core.settings.decision_limit;
-        let index = match core.leader().ok_or(ViewError::NoLeader)? {
-            leader if leader == core.slot => core.read_here().await.map_err(ViewError::from)?,
-            leader => match core.ask(leader, &Request::Read, limit).await? {
-                Answer::Read(index) => index.map_err(ViewError::from)?,
-                other => return Err(unexpected(other)),
-            },
-        };
-        let applied = core.raft.wait(Some(limit));
-        let applied = applied.applied_index_at_least(Some(index), "a read");
-        applied.await.map_err(|_timeout| ViewError::NoLeader)?;
-        let state = core.state.borrow();
-        Ok(Arc::clone(&state))
-    }
-
     /// Stops taking part. Returns when nothing is written to the storage any more.
     pub async fn stop(&self) {
         let keeper = self.keeper.lock();
@@ -326,7 +299,6 @@ impl Core {
                 Some(refused) => Ok(refused),
                 None => self.submit_here(command).await,
             }),
-            Request::Read => Answer::Read(self.read_here().await),
         }
     }
 

@@ -69,7 +69,6 @@ fn requests() -> Vec<Request> {
         Request::Vote(vote),
         part(0),
         Request::Submit(command()),
-        Request::Read,
     ]
 }
 
