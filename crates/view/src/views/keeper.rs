@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Core;
 
-/// After a failure it waits so long before it tries again.
+/// After a failure it waits this long before it tries again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs until the member stops.
