@@ -14,7 +14,7 @@ use vfs::FileSystem;
 use vfs::ReplicaSlot;
 
 use super::{exclude, join, rejoin};
-use crate::driver::lease_state::now;
+use crate::driver::clock::lease_time;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::frontend::free_space;
@@ -34,7 +34,7 @@ const LATELY: Duration = Duration::from_secs(2);
 
 /// What others go on by as soon as they hear it, while they do without a lost replica or let one in.
 #[derive(Debug, PartialEq)]
-struct Tidings {
+struct Announcement {
     epoch: u64,
     settled: bool,
     up_to_date: bool,
@@ -45,13 +45,13 @@ struct Tidings {
     fit_without: Vec<u16>,
 }
 
-impl Tidings {
-    fn of(replica: &LocalReplica) -> Tidings {
+impl Announcement {
+    fn of(replica: &LocalReplica) -> Announcement {
         let view = replica.lease.view();
         let (epoch, settled) = replica.engine.epoch_and_settled();
         let mut applied = applied_here(replica);
         applied.retain(|(slot, _)| !view.active.contains(&ReplicaSlot(*slot)));
-        Tidings {
+        Announcement {
             epoch,
             settled: replica.takes_part() && settled,
             up_to_date: replica.lease.is_up_to_date(),
@@ -69,7 +69,7 @@ pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     let interval = replica.state.settings.site_lease / ASKED_PER_LEASE;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = Tidings::of(&replica);
+    let mut told = Announcement::of(&replica);
     let mut last = Instant::now();
     loop {
         tokio::select! {
@@ -100,18 +100,18 @@ pub(crate) async fn keep(replica: Arc<LocalReplica>) {
             true => u64::MAX,
             false => space.map_or(0, |space| space.available_bytes),
         };
-        told = Tidings::of(&replica);
+        told = Announcement::of(&replica);
         ask_all(&replica, available);
     }
 }
 
 /// Returns when there is something to tell.
-async fn news(replica: &LocalReplica, told: &Tidings) {
+async fn news(replica: &LocalReplica, told: &Announcement) {
     loop {
         next_look(replica, LOOK, UNCHANGED).await;
         replica.lease.look_at_clocks();
         replica.look_for_slow();
-        if Tidings::of(replica) != *told {
+        if Announcement::of(replica) != *told {
             return;
         }
     }
@@ -227,7 +227,7 @@ fn time_of_day_us(replica: &LocalReplica) -> i64 {
 fn clock_shown(replica: &LocalReplica, grant: LeaseGrant) -> Option<ClockDifference> {
     // In this order: what passes between the two counts as part of the round trip.
     let own_us = time_of_day_us(replica);
-    let (asked, now) = (Moment(grant.asked), now());
+    let (asked, now) = (Moment(grant.asked), lease_time());
     let asked_here = grant.incarnation == replica.state.incarnation && asked <= now;
     asked_here.then(|| ClockDifference::shown(asked, now, own_us, grant.time_of_day_us))
 }
