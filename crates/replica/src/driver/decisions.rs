@@ -1,5 +1,8 @@
 //! What this replica proposes to the set.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
 use vfs::ReplicaSlot;
 use view::{Decision, DecisionKind, Outcome};
 
@@ -28,15 +31,19 @@ impl LocalReplica {
         }
     }
 
-    /// Whether it was decided so.
+    /// Whether it was decided so. `false` also where that is not known in time: the next attempt proposes it again.
     pub(crate) async fn decide(&self, decision: Decision) -> bool {
+        /// An attempt takes at most this long, and never longer than a member is silent before it is suspected.
+        const LONGEST: Duration = Duration::from_secs(2);
         let Some(views) = self.views.get() else {
             return false;
         };
-        match views.decide(decision).await {
-            Ok(Outcome::Applied) => return true,
-            Ok(Outcome::Refused(why)) => tracing::debug!(why, "no replica leaves the view"),
-            Err(error) => tracing::debug!(%error, "nothing is decided"),
+        let limit = self.state.settings.suspicion.min(LONGEST);
+        match timeout(limit, views.decide(decision)).await {
+            Ok(Ok(Outcome::Applied)) => return true,
+            Ok(Ok(Outcome::Refused(why))) => tracing::debug!(why, "no replica leaves the view"),
+            Ok(Err(error)) => tracing::debug!(%error, "nothing is decided"),
+            Err(_elapsed) => tracing::debug!("nothing is decided in time"),
         }
         false
     }

@@ -28,8 +28,6 @@ const NONSENSE: &str = "it sent what makes no sense: ";
 
 /// How often to look at most for somebody silent.
 const LOOK: Duration = Duration::from_millis(200);
-/// An attempt to decide takes so long at most.
-const LONGEST: Duration = Duration::from_secs(2);
 
 /// Members of the view that have not answered for too long, or said what makes no sense; and those who are to be removed, to whom
 /// nobody listens any more.
@@ -71,9 +69,7 @@ pub(crate) async fn watch(replica: Arc<LocalReplica>) {
             // This process was stopped for a while; answers of that time are still to be read.
             replica.state.peers.forget_silence();
         }
-        let limit = replica.state.settings.suspicion.min(LONGEST);
-        // Another attempt follows.
-        let _ = tokio::time::timeout(limit, part_with_the_silent(&replica)).await;
+        part_with_the_silent(&replica).await;
         last = Instant::now();
     }
 }
