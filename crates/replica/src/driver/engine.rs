@@ -299,11 +299,11 @@ impl Engine {
             return;
         }
         self.urgent.send_modify(|count| *count += 1);
-        self.ring_contents();
+        self.notify_of_contents();
     }
 
     /// There is more to ship.
-    pub(crate) fn ring_contents(&self) {
+    pub(crate) fn notify_of_contents(&self) {
         self.contents.send_modify(|count| *count += 1);
     }
 
@@ -329,7 +329,7 @@ impl Engine {
     }
 
     /// Wakes the core when it asked to be woken; for ever.
-    pub(crate) async fn ring(&self) {
+    pub(crate) async fn wake(&self) {
         let mut alarm = self.alarm.subscribe();
         loop {
             let at = *alarm.borrow_and_update();

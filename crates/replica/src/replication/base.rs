@@ -178,7 +178,7 @@ pub(crate) fn wanted(replica: &Arc<LocalReplica>, from: ReplicaSlot, mut wanted:
     if given_up {
         return conversing::too_far_behind(replica, from);
     }
-    replica.engine.ring_contents();
+    replica.engine.notify_of_contents();
     if wanted.copy && wanted.last {
         tracing::info!(peer = from.0, "shipping contents");
         replica.state.conversations.named(from);
@@ -265,7 +265,7 @@ pub(crate) async fn take(
     let _one_at_a_time = replica.state.copying.lock().await;
     let held = *replica.state.held.borrow();
     if !is_awaited(&page, held, taken(replica, inbox.from)) {
-        tracing::debug!(peer = inbox.from.0, ?held, "a page of another copy");
+        tracing::debug!(peer = inbox.from.0, "a page of another copy");
         return Ok(());
     }
     match page {

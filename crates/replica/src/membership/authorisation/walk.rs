@@ -9,8 +9,8 @@ mod closed;
 mod deaf;
 mod harmless;
 mod nonsense;
-mod parting;
 mod relayed;
+mod stopping;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

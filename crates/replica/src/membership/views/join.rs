@@ -100,7 +100,7 @@ async fn catch_up(replica: Arc<LocalReplica>, since: Epoch) {
         }
         // It may have found that it needs a whole copy. The caller that starts it anew waits for
         // all that uses the store to end.
-        () = replica.parted() => {}
+        () = replica.stopped() => {}
     }
 }
 

@@ -266,7 +266,7 @@ pub(crate) fn done(replica: &Arc<LocalReplica>, by: ReplicaSlot, done: PieceDone
         let due = replica.engine.piece_lacks_blocks(by, id, done.lacking);
         // Of an ended session everything is due again anyway.
         if due.unwrap_or(true) {
-            return replica.engine.ring_contents();
+            return replica.engine.notify_of_contents();
         }
     }
     tracing::debug!(peer = by.0, "a peer could not store contents; trying again");
@@ -299,7 +299,7 @@ fn acknowledged(replica: &Arc<LocalReplica>, by: ReplicaSlot, id: PieceId) {
     let complete = replica.engine.piece_acknowledged(by, id);
     replica.state.peers.with(by, |peer| peer.shipments.placed());
     // Credit is back, and what was changed while in flight can go.
-    replica.engine.ring_contents();
+    replica.engine.notify_of_contents();
     if let Some(file) = complete {
         replica.reached_everybody(by, file);
         if replica.state.majority_awaited.load(Ordering::Acquire) > 0 {
