@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::progress::Progress;
 use crate::status::failure;
 
-/// So long it may take until what the member alone had can be given up: the others have to leave it out first, and to bring their
+/// How long it may take until what the member alone had can be given up: the others have to leave it out first, and to bring their
 /// copies level.
 const LIMIT: Duration = Duration::from_secs(60);
 
