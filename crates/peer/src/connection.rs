@@ -262,7 +262,7 @@ impl Connection {
             outbox.acknowledge(header.acknowledged)?;
             outbox.extend_credit(header.credit)
         };
-        self.lane.ring_space();
+        self.lane.notify_of_space();
         if header.ping != 0 {
             self.echo.store(header.ping, Ordering::Relaxed);
         }

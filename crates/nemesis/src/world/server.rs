@@ -35,7 +35,7 @@ const LOG_LINES: usize = 12;
 /// A process that is told to end so soon after its start may not know yet what that means.
 const SETTING_UP: Duration = Duration::from_secs(1);
 
-/// A server whose removal is refused for so long is started anew.
+/// A server whose removal is refused for this long is started anew.
 const HANDS_OVER_AFTER: Duration = Duration::from_secs(30);
 
 /// A server, running or not.

@@ -115,10 +115,10 @@ impl LaneState {
     pub(crate) async fn push(&self, message: Outgoing) {
         let mut message = Some(message);
         loop {
-            let rung = self.space.notified();
-            tokio::pin!(rung);
+            let notified = self.space.notified();
+            tokio::pin!(notified);
             // Registered before looking, or space made in between would go unnoticed.
-            rung.as_mut().enable();
+            notified.as_mut().enable();
             {
                 let mut outbox = locked(&self.outbox);
                 let cost = message.as_ref().map_or(0, |message| message.cost);
@@ -130,13 +130,13 @@ impl LaneState {
                     break;
                 }
             }
-            rung.await;
+            notified.await;
         }
         self.wake.notify_one();
     }
 
-    /// Rings everyone who waits for space.
-    pub(crate) fn ring_space(&self) {
+    /// Notifies all who wait for space.
+    pub(crate) fn notify_of_space(&self) {
         self.space.notify_waiters();
     }
 
