@@ -5,7 +5,7 @@
 .PHONY: help packages deny test-image test-packages test-upgrade test-monitoring demo demo-pool demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Three sites far apart: unpack and build at one with the real Linux client, open the result at all
 	@scripts/demo
