@@ -29,7 +29,7 @@ const FROZEN_TOLD: usize = 100;
 /// meanwhile.
 const FILES_AT_ONCE: usize = 32;
 
-/// So long it may take to put something on record.
+/// How long it may take to put something on record.
 const ON_RECORD: Duration = Duration::from_secs(2);
 
 /// What a replica knows of the view. What has a default is absent in what older servers say.
