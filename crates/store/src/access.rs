@@ -25,18 +25,8 @@ impl OpenStore {
         id: ObjectId,
         row: &ObjectRow,
     ) -> Result<()> {
-        row.file()?;
-        if access.opened {
-            return Ok(());
-        }
-        if !may_read(&access.who, id, row) {
-            return Err(Error::AccessDenied);
-        }
-        if self.shares().denies_read(id) {
-            Err(Error::ShareDenied)
-        } else {
-            Ok(())
-        }
+        let may = || may_read(&access.who, id, row);
+        check(access, row, may, || self.shares().denies_read(id))
     }
 
     /// Refuses a write that neither an open nor the permissions and the other opens allow.
@@ -46,17 +36,26 @@ impl OpenStore {
         id: ObjectId,
         row: &ObjectRow,
     ) -> Result<()> {
-        row.file()?;
-        if access.opened {
-            return Ok(());
-        }
-        if !may_write(&access.who, id, row) {
-            return Err(Error::AccessDenied);
-        }
-        if self.shares().denies_write(id) {
-            Err(Error::ShareDenied)
-        } else {
-            Ok(())
-        }
+        let may = || may_write(&access.who, id, row);
+        check(access, row, may, || self.shares().denies_write(id))
+    }
+}
+
+fn check(
+    access: &OwnedAccessCheck,
+    row: &ObjectRow,
+    may: impl FnOnce() -> bool,
+    denied: impl FnOnce() -> bool,
+) -> Result<()> {
+    row.file()?;
+    if access.opened {
+        return Ok(());
+    }
+    if !may() {
+        return Err(Error::AccessDenied);
+    }
+    match denied() {
+        true => Err(Error::ShareDenied),
+        false => Ok(()),
     }
 }
