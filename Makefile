@@ -16,7 +16,7 @@ demo-pool: ## A site grows: one data server, then three; a real Linux client has
 demo-single: ## One server: mount it with the real Linux client, do visible work, and kill it meanwhile
 	@scripts/demo-single
 
-check: ## Before each commit: format, lints, unit tests; no root, nothing installed
+check: ## Before each commit: format, lints, documentation, unit tests; no root, nothing installed
 	@scripts/check
 
 test: ## Prove everything: format, lints, architecture, unit tests, the real Linux client
