@@ -29,6 +29,7 @@ mod ops;
 mod panics;
 mod places;
 mod pseudo;
+mod reclaiming;
 mod records;
 mod repeats;
 mod reply;

@@ -29,8 +29,7 @@ pub(crate) async fn open(
         _ => Reclaim::No,
     };
     let service = compound.service;
-    let now = service.now();
-    service.state().admit(session.client, reclaim, now)?;
+    let _reclaiming = service.admit(session.client, reclaim)?;
     // Before a file is made: the client asks for the same once more.
     if reclaim == Reclaim::No
         && let Handle::Object(object) = compound.current()?

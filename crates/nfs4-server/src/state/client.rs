@@ -246,6 +246,10 @@ impl State {
             .owners
             .get(&identity.owner)
             .and_then(|records| records.confirmed);
+        // While it waits for the server its lease goes on.
+        let is_waiting = confirmed
+            .and_then(|id| self.clients.get(&id))
+            .is_some_and(|client| self.has_request_under_way(client));
         let Some(existing) = confirmed.and_then(|id| self.clients.get_mut(&id)) else {
             if request.update {
                 return Err(NfsStat4::NoEnt);
@@ -255,7 +259,8 @@ impl State {
 
         let same_principal = existing.principal == identity.principal;
         let same_incarnation = existing.verifier == identity.verifier;
-        let in_use = existing.is_in_use() && !existing.is_expired(now, self.limits.lease);
+        let is_expired = !is_waiting && existing.is_expired(now, self.limits.lease);
+        let in_use = existing.is_in_use() && !is_expired;
         if request.update {
             return match (same_incarnation, same_principal) {
                 (false, _) => Err(NfsStat4::NotSame),

@@ -33,6 +33,17 @@ pub(super) struct Grace {
     may_reclaim: HashSet<Arc<[u8]>>,
     /// Those of them that have not said RECLAIM_COMPLETE.
     expected: HashSet<Arc<[u8]>>,
+    /// Reclaims by the grace period that are under way.
+    reclaims: usize,
+}
+
+/// A client whose record is being written, because it says that it has reclaimed everything.
+#[derive(Debug)]
+pub struct Recording {
+    /// Its owner string.
+    pub owner: Arc<[u8]>,
+    /// Whether the records of those who had not said so were gone, or going, by then.
+    after_grace: bool,
 }
 
 impl Grace {
@@ -51,6 +62,7 @@ impl Grace {
             end_told: false,
             expected: may_reclaim.clone(),
             may_reclaim,
+            reclaims: 0,
         }
     }
 
@@ -78,7 +90,8 @@ impl State {
     }
 
     /// Decides whether an OPEN or LOCK may go on. A reclaim that may puts the end of the grace period off, if it is
-    /// near.
+    /// near. Whether it reclaims by the grace period, so that [`State::reclaim_ended`] must follow; a newcomer's rests on what stands under
+    /// its name.
     ///
     /// # Errors
     /// `GRACE` for something new during grace or before the client's RECLAIM_COMPLETE, `NO_GRACE` for a
@@ -88,12 +101,26 @@ impl State {
         client: ClientId,
         reclaim: Reclaim,
         now: Instant,
-    ) -> Result<(), NfsStat4> {
+    ) -> Result<bool, NfsStat4> {
         self.may_go_on(client, reclaim)?;
-        if reclaim == Reclaim::Yes {
-            self.grace.go_on(now, self.limits.lease / PAUSE_OF_LEASE);
+        if reclaim == Reclaim::No {
+            return Ok(false);
         }
-        Ok(())
+        self.grace.go_on(now, self.limits.lease / PAUSE_OF_LEASE);
+        let by_grace = self.may_be_reclaimed() && !self.must_prove(client);
+        self.grace.reclaims += usize::from(by_grace);
+        Ok(by_grace)
+    }
+
+    /// A reclaim by the grace period has done what it does.
+    pub fn reclaim_ended(&mut self) {
+        self.grace.reclaims = self.grace.reclaims.saturating_sub(1);
+    }
+
+    /// Whether reclaims by the grace period are under way. Others are given nothing before they have ended.
+    #[must_use]
+    pub fn is_reclaiming(&self) -> bool {
+        self.grace.reclaims > 0
     }
 
     fn may_go_on(&self, client: ClientId, reclaim: Reclaim) -> Result<(), NfsStat4> {
@@ -109,37 +136,53 @@ impl State {
         }
     }
 
-    /// The owner string of a client that has not said yet that it has reclaimed everything: it must be on stable storage
-    /// before it may.
+    /// What is to be recorded of a client that has not said yet that it has reclaimed everything: its owner string must be on stable
+    /// storage before it may.
     ///
     /// # Errors
-    /// `STALE_CLIENTID` when there is no such client.
-    pub fn owner_to_record(&self, id: ClientId) -> Result<Option<Arc<[u8]>>, NfsStat4> {
+    /// `STALE_CLIENTID` when there is no such client, `DELAY` while an earlier record of it is being removed.
+    pub fn owner_to_record(&self, id: ClientId) -> Result<Option<Recording>, NfsStat4> {
         let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientid)?;
-        Ok((!client.reclaim_complete).then(|| client.owner.clone()))
+        if client.reclaim_complete {
+            return Ok(None);
+        }
+        if self.departures.is_departing(&client.owner) {
+            return Err(NfsStat4::Delay);
+        }
+        Ok(Some(Recording {
+            owner: client.owner.clone(),
+            after_grace: self.grace.end_told,
+        }))
     }
 
-    /// Takes a client's word that it has reclaimed everything (RFC 8881, section 18.51). Returns its
-    /// owner string, see [`State::owner_to_record`].
+    /// Takes a client's word that it has reclaimed everything (RFC 8881, section 18.51), once that is recorded.
     ///
     /// # Errors
-    /// `COMPLETE_ALREADY` when it said so before.
-    pub fn reclaim_complete(&mut self, id: ClientId) -> Result<Arc<[u8]>, NfsStat4> {
+    /// `COMPLETE_ALREADY` when it said so before, `DELAY` when the grace period ended while it was recorded, and its record may have
+    /// gone with those of others.
+    pub fn reclaim_complete(
+        &mut self,
+        id: ClientId,
+        recorded: Option<&Recording>,
+    ) -> Result<(), NfsStat4> {
         let client = self.clients.get_mut(&id).ok_or(NfsStat4::StaleClientid)?;
         if client.reclaim_complete {
             self.newcomer_is_done(id);
             return Err(NfsStat4::CompleteAlready);
         }
+        if recorded.is_none_or(|recorded| recorded.after_grace != self.grace.end_told) {
+            return Err(NfsStat4::Delay);
+        }
         client.reclaim_complete = true;
         let owner = client.owner.clone();
         self.grace.expected.remove(&owner);
         self.newcomer_is_done(id);
-        Ok(owner)
+        Ok(())
     }
 
     /// Ends the grace period when its time is up or nobody is left to wait for. Returns the records of
-    /// those that did not come back, once, when it ends; without a grace period, at the first call. When they have gone,
-    /// [`State::grace_has_ended`] is to be called.
+    /// those that did not come back, once, when it ends; without a grace period, at the first call. When they have gone, and no reclaim
+    /// is under way, [`State::grace_has_ended`] is to be called.
     pub fn end_grace_if_due(&mut self, now: Instant) -> Option<Vec<Departure>> {
         let goes_on = self.grace.ends.is_some_and(|ends| now < ends);
         if self.grace.end_told || (goes_on && !self.grace.expected.is_empty()) {

@@ -33,7 +33,7 @@ pub use back_channel::{BackChannel, BackChannelHealth, Callback, CallbackEnd};
 pub use census::ClientView;
 pub use client::{ClientId, ClientIdentity, ExchangeRequest, Exchanged, Principal};
 pub use departure::Departure;
-pub use grace::Reclaim;
+pub use grace::{Reclaim, Recording};
 pub use layout::LayoutEnd;
 pub use memory::Memory;
 pub use numbers::KEY_BYTES;

@@ -170,12 +170,14 @@ impl State {
         departures
     }
 
-    /// Whether the client is one of this server's, or may yet reclaim after its restart.
+    /// Whether the client is one of this server's, may yet reclaim after its restart, or has gone and requests of it may be under way.
     fn has(&self, name: &[u8]) -> bool {
         let Some((_, owner)) = Client::verifier_and_owner(name) else {
             return false;
         };
-        self.client_named(name).is_some() || self.grace.may_reclaim(owner)
+        self.client_named(name).is_some()
+            || self.grace.may_reclaim(owner)
+            || self.departures.is_departing(owner)
     }
 
     pub(super) fn lose(&mut self, client: &Client) {

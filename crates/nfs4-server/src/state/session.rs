@@ -350,18 +350,21 @@ impl State {
         })
     }
 
-    /// Ends a request that [`State::sequence`] let through. `reply` is kept for repeats when given.
-    pub fn finish_sequence(&mut self, place: ReplySlot, reply: Option<Rope>, now: Instant) {
+    /// Ends a request that [`State::sequence`] let through. `reply` is kept for repeats when given. Whether its client has gone
+    /// meanwhile, so that its end is waited for.
+    pub fn finish_sequence(&mut self, place: ReplySlot, reply: Option<Rope>, now: Instant) -> bool {
         // The session may have been destroyed meanwhile, even by the request itself.
         let Some(session) = self.sessions.get_mut(&place.session) else {
             return self.departures.request_ended(place.session);
         };
         session.slots[place.slot as usize].progress = Progress::Done(reply);
         renew(&mut self.clients, session.client, now);
+        false
     }
 
-    /// Takes back that a request was begun: the client is to send it again with the same sequence number.
-    pub fn put_off_sequence(&mut self, place: ReplySlot) {
+    /// Takes back that a request was begun: the client is to send it again with the same sequence number. Whether the client has gone
+    /// meanwhile.
+    pub fn put_off_sequence(&mut self, place: ReplySlot) -> bool {
         let Some(session) = self.sessions.get_mut(&place.session) else {
             return self.departures.request_ended(place.session);
         };
@@ -372,6 +375,7 @@ impl State {
         slot.sequence = slot.sequence.wrapping_sub(1);
         // The reply to the one before has been seen.
         slot.progress = Progress::Done(None);
+        false
     }
 
     /// Ends a session (RFC 8881, section 18.37). The client record stays.

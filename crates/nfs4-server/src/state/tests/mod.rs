@@ -73,7 +73,12 @@ impl Table {
     }
 
     fn admit(&mut self, client: ClientId, reclaim: Reclaim) -> Result<(), NfsStat4> {
-        self.state.admit(client, reclaim, self.now)
+        self.state.admit(client, reclaim, self.now).map(drop)
+    }
+
+    fn reclaim_complete(&mut self, client: ClientId) -> Result<(), NfsStat4> {
+        let recording = self.state.owner_to_record(client)?;
+        self.state.reclaim_complete(client, recording.as_ref())
     }
 
     fn create(&mut self, client: ClientId, sequence: u32) -> Result<CreatedSession, NfsStat4> {
@@ -90,7 +95,7 @@ impl Table {
             .create(exchanged.client, exchanged.sequence)
             .unwrap()
             .session;
-        self.state.reclaim_complete(exchanged.client).unwrap();
+        self.reclaim_complete(exchanged.client).unwrap();
         (exchanged.client, session)
     }
 }

@@ -26,7 +26,7 @@ fn a_newcomer_may_reclaim_until_it_says_that_it_is_done() {
     let client = arrive(&mut table, "a");
     assert_eq!(table.admit(client, Reclaim::Yes), Ok(()));
     assert!(table.state.must_prove(client));
-    table.state.reclaim_complete(client).unwrap();
+    table.reclaim_complete(client).unwrap();
     let late = table.admit(client, Reclaim::Yes);
     assert_eq!(late, Err(NfsStat4::NoGrace));
 }
@@ -42,7 +42,7 @@ fn a_client_that_comes_with_one_more_session_may_reclaim_until_it_is_done_again(
         assert_eq!(table.admit(client, what), Ok(()), "{what:?}");
     }
     assert!(table.state.must_prove(client));
-    let again = table.state.reclaim_complete(client);
+    let again = table.reclaim_complete(client);
     assert_eq!(again, Err(NfsStat4::CompleteAlready));
     let late = table.admit(client, Reclaim::Yes);
     assert_eq!(late, Err(NfsStat4::NoGrace));
@@ -69,7 +69,7 @@ fn a_newcomer_may_reclaim_for_one_lease_however_often_it_renews() {
 fn a_client_that_has_lost_what_it_held_here_reclaims_nothing() {
     let mut table = table();
     let client = arrive(&mut table, "a");
-    table.state.reclaim_complete(client).unwrap();
+    table.reclaim_complete(client).unwrap();
     let share = Share {
         read: true,
         ..Share::default()
@@ -85,7 +85,7 @@ fn a_client_that_has_lost_what_it_held_here_reclaims_nothing() {
         let reclaims = table.admit(client, Reclaim::Yes);
         assert_eq!(reclaims, expected, "time {round}");
         // It knows that it has lost all, and may come from elsewhere with something new.
-        table.state.reclaim_complete(client).unwrap();
+        table.reclaim_complete(client).unwrap();
         table.pass(2 * Limits::default().lease);
         table.expire();
     }

@@ -20,9 +20,9 @@ fn a_client_must_say_that_it_reclaimed_before_it_opens() {
         table.admit(exchanged.client, Reclaim::No),
         Err(NfsStat4::Grace)
     );
-    table.state.reclaim_complete(exchanged.client).unwrap();
+    table.reclaim_complete(exchanged.client).unwrap();
     assert_eq!(table.admit(exchanged.client, Reclaim::No), Ok(()));
-    let again = table.state.reclaim_complete(exchanged.client);
+    let again = table.reclaim_complete(exchanged.client);
     assert_eq!(again, Err(NfsStat4::CompleteAlready));
 }
 
