@@ -55,7 +55,7 @@ use layout::LayoutTable;
 use newcomers::Newcomers;
 use numbers::Numbers;
 use open::{Lock, Open};
-use session::Session;
+use session::{Associations, Session};
 
 /// Bounds on what clients can make the server remember, and its time limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +138,7 @@ pub struct State {
     nobody_goes_until: Option<Instant>,
     memory: Memory,
     sessions: HashMap<SessionId4, Session>,
+    associations: Associations,
     /// Those that are never used again, while the keeper of what requests have done does not know that yet.
     ended_sessions: Vec<SessionId4>,
     opens: HashMap<u64, Open>,
@@ -172,6 +173,7 @@ impl State {
             nobody_goes_until: None,
             memory: Memory::default(),
             sessions: HashMap::new(),
+            associations: Associations::new(),
             ended_sessions: Vec::new(),
             opens: HashMap::new(),
             open_index: HashMap::new(),
