@@ -24,7 +24,7 @@ use crate::moving::Moving;
 use crate::namespace::{Admission, Caller, Namespace};
 use crate::observer::Observer;
 use crate::places::Places;
-use crate::records::ClientRecords;
+use crate::records::{ClientRecord, ClientRecords};
 use crate::state::{
     ConnectionId, Departure, FileKey, KEY_BYTES, LayoutEnd, Limits, Release, State, StateCounts,
 };
@@ -52,9 +52,9 @@ pub struct ServiceOptions {
     pub identity: Identity,
     /// Bounds and time limits.
     pub limits: Limits,
-    /// Owner strings of the clients that held state before the start.
-    pub may_reclaim: Vec<Arc<[u8]>>,
-    /// Where such owner strings are kept.
+    /// The clients that held state before the start.
+    pub may_reclaim: Vec<ClientRecord>,
+    /// Where such records are kept.
     pub records: Arc<dyn ClientRecords>,
     /// Told what happens.
     pub observer: Arc<dyn Observer>,

@@ -1,13 +1,14 @@
 //! The grace period after a start, and who may reclaim in it (RFC 8881, section 8.4.2.1).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nfs4::NfsStat4;
 
-use super::client::ClientId;
+use super::client::{ClientId, ClientIdentity};
 use super::{Departure, Limits, State};
+use crate::records::{ClientRecord, KnownBy};
 
 /// Whether an OPEN or LOCK asserts something held before the restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,8 @@ pub(super) struct Grace {
     /// Whether the end, or that there is no grace at all, was told. From then on nothing is reclaimed, and nothing new given before the
     /// records are gone of those who did not come back: after a crash they would reclaim it (RFC 8881, section 8.4.3).
     end_told: bool,
-    /// Owners of clients that held state before the restart.
-    may_reclaim: HashSet<Arc<[u8]>>,
+    /// Owners of clients that held state before the restart, and by what each is known again.
+    may_reclaim: HashMap<Arc<[u8]>, Option<KnownBy>>,
     /// Those of them that have not said RECLAIM_COMPLETE.
     expected: HashSet<Arc<[u8]>>,
     /// Reclaims by the grace period that are under way.
@@ -40,19 +41,22 @@ pub(super) struct Grace {
 /// A client whose record is being written, because it says that it has reclaimed everything.
 #[derive(Debug)]
 pub struct Recording {
-    /// Its owner string.
-    pub owner: Arc<[u8]>,
+    /// What is to be recorded.
+    pub record: ClientRecord,
     /// Whether the records of those who had not said so were gone, or going, by then.
     after_grace: bool,
 }
 
 impl Grace {
     pub(super) fn new(
-        may_reclaim: impl IntoIterator<Item = Arc<[u8]>>,
+        may_reclaim: impl IntoIterator<Item = ClientRecord>,
         now: Instant,
         limits: &Limits,
     ) -> Grace {
-        let may_reclaim: HashSet<Arc<[u8]>> = may_reclaim.into_iter().collect();
+        let records = may_reclaim.into_iter();
+        let may_reclaim: HashMap<_, _> = records
+            .map(|record| (record.owner, record.known_by))
+            .collect();
         // Without anybody to wait for there is nothing that new opens could conflict with.
         let end = now + limits.grace;
         let ends = (!may_reclaim.is_empty()).then_some(end);
@@ -60,14 +64,25 @@ impl Grace {
             ends,
             latest: end + limits.lease,
             end_told: false,
-            expected: may_reclaim.clone(),
+            expected: may_reclaim.keys().cloned().collect(),
             may_reclaim,
             reclaims: 0,
         }
     }
 
     pub(super) fn may_reclaim(&self, owner: &[u8]) -> bool {
-        self.ends.is_some() && self.may_reclaim.contains(owner)
+        self.ends.is_some() && self.may_reclaim.contains_key(owner)
+    }
+
+    /// Whether a client is expected back under this name, and this is somebody else, who does not know its verifier: it may be the client,
+    /// restarted, at its address only.
+    pub(super) fn expects_another(&self, identity: &ClientIdentity) -> bool {
+        let known_by = self.may_reclaim.get(&identity.owner).copied().flatten();
+        let is_another = known_by.is_some_and(|known| {
+            let by = identity.known_by();
+            known.verifier != by.verifier && (known.network, known.user) != (by.network, by.user)
+        });
+        is_another && self.expected.contains(&identity.owner)
     }
 
     /// Puts the end off for a client in the middle of reclaiming, by one lease in all (RFC 8881, section 8.4.2.1).
@@ -136,8 +151,8 @@ impl State {
         }
     }
 
-    /// What is to be recorded of a client that has not said yet that it has reclaimed everything: its owner string must be on stable
-    /// storage before it may.
+    /// What is to be recorded of a client that has not said yet that it has reclaimed everything: it must be on stable storage before it
+    /// may.
     ///
     /// # Errors
     /// `STALE_CLIENTID` when there is no such client, `DELAY` while an earlier record of it is being removed.
@@ -150,7 +165,7 @@ impl State {
             return Err(NfsStat4::Delay);
         }
         Ok(Some(Recording {
-            owner: client.owner.clone(),
+            record: client.record(),
             after_grace: self.grace.end_told,
         }))
     }

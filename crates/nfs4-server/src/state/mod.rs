@@ -28,6 +28,7 @@ use nfs4::{NfsStat4, SessionId4};
 use vfs::{LockOwner, ObjectId, OpenOwner};
 
 use crate::layouts::LayoutHolder;
+use crate::records::ClientRecord;
 
 pub use back_channel::{BackChannel, BackChannelHealth, Callback, CallbackEnd};
 pub use census::ClientView;
@@ -151,7 +152,7 @@ pub struct State {
 }
 
 impl State {
-    /// Starts with nothing but the owners of the clients that may reclaim what they held before.
+    /// Starts with nothing but the records of the clients that may reclaim what they held before.
     /// `incarnation` must differ from those of earlier starts, and `key` must be random, so that nobody guesses the numbers that
     /// clients are given.
     #[must_use]
@@ -159,7 +160,7 @@ impl State {
         limits: Limits,
         incarnation: u32,
         key: [u8; KEY_BYTES],
-        may_reclaim: impl IntoIterator<Item = Arc<[u8]>>,
+        may_reclaim: impl IntoIterator<Item = ClientRecord>,
         now: Instant,
     ) -> State {
         let grace = Grace::new(may_reclaim, now, &limits);

@@ -38,7 +38,7 @@ impl Table {
 
     fn after_restart(owners: &[&str]) -> Table {
         let now = Instant::now();
-        let owners = owners.iter().map(|owner| Arc::from(owner.as_bytes()));
+        let owners = owners.iter().map(|owner| recorded(owner));
         Table {
             state: State::new(Limits::default(), 7, KEY, owners, now),
             now,
@@ -97,6 +97,14 @@ impl Table {
             .session;
         self.reclaim_complete(exchanged.client).unwrap();
         (exchanged.client, session)
+    }
+}
+
+/// A record that says of its client no more than the name.
+fn recorded(owner: &str) -> ClientRecord {
+    ClientRecord {
+        owner: Arc::from(owner.as_bytes()),
+        known_by: None,
     }
 }
 
