@@ -323,6 +323,11 @@ impl FileSystem for RemoteTree {
         answered!(self, question, Answer::Holds(holds) => holds)
     }
 
+    /// The home says so when it is opened again.
+    async fn holds_denial(&self, _: ObjectId, _: &OpenOwner) -> Result<bool> {
+        Ok(true)
+    }
+
     async fn read(
         &self,
         access: AccessCheck<'_>,

@@ -371,6 +371,14 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Whether the owner holds a lock on the file.
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool>;
 
+    /// Whether the owner has the file open so that others are kept out, by what is known here.
+    async fn holds_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<bool> {
+        let denials = self.holdings().denials;
+        Ok(denials
+            .iter()
+            .any(|(file, holder)| (*file, holder) == (id, owner)))
+    }
+
     /// Reads. [`AccessCheck::Credentials`] needs read permission (or, for the owner of an executable,
     /// execute permission, as a client paging in a program has).
     async fn read(

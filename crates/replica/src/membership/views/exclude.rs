@@ -103,25 +103,41 @@ async fn part_with_the_silent(replica: &Arc<LocalReplica>) {
         false => who_takes_their_places(replica, &state, &out),
     };
     if admitted.is_empty() {
-        let nonsense = replica
-            .state
-            .peers
-            .with(*first, |peer| peer.nonsense.told());
-        let nonsense = nonsense.map(|what| format!("{NONSENSE}{what}"));
-        let reason = match replica.state.members.was_removed(*first) {
-            true => REMOVED,
-            false => nonsense.as_deref().unwrap_or(SILENT),
-        };
-        return replica.exclude(*first, reason).await;
+        let reason = reason_for(replica, *first);
+        return replica.exclude(*first, &reason).await;
     }
+    let reason = reason_for_all(replica, &out);
     let decision = replica.decision(DecisionKind::Replace {
         out: out.clone(),
         admitted: admitted.clone(),
-        reason: SILENT.to_owned(),
+        reason: reason.clone(),
     });
     if replica.decide(decision).await {
         let (out, admitted) = (listed(&out), listed(admitted.keys()));
-        tracing::warn!(out, admitted, "others take the places of silent replicas");
+        tracing::warn!(out, admitted, reason, "others take the places of replicas");
+    }
+}
+
+/// Why a member is excluded, for people.
+fn reason_for(replica: &LocalReplica, slot: ReplicaSlot) -> String {
+    if replica.state.members.was_removed(slot) {
+        return REMOVED.to_owned();
+    }
+    let nonsense = replica.state.peers.with(slot, |peer| peer.nonsense.told());
+    nonsense.map_or(SILENT.to_owned(), |what| format!("{NONSENSE}{what}"))
+}
+
+/// Why several are excluded together.
+fn reason_for_all(replica: &LocalReplica, out: &BTreeSet<ReplicaSlot>) -> String {
+    let reasons = out.iter().map(|slot| (*slot, reason_for(replica, *slot)));
+    let reasons: Vec<(ReplicaSlot, String)> = reasons.collect();
+    match &reasons[..] {
+        [(_, first), rest @ ..] if rest.iter().all(|(_, reason)| reason == first) => first.clone(),
+        _ => {
+            let each = reasons.iter();
+            let each = each.map(|(slot, reason)| format!("of replica {}, {reason}", slot.0));
+            each.collect::<Vec<_>>().join("; ")
+        }
     }
 }
 
