@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::bytes::{BLOCK, Contents};
 use super::machines::{Count, Machines, of_bandwidth, processor_figures};
 use super::streams::{DEPTH, Stream};
-use super::{CARD, GANESHA, ONE_WAY, shown};
+use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, shown};
 use crate::experiment::{Book, Experiment, Extent, Peer, Shown};
 use crate::field::{Field, runtime};
 use crate::sites::lateness;
@@ -78,7 +78,7 @@ struct Stage {
     runtime: Runtime,
     doing: Doing,
     size: u64,
-    /// What plain TCP carries through one card, in bytes a second.
+    /// What one connection of plain TCP carries through a card, in bytes a second.
     tcp: f64,
 }
 
@@ -138,9 +138,9 @@ impl Stage {
         let late = lateness(self.machines.world())?;
         let more = [
             ("rate_bytes_s", rate),
-            ("tcp_bytes_s", self.tcp),
-            ("client_share", rate / self.tcp / clients as f64),
-            ("card_share", rate / self.tcp / clients.min(servers) as f64),
+            ("tcp_share", self.tcp / PAYLOAD),
+            ("client_share", rate / PAYLOAD / clients as f64),
+            ("card_share", rate / PAYLOAD / clients.min(servers) as f64),
             ("metadata_sent_bytes", sent),
             ("mounted_cpu_s_gib", asked / gibibytes),
             ("data_cpu_s_gib", outcome["data_cpu_s"] / gibibytes),

@@ -30,6 +30,9 @@ use crate::experiment::Peer;
 /// all machines.
 const CARD: u64 = 20_000_000;
 
+/// How much of that TCP has for what it carries, in bytes a second: 1448 of the 1500 bytes of a packet.
+const PAYLOAD: f64 = CARD as f64 / 8.0 * 1448.0 / 1500.0;
+
 /// From one machine to another.
 const ONE_WAY: Duration = Duration::from_micros(100);
 

@@ -109,12 +109,13 @@ pub(super) fn bandwidth(doing: Doing, results: &Results, extent: Extent) -> Show
         },
         Figure::plain("card_share", "share of the cards"),
         Figure::plain("client_share", "share of each client's card"),
+        Figure::plain("tcp_share", "plain TCP, share of one card"),
         Figure::plain("mounted_cpu_s_gib", "CPU of mounted servers (s/GiB)"),
         Figure::plain("data_cpu_s_gib", "CPU of data servers (s/GiB)"),
         Figure::plain("own_cpu_s", "CPU of clients and network (s)"),
         Figure::plain("put_off", "requests put off"),
     ];
-    let [rate, share, each, processor, ..] = columns;
+    let [rate, share, each, _, processor, ..] = columns;
     let chart = |figure: Figure, y: Axis| Chart {
         title: String::new(),
         x: Axis::linear("clients"),
@@ -180,8 +181,8 @@ fn about(doing: Doing, extent: Extent) -> String {
          read there, the original's data servers send to the clients under its address.\n\
          - *{THROUGH}*: the clients have mounted the {metadata} metadata servers in turn, and have no pNFS.\n\
          - *{PNFS}*: the same clients with pNFS.\n\n\
-         *Share of the cards*: of what plain TCP carries through as many cards as there are clients, or data servers if these are fewer, measured before each round between a client and \
-         a data server. *Share of each client's card* is the paper's efficiency. *Mounted servers* are all metadata servers, or {GANESHA}; a request is *put off* when the server says that it be sent again later. The raw results have the processor \
+         *Share of the cards*: of what as many cards as there are clients, or data servers if these are fewer, carry besides the headers of TCP and IP, 1448 bytes of 1500. What one connection of plain TCP between a client and \
+         a data server has of one card is measured before each round, and shown beside it. *Share of each client's card* is the paper's efficiency. *Mounted servers* are all metadata servers, or {GANESHA}; a request is *put off* when the server says that it be sent again later. The raw results have the processor \
          time of every process, what else it did in that time included. A trial counts only when the metadata servers have sent more than all \
          bytes where these pass them, and less than a tenth with pNFS. Where one card bounds all clients, fewer numbers of clients are measured.",
         where_words(),
