@@ -28,6 +28,7 @@ mod index;
 mod kernel_build;
 mod latency;
 mod list;
+mod nfsp;
 mod page;
 mod peers;
 mod plan;
