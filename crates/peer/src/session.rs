@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::compression::{self, Gauge};
@@ -49,6 +49,8 @@ pub(crate) struct SessionState {
     next_request: AtomicU64,
     gauge: Mutex<Option<Gauge>>,
     ended: watch::Sender<bool>,
+    /// Rung when nothing comes from the peer any more, on any connection as far as is known.
+    silent: Notify,
 }
 
 impl SessionState {
@@ -78,6 +80,7 @@ impl SessionState {
             next_request: AtomicU64::new(1),
             gauge: Mutex::new(settings.compression.then(Gauge::new)),
             ended: watch::Sender::new(false),
+            silent: Notify::new(),
         };
         (state, outlets)
     }
@@ -98,6 +101,16 @@ impl SessionState {
         self.ended.send_replace(true);
         // Waiters are told by the closing of their channel.
         locked(&self.pending).clear();
+    }
+
+    /// The control lane is silent: connections of the other lanes are given up with it.
+    pub(crate) fn fall_silent(&self) {
+        self.silent.notify_waiters();
+    }
+
+    /// Waits until the control lane falls silent.
+    pub(crate) async fn fell_silent(&self) {
+        self.silent.notified().await;
     }
 
     /// Hands an arrived message on, without waiting: replies to the caller that asked, the rest to

@@ -175,7 +175,9 @@ pub(crate) struct Outbox {
     session: Session,
     control: Inner<Queue>,
     metadata: Inner<Queue>,
-    rung: Notify,
+    /// Each is rung for its lane alone: what is delivered there has nothing to do for messages of the other.
+    control_rung: Notify,
+    metadata_rung: Notify,
 }
 
 /// What a queue has come to.
@@ -196,19 +198,26 @@ impl Outbox {
         queue.lock()
     }
 
+    fn rung(&self, lane: Lane) -> &Notify {
+        match lane {
+            Lane::Metadata => &self.metadata_rung,
+            Lane::Control | Lane::Data => &self.control_rung,
+        }
+    }
+
     fn push(&self, lane: Lane, message: Message) {
         let bytes_max = match self.session.is_connected(lane) {
             true => CONNECTED_BYTES_MAX,
             false => AWAY_BYTES_MAX,
         };
         self.queue(lane).push(message, bytes_max);
-        self.rung.notify_waiters();
+        self.rung(lane).notify_waiters();
     }
 
     /// Sends what waits for one lane, while there is a connection, until the session ends or something has to be said again.
     pub(crate) async fn deliver(&self, lane: Lane) -> Delivered {
         loop {
-            let rung = self.rung.notified();
+            let rung = self.rung(lane).notified();
             tokio::pin!(rung);
             // Registered before looking, or what is queued in between would go unnoticed.
             rung.as_mut().enable();
@@ -248,7 +257,8 @@ impl Outbound {
             session,
             control: Inner::default(),
             metadata: Inner::default(),
-            rung: Notify::new(),
+            control_rung: Notify::new(),
+            metadata_rung: Notify::new(),
         });
         self.outboxes().insert(slot, outbox.clone());
         outbox

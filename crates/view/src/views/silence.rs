@@ -18,7 +18,9 @@ const SILENT_PART: u32 = 3;
 /// Runs until the member stops.
 pub(super) async fn keep(core: Arc<Core>) {
     let mut leading_since = None;
+    let mut changes = core.raft.server_metrics();
     loop {
+        changes.borrow_and_update();
         let silent = unanswered(&core, &mut leading_since)
             .is_some_and(|unanswered| is_silent(unanswered, core.settings.election_max));
         if core.silent.swap(silent, Ordering::AcqRel) != silent && silent {
@@ -26,20 +28,22 @@ pub(super) async fn keep(core: Arc<Core>) {
                 "no majority answers this leader; it falls silent, so that another is elected"
             );
         }
-        tokio::time::sleep(core.settings.heartbeat).await;
+        if leading_since.is_some() {
+            tokio::time::sleep(core.settings.heartbeat).await;
+        } else if changes.changed().await.is_err() {
+            return;
+        }
     }
 }
 
 /// For how long no majority has answered this leader; `None` when it does not lead.
 fn unanswered(core: &Core, leading_since: &mut Option<Instant>) -> Option<Duration> {
-    let metrics = core.raft.metrics();
-    let metrics = metrics.borrow();
-    if metrics.current_leader != Some(metrics.id) {
+    if !core.leads() {
         *leading_since = None;
         return None;
     }
     let since = leading_since.get_or_insert_with(Instant::now);
-    let answered = metrics.millis_since_quorum_ack;
+    let answered = core.raft.metrics().borrow().millis_since_quorum_ack;
     Some(answered.map_or_else(|| since.elapsed(), Duration::from_millis))
 }
 

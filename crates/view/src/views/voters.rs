@@ -56,8 +56,8 @@ fn next_step(state: &ViewState, configs: &[BTreeSet<u64>], nodes: &BTreeSet<u64>
 
 impl Core {
     /// What there is to do for the leader.
-    fn next_step(&self) -> Option<Step> {
-        let metrics = self.raft.metrics();
+    pub(super) fn next_step(&self) -> Option<Step> {
+        let metrics = self.raft.server_metrics();
         let stored = metrics.borrow().membership_config.clone();
         let nodes = stored.nodes().map(|(id, _)| *id).collect();
         let state = self.state.borrow();
@@ -65,7 +65,7 @@ impl Core {
     }
 
     /// Whether this member leads and the library's membership is not what the state says.
-    pub(super) fn must_align(&self) -> bool {
+    fn must_align(&self) -> bool {
         self.leader() == Some(self.slot) && self.next_step().is_some()
     }
 
