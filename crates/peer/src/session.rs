@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
@@ -207,6 +208,13 @@ impl Session {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.0.has_ended()
+    }
+
+    /// How long a small message and its answer take to the peer and back, as the control lane has it, lately; `None` before it was
+    /// measured.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.0.counters.rtt()
     }
 
     /// Whether messages of this kind of lane, or of all data lanes, travel at present. They are kept while they do not.

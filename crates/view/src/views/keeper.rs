@@ -17,7 +17,7 @@ pub(super) async fn keep(core: Arc<Core>) {
     let mut state = core.state.clone();
     loop {
         // Also where it leads and nobody has answered yet, of which nothing is told when somebody does.
-        if core.leads() && core.next_step().is_some() {
+        if core.leads() && !core.is_aligned() {
             core.voters_follow().await;
             tokio::time::sleep(PAUSE).await;
             continue;

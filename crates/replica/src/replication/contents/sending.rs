@@ -28,6 +28,10 @@ use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
 const READING: &str = "contents cannot be read";
 const HOLDING_BACK: &str = "contents are held back";
 
+/// Contents that are due within this part of the time for which contents rest (`data_delay`) go together: a timer and a wake-up for
+/// each of many small files would cost more than sending them.
+const TOGETHER_PART: u32 = 20;
+
 /// How long a peer that could not put a piece in place is left alone.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -35,6 +39,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
     let to = session.peer().slot;
     let engine = &replica.engine;
+    let together = replica.state.settings.data_delay / TOGETHER_PART;
     let mut more = engine.contents();
     let mut urgent = engine.urgent_contents();
     loop {
@@ -53,7 +58,7 @@ pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
         let Some(piece) = piece else {
             match due {
                 Some(due) => tokio::select! {
-                    () = tokio::time::sleep_until(engine.instant(due).into()) => {}
+                    () = tokio::time::sleep_until((engine.instant(due) + together).into()) => {}
                     // The sender lives in the engine.
                     _ = urgent.changed() => {}
                 },
