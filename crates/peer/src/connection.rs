@@ -36,8 +36,8 @@ struct Connection {
     heard: AtomicU64,
 }
 
-/// When a writer sends a frame although nothing is to be said. Each side sends one within every keepalive
-/// interval, so that the other side's reader knows that it is there; no answer is needed for that. Where
+/// When a writer sends a frame although nothing is to be said. Each side sends one within one
+/// and a half intervals ([`Keepalive`]), so that the other side's reader knows that it is there; no answer is needed for that. Where
 /// the round trip is measured, on the control lane, there is a ping in each interval, messages or not, as soon
 /// as none of them waits.
 struct Schedule {
@@ -60,7 +60,7 @@ impl Schedule {
         Instant::now() >= self.due
     }
 
-    /// Whether the frame that is to be sent carries a ping; then the next one is due an interval later.
+    /// Whether the frame that is to be sent carries a ping; then the next one is due at the next moment.
     fn takes_ping(&mut self) -> bool {
         let ping = self.pings && self.is_due();
         if ping {
@@ -358,7 +358,7 @@ mod tests {
         schedule.wrote();
         tokio::time::advance(INTERVAL / 2).await;
         assert!(!schedule.is_due());
-        tokio::time::advance(INTERVAL / 2).await;
+        tokio::time::advance(INTERVAL).await;
         assert!(schedule.is_due());
     }
 

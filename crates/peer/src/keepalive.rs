@@ -47,12 +47,12 @@ impl Keepalive {
         }
     }
 
-    /// The last of the moments that is at most an interval later than `now`.
+    /// When a frame is due after one at `now`: the last of the moments that is at most one and a half intervals later.
     pub(crate) fn next(&self, now: Instant) -> Instant {
-        let passed = now.saturating_duration_since(self.began).as_nanos();
+        let latest = now + self.interval * 3 / 2;
+        let passed = latest.saturating_duration_since(self.began).as_nanos();
         let since = passed % self.interval.as_nanos();
-        let since = Duration::from_nanos(u64::try_from(since).unwrap_or(u64::MAX));
-        now + self.interval.saturating_sub(since)
+        latest - Duration::from_nanos(u64::try_from(since).unwrap_or(0))
     }
 
     /// How long a connection on which nothing arrives is kept.
@@ -72,7 +72,8 @@ mod tests {
         let began = Instant::now();
         let after = |seconds: f64| began + Duration::from_secs_f64(seconds);
         assert_eq!(control.of(Lane::Control).next(after(0.0)), after(2.0));
-        assert_eq!(control.next(after(3.5)), after(4.0));
+        assert_eq!(control.next(after(2.5)), after(4.0));
+        assert_eq!(control.next(after(3.0)), after(6.0));
         assert_eq!(control.next(after(4.0)), after(6.0));
         assert_eq!(data.next(after(3.5)), after(8.0));
         assert_eq!(data.next(after(8.5)), after(16.0));
