@@ -21,17 +21,22 @@ pub(super) async fn keep(core: Arc<Core>) {
     let mut changes = core.raft.server_metrics();
     loop {
         changes.borrow_and_update();
-        let silent = unanswered(&core, &mut leading_since)
-            .is_some_and(|unanswered| is_silent(unanswered, core.settings.election_max));
+        let unanswered = unanswered(&core, &mut leading_since);
+        let patience = core.settings.election_max;
+        let silent = unanswered.is_some_and(|unanswered| is_silent(unanswered, patience));
         if core.silent.swap(silent, Ordering::AcqRel) != silent && silent {
             tracing::warn!(
                 "no majority answers this leader; it falls silent, so that another is elected"
             );
         }
-        if leading_since.is_some() {
-            tokio::time::sleep(core.settings.heartbeat).await;
-        } else if changes.changed().await.is_err() {
-            return;
+        match unanswered {
+            Some(unanswered) => {
+                // It cannot have been unanswered for long enough before.
+                let pause = patience.saturating_sub(unanswered);
+                tokio::time::sleep(pause.max(core.settings.heartbeat)).await;
+            }
+            None if changes.changed().await.is_err() => return,
+            None => {}
         }
     }
 }
