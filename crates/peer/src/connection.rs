@@ -345,7 +345,12 @@ impl Arrived {
 
 #[cfg(test)]
 mod tests {
+    use vfs::ReplicaSlot;
+
     use super::*;
+    use crate::handler::Sender;
+    use crate::identity::Incarnation;
+    use crate::settings::Settings;
 
     const INTERVAL: Duration = Duration::from_secs(2);
 
@@ -370,5 +375,30 @@ mod tests {
         schedule.wrote();
         tokio::time::advance(INTERVAL / 2).await;
         assert!(schedule.is_due() && schedule.takes_ping());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_connections_are_given_up_with_a_control_lane_that_is_silent() {
+        let peer = Sender {
+            slot: ReplicaSlot(2),
+            incarnation: Incarnation(1),
+        };
+        let (session, _outlets) = SessionState::new(peer, 1, &Settings::default(), Arc::default());
+        let session = Arc::new(session);
+        let keepalive = Keepalive::new(INTERVAL);
+        let began = Instant::now();
+        let begin = |lane: &Arc<LaneState>| {
+            // The other end takes what is sent, and says nothing.
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let generation = lane.begin_connection();
+            let running = run(session.clone(), lane.clone(), generation, near, keepalive);
+            (tokio::spawn(running), far)
+        };
+        let connections: Vec<_> = session.lanes.iter().map(begin).collect();
+        for (running, _far) in connections {
+            let ended = running.await.unwrap();
+            assert!(matches!(ended, Err(WireError::Silent)), "{ended:?}");
+        }
+        assert!(began.elapsed() < keepalive.of(Lane::Data).patience());
     }
 }

@@ -210,3 +210,30 @@ impl Drop for Consumed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn is_woken(lane: &LaneState) -> bool {
+        let woken = tokio::time::timeout(Duration::ZERO, lane.wake.notified());
+        woken.await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_that_may_wait_does_not_wake_a_writer_that_looks_soon() {
+        let lane = LaneState::new(Lane::Metadata, 1, 1 << 20);
+        lane.wake_for_report(ReportDue::Soon);
+        assert!(is_woken(&lane).await);
+        lane.note_looks_soon(true);
+        lane.wake_for_report(ReportDue::Soon);
+        assert!(!is_woken(&lane).await);
+        lane.wake_for_report(ReportDue::Now);
+        assert!(is_woken(&lane).await);
+        lane.note_looks_soon(false);
+        lane.wake_for_report(ReportDue::Never);
+        assert!(!is_woken(&lane).await);
+    }
+}

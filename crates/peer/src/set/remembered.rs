@@ -69,6 +69,7 @@ impl Remembered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::set::SetDirectory;
 
     #[test]
     fn a_file_that_changed_a_moment_ago_is_read_again() {
@@ -84,5 +85,24 @@ mod tests {
         assert!(changed.is_at_rest(at(103)));
         // The clock was set back meanwhile.
         assert!(!changed.is_at_rest(at(50)));
+    }
+
+    #[test]
+    fn what_was_read_counts_until_the_file_is_another_one() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = SetDirectory::new(root.path().join("set"));
+        let addresses = vec!["first.example:7643".to_owned()];
+        let now = SystemTime::now();
+        directory.create_for(b"tree", addresses, now).unwrap();
+        let path = directory.path().join("set.json");
+        let stamp = || Stamp::of(&std::fs::metadata(&path).unwrap());
+        let (file, before) = (directory.read_set().unwrap(), stamp());
+        let remembered = Remembered::default();
+        remembered.keep(before, &file, now);
+        assert!(remembered.find(before).is_none(), "it may change once more");
+        remembered.keep(before, &file, now + 2 * AT_REST);
+        assert!(remembered.find(before).is_some_and(|found| found.slot == 1));
+        directory.write_set(&file).unwrap();
+        assert!(remembered.find(stamp()).is_none());
     }
 }
