@@ -58,8 +58,8 @@ soak: ## Look for faults for SOAK_MINUTES minutes (default 10): simulated runs, 
 nemesis: ## Let real servers at three sites fail for two minutes while clients work, again with a witness, and again as a pool; judge the answers
 	@scripts/nemesis
 
-bench-replication: ## Measure single operations and a large file at sets of replicas far apart
-	@scripts/evaluate --only latency,bulk $(ARGS)
+bench-replication: ## Measure single operations, their processor time, and a large file at sets of replicas far apart
+	@scripts/evaluate --only latency,cost,bulk $(ARGS)
 
 bench-failover: ## Measure how long a lost server is missed, and what it costs to be prepared
 	@scripts/evaluate --only takeover,absence,leases $(ARGS)

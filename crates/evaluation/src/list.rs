@@ -3,6 +3,7 @@
 //! What must never enter: what they do.
 
 use crate::bulk::Bulk;
+use crate::cost::Cost;
 use crate::experiment::Experiment;
 use crate::failover::{Absence, Leases, Takeover};
 use crate::grid::{Figure11, Table2};
@@ -38,6 +39,7 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Copies,
     &Age,
     &Latency,
+    &Cost,
     &Bulk,
     &Takeover,
     &Absence,

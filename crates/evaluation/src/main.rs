@@ -19,6 +19,7 @@
 
 mod arguments;
 mod bulk;
+mod cost;
 mod experiment;
 mod failover;
 mod field;

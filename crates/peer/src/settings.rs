@@ -35,7 +35,8 @@ pub struct Settings {
     pub metadata_window_bytes: u64,
     /// The same for the control lane.
     pub control_window_bytes: u64,
-    /// How often an idle connection is probed. After three silent intervals it is given up.
+    /// How often each side shows on the control lane that it is there. After three silent intervals all connections to
+    /// the peer are given up. On other lanes both take four times as long.
     pub keepalive: Duration,
     /// How long a connection may take to be made, TLS and hello included; the first bytes have three seconds.
     pub handshake_timeout: Duration,

@@ -179,6 +179,9 @@ impl Views {
     /// Returns the reason when this member takes part no longer: its storage failed, or it was stopped. From then on it
     /// neither votes nor leads, and decides nothing.
     pub async fn ended(&self) -> String {
+        // All metrics change with each heartbeat. These go when Raft ends, which has said why by then.
+        let mut changes = self.core.raft.server_metrics();
+        while changes.changed().await.is_ok() {}
         let mut metrics = self.core.raft.metrics();
         let ended = metrics.wait_for(|metrics| metrics.running_state.is_err());
         match ended.await {
@@ -221,6 +224,13 @@ impl Drop for Views {
 impl Core {
     fn leader(&self) -> Option<ReplicaSlot> {
         self.leader_in(&self.raft.metrics().borrow())
+    }
+
+    /// Whether this member leads as far as Raft knows: perhaps nobody has answered it lately.
+    fn leads(&self) -> bool {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow();
+        metrics.current_leader == Some(metrics.id)
     }
 
     fn leader_in(&self, metrics: &Metrics) -> Option<ReplicaSlot> {

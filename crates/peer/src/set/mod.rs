@@ -19,6 +19,7 @@ mod joining;
 mod keeper;
 mod kind;
 mod list;
+mod remembered;
 #[cfg(test)]
 mod tests;
 mod token;

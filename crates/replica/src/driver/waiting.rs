@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use control::Moment;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::driver::local_replica::LocalReplica;
 
@@ -30,6 +31,14 @@ pub(crate) async fn changed(changes: &mut watch::Receiver<u64>, calm: Duration, 
 /// How long at most a task that watches over the set looks away while nothing changes and all is well. The maintenance notifies all
 /// of them together that this time has passed: with a timer each they would wake an idle process many times a second.
 pub(crate) const UNCHANGED: Duration = Duration::from_secs(1);
+
+/// Ticks at once, and then at multiples of `period` since the replica started: tasks that look now and then are woken together.
+pub(crate) fn ticks(replica: &LocalReplica, period: Duration) -> Interval {
+    let began = replica.engine.instant(Moment(0));
+    let mut ticks = tokio::time::interval_at(began.into(), period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
+}
 
 /// Returns when a task that watches over the set is to look again. Where all members take part and have everything, something has
 /// changed then, or `latest` or [`UNCHANGED`] has passed, and `pause` in any case. While a member is missing or behind it is `pause` alone, without

@@ -175,7 +175,9 @@ pub(crate) struct Outbox {
     session: Session,
     control: Inner<Queue>,
     metadata: Inner<Queue>,
-    changed: Notify,
+    /// Each for its lane alone: what is delivered there has nothing to do for messages of the other.
+    control_changed: Notify,
+    metadata_changed: Notify,
 }
 
 /// What a queue has come to.
@@ -196,19 +198,26 @@ impl Outbox {
         queue.lock()
     }
 
+    fn changed(&self, lane: Lane) -> &Notify {
+        match lane {
+            Lane::Metadata => &self.metadata_changed,
+            Lane::Control | Lane::Data => &self.control_changed,
+        }
+    }
+
     fn push(&self, lane: Lane, message: Message) {
         let bytes_max = match self.session.is_connected(lane) {
             true => CONNECTED_BYTES_MAX,
             false => AWAY_BYTES_MAX,
         };
         self.queue(lane).push(message, bytes_max);
-        self.changed.notify_waiters();
+        self.changed(lane).notify_waiters();
     }
 
     /// Sends what waits for one lane, while there is a connection, until the session ends or something has to be said again.
     pub(crate) async fn deliver(&self, lane: Lane) -> Delivered {
         loop {
-            let changed = self.changed.notified();
+            let changed = self.changed(lane).notified();
             tokio::pin!(changed);
             // Registered before looking, or what is queued in between would go unnoticed.
             changed.as_mut().enable();
@@ -248,7 +257,8 @@ impl Outbound {
             session,
             control: Inner::default(),
             metadata: Inner::default(),
-            changed: Notify::new(),
+            control_changed: Notify::new(),
+            metadata_changed: Notify::new(),
         });
         self.outboxes().insert(slot, outbox.clone());
         outbox

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use control::{ClockDifference, Incarnation, Moment, Question};
 use peer::Lane;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 use vfs::FileSystem;
 use vfs::ReplicaSlot;
 
 use super::{exclude, join, rejoin};
 use crate::driver::clock::lease_time;
 use crate::driver::local_replica::LocalReplica;
-use crate::driver::waiting::{UNCHANGED, next_look};
+use crate::driver::waiting::{UNCHANGED, next_look, ticks};
 use crate::frontend::free_space;
 use crate::membership::links;
 use crate::membership::losses;
@@ -67,8 +67,7 @@ impl Announcement {
 pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     replica.begin_awareness();
     let interval = replica.state.settings.site_lease / ASKED_PER_LEASE;
-    let mut ticks = tokio::time::interval(interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = ticks(&replica, interval);
     let mut told = Announcement::of(&replica);
     let mut last = Instant::now();
     loop {
