@@ -11,6 +11,7 @@ mod harmless;
 mod nonsense;
 mod parting;
 mod relayed;
+mod renounced;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
