@@ -20,6 +20,7 @@ pub(crate) mod accounts;
 pub(crate) mod arrival;
 pub(crate) mod changes;
 pub(crate) mod commit_hook;
+pub(crate) mod complete;
 mod completed;
 pub(crate) mod control;
 mod conversations;
