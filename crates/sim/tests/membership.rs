@@ -164,19 +164,24 @@ fn play_57(complete_copies_stay: bool) -> Result<(), Violation> {
     world.run_until(ms(2_000))?;
     world.fail(ms(0), Fault::Crash(slot(2)));
     run_until_view(&mut world, 1, 2, false)?;
-    slow(&mut world, 1, 2, Lane::Stream, ms(15_000));
+    slow(&mut world, 1, 2, Lane::Stream, ms(30_000));
     slow(&mut world, 1, 2, Lane::Data, ms(60_000));
     world.fail(ms(0), Fault::Start(slot(2)));
-    // What B is told of is on its way.
-    world.run_until(ms(world.now.0 / 1_000 + 1_000))?;
+    let began = world.now.0 / 1_000;
+    // What A had then is on its way to B.
+    world.run_until(ms(began + 12_000))?;
     let written = world.submit(ms(0), slot(1), Intent::Write(object(F)));
+    world.run_until(ms(began + 25_000))?;
     run_until_view(&mut world, 1, 2, true)?;
     assert!(!slower_than(&world, ms(5_000)).contains(&written));
     world.fail(ms(0), Fault::Crash(slot(1)));
     world.submit(ms(20_000), slot(2), Intent::Write(object(F)));
     world.run_until(ms(world.now.0 / 1_000 + 40_000))?;
+    for lane in [Lane::Stream, Lane::Data] {
+        slow(&mut world, 1, 2, lane, ms(10));
+    }
     world.fail(ms(0), Fault::HealAll);
-    let limit = world.now.0 / 1_000 + 60_000;
+    let limit = world.now.0 / 1_000 + 120_000;
     world.run_to_rest(ms(limit))
 }
 
