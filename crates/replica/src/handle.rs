@@ -156,6 +156,7 @@ impl Replica {
         }
         reclaim::remember_others_went_on(&replica)?;
         replica.remember_trimmed()?;
+        replica.remember_complete()?;
         let views = views::begin(&replica).await?;
         let anew = views::needs_copy_anew(&replica.store)?;
         replica.state.needs_copy.fetch_or(anew, Ordering::AcqRel);

@@ -9,6 +9,10 @@ use view::{Decision, DecisionKind, Outcome};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::time::unix_seconds;
 
+/// What is told of once, with sums later.
+const ALONE: &str =
+    "a replica does not leave the view: nobody else there has everything that it has answered";
+
 impl LocalReplica {
     /// Something to be decided, in the name of this replica, as it knows the view.
     pub(crate) fn decision(&self, kind: DecisionKind) -> Decision {
@@ -20,8 +24,14 @@ impl LocalReplica {
         }
     }
 
-    /// Proposes that a member leaves the view.
+    /// Proposes that a member leaves the view, unless nobody else has all that was answered.
     pub(crate) async fn exclude(&self, slot: ReplicaSlot, reason: &str) {
+        if !self.can_do_without(slot) {
+            if let Some(sum) = self.state.repeats.is_to_tell(ALONE, slot) {
+                tracing::warn!(peer = slot.0, reason, %sum, "{ALONE}");
+            }
+            return;
+        }
         let decision = self.decision(DecisionKind::Exclude {
             slot,
             reason: reason.to_owned(),

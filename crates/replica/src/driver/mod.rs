@@ -21,6 +21,7 @@ pub(crate) mod arrival;
 pub(crate) mod changes;
 pub(crate) mod clock;
 pub(crate) mod commit_hook;
+pub(crate) mod complete;
 mod completed;
 pub(crate) mod control;
 mod conversations;

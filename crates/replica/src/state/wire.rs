@@ -177,6 +177,8 @@ pub(crate) struct LeaseRequest {
     pub(crate) steady: bool,
     /// The sender lacks nothing that was made before it took part.
     pub(crate) up_to_date: bool,
+    /// The sender takes part and was up to date, if only as an earlier incarnation, and it has not left the view since.
+    pub(crate) complete: bool,
     /// Bytes that users may still fill.
     pub(crate) available: u64,
     /// Lost replicas whose stream the sender has applied so far, with all contents that came with it.
@@ -200,6 +202,8 @@ pub(crate) struct LeaseRequest {
     pub(crate) links: Vec<LinkView>,
     /// Members whose disks have too little space, so that the sender refuses changes, or soon will.
     pub(crate) short_of: Vec<u16>,
+    /// Replicas out of contact with the sender of whose contents it lacks something.
+    pub(crate) lacks: Vec<u16>,
     /// Lost replicas of which the sender, in this view, takes in nothing more but what others relay.
     pub(crate) closed: Vec<u16>,
 }

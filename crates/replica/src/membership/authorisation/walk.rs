@@ -10,6 +10,7 @@ mod deaf;
 mod harmless;
 mod nonsense;
 mod relayed;
+mod renounced;
 mod stopping;
 
 use std::collections::BTreeSet;

@@ -140,6 +140,7 @@ async fn enter(replica: &Arc<LocalReplica>, state: &Arc<ViewState>) {
             join::begin(replica, since);
         } else if state.members.len() == 1 {
             replica.lease.set_up_to_date(true);
+            join::note_complete(replica).await;
         }
         // A replica that was started anew within a view asks to be admitted as the incarnation that
         // it is now.

@@ -38,6 +38,7 @@ struct Announcement {
     epoch: u64,
     settled: bool,
     up_to_date: bool,
+    complete: bool,
     /// How far the streams of those outside the view are applied.
     applied: Vec<(u16, u64)>,
     whole: Vec<(u16, u64)>,
@@ -55,6 +56,7 @@ impl Announcement {
             epoch,
             settled: replica.takes_part() && settled,
             up_to_date: replica.lease.is_up_to_date(),
+            complete: replica.is_complete(),
             applied,
             whole: losses::whole_here(replica),
             closed: losses::closed_here(replica),
@@ -120,6 +122,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
     let others = replica.state.members.others();
     let question = replica.lease.request();
     let links = links::links(replica);
+    let lacks: Vec<u16> = losses::lacks_here(replica);
     // Before the places that are told with it.
     let closed = losses::closed_here(replica);
     let applied = applied_here(replica);
@@ -142,6 +145,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
             owed: own.owed.unwrap_or_else(|| replica.kept_files() as u64),
             steady: own.steady,
             up_to_date: own.up_to_date,
+            complete: replica.is_complete(),
             available,
             whole: whole.clone(),
             aware: own.aware,
@@ -153,6 +157,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
             fit_without: rejoin::fit_without(replica, own.epoch),
             links: links.clone(),
             short_of: short_of.clone(),
+            lacks: lacks.clone(),
             closed: closed.clone(),
         };
         let message = wire::body(wire::Kind::LeaseRequest, &ask);
