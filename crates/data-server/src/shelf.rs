@@ -206,6 +206,14 @@ impl Shelf {
         }
     }
 
+    /// How long the contents are, as far as there was space.
+    async fn size(&self, contents: ContentsId) -> Result<u64> {
+        match self.find(contents).await? {
+            Some(file) => Ok(self.store.0.attributes(file).await?.size),
+            None => Ok(0),
+        }
+    }
+
     /// Where the contents were to end when there was no space for that; 0: there was.
     fn beyond(&self, contents: ContentsId) -> Result<u64> {
         let damaged = |_| Error::Io("what a data server has noted of an end is damaged".into());
@@ -343,8 +351,10 @@ impl Shelf {
                 };
                 match resized {
                     Ok(_) => {}
-                    // Only what ended before the new end lacks space for a row of it, and nothing is to be cut there.
-                    Err(Error::NoSpace) => return Ok(Some(size)),
+                    // Only where nothing is to be cut can it do without.
+                    Err(Error::NoSpace) if self.size(contents).await? <= size => {
+                        return Ok(Some(size));
+                    }
                     Err(error) => return Err(error),
                 }
             }

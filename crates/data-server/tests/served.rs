@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use data_server::Shelf;
+use nfs4_server::{DataServer, NotServed, Shown};
 use pool::{
     Access, Act, DataServerNumber, Generation, HomeNumber, Intent, IntentNumber, IssueNumber,
     KeyNumber,
@@ -304,7 +305,7 @@ async fn a_full_data_server_knows_where_contents_end_that_it_has_no_space_for() 
     assert_eq!(shelf.report(contents(7)).await.unwrap().end, 1 << 20);
     close(shelf).await;
 
-    let shelf = open(Reserve::Bytes(1 << 60)).await;
+    let shelf = open(Reserve::Automatic).await;
     assert_eq!(shelf.report(contents(7)).await.unwrap().end, 1 << 20);
     for (act, end) in [
         (Act::Fence, 1 << 20),
@@ -317,4 +318,29 @@ async fn a_full_data_server_knows_where_contents_end_that_it_has_no_space_for() 
         assert_eq!(shelf.report(contents(7)).await.unwrap().end, end, "{act:?}");
     }
     close(shelf).await;
+}
+
+/// Closing connections takes a moment, and what lies in one of before the gap is not admitted in it either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_over_a_connection_of_before_a_gap_is_refused_whether_it_is_closed_or_not() {
+    let mut fixture = Fixture::new().await;
+    let handle = fixture.handle(7, Access::ReadWrite);
+    let over = |connected| Shown {
+        handle: &handle,
+        connected,
+    };
+    let bytes = Bytes::from_static(b"bytes");
+    let server = fixture.server.clone();
+    let before = server.connected();
+    let written = server.write(over(before), 0, bytes.clone(), Stability::File);
+    written.await.unwrap();
+    // Longer than the lease.
+    let asleep = Duration::from_secs(1000).as_micros() as u64;
+    fixture.suspended.fetch_add(asleep, Ordering::SeqCst);
+    assert_eq!(server.check(over(before)).await, Err(NotServed::Stale));
+    fixture.lease(IssueNumber(5), 1).await;
+    assert_eq!(server.check(over(before)).await, Err(NotServed::Stale));
+    let late = server.write(over(before), 0, bytes, Stability::File).await;
+    assert_eq!(late.map(|_| ()), Err(NotServed::Stale));
+    assert_eq!(server.check(over(server.connected())).await, Ok(()));
 }

@@ -75,7 +75,7 @@ fn clients_work_on_while_keys_change_and_what_was_sealed_with_an_old_one_stays_w
             assert!(removed.is_fenced().await, "contents come back");
             let (renewed, key) = renewed(at_work).await;
             at_work = renewed;
-            if key > first + 4 {
+            if key > first + 3 {
                 break;
             }
             assert!(begun.elapsed() < PATIENCE, "key {key} is used for ever");

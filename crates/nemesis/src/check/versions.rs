@@ -58,9 +58,10 @@ fn is_touched(writes: &[(&Event, u64)], sight: &Event) -> bool {
 
 /// Whether a write of unknown outcome may have put it there at any time.
 fn is_late(writes: &[(&Event, u64)], saw: &Seen) -> bool {
-    let unknown = |write: &Event| !write.is_done() && !write.is_refused();
     let mut writes = writes.iter();
-    writes.any(|(write, value)| *saw == Seen::Value(*value) && unknown(write))
+    writes.any(|(write, value)| {
+        *saw == Seen::Value(*value) && !write.is_done() && !write.is_refused()
+    })
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ impl Worker {
             _ => {}
         }
         within(client.close(&file)).await?;
-        within(client.remove(&directory, name)).await.map(drop)
+        within(client.remove(&directory, name)).await
     }
 
     /// Reads and writes at the data server, now and a little later: one that stands still may go on.
