@@ -168,15 +168,14 @@ impl Capability {
     }
 }
 
-impl HandleKeys {
-    /// Makes a handle for one data server, with the current key.
+impl HandleKey {
+    /// Makes a handle for one data server.
     #[must_use]
     pub fn seal(&self, capability: &Capability, server: DataServerNumber) -> Handle {
-        let key = self.current();
-        let sealed = capability.sealed(key.number());
+        let sealed = capability.sealed(self.number());
         let mut handle = [0; HANDLE_BYTES];
         handle[..SEALED_BYTES].copy_from_slice(&sealed);
-        handle[SEALED_BYTES..].copy_from_slice(&mac(key, &sealed, server));
+        handle[SEALED_BYTES..].copy_from_slice(&mac(self, &sealed, server));
         Handle(handle)
     }
 }

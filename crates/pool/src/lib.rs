@@ -28,7 +28,7 @@ mod wire;
 
 pub use device_group::{DeviceGroup, InvalidDeviceGroup, MAX_DATA_SERVERS};
 pub use handle::{Access, Capability, HANDLE_BYTES, Handle, Refused};
-pub use keys::{HandleKey, HandleKeys};
+pub use keys::{HandleKey, HandleKeys, KeySource};
 pub use lease::{LeaseClock, LeaseSettings};
 pub use message::{
     Act, ContentsId, Holding, Intent, IntentNumber, Report, StoreIdentity, ToDataServer, ToHome,
@@ -66,7 +66,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
         HandleKeys::new(HandleKey::new(KeyNumber(1), [7; 32])),
     );
     if let Ok(capability) = Capability::open(bytes, server, |_| Some(&keys)) {
-        let sealed = keys.seal(&capability, server);
+        let sealed = keys.current().seal(&capability, server);
         assert_eq!(sealed.as_bytes(), bytes, "{capability:?}");
     }
 }

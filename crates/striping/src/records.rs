@@ -3,6 +3,7 @@
 //! | key | row |
 //! |---|---|
 //! | `striping/issue` | the issue number (8) of the last start |
+//! | `striping/key` | the number (4) of the newest key that handles are sealed with |
 //! | `striping/server/`, data server (2) | its identity (16), counter (8; its highest bit: an older copy was seen) and run (8), when it was last heard of |
 //! | `striping/intent/`, number (8) | version 1 (1), object (8), placement (4), generation (8), act (1), two numbers of the act (16), 1 when the row says what came of it (1), the data servers that owe it (2 each) |
 //! | `striping/unsettled/`, object (8) | version 1 (1); while it is there, clients may write to the file past the home, or may have |
@@ -16,7 +17,7 @@ use std::collections::BTreeSet;
 use fields::{Fields, Malformed, Tag};
 use pool::home::Owed;
 use pool::{
-    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, Placement,
+    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, KeyNumber, Placement,
     PlacementNumber, StoreIdentity,
 };
 use vfs::{Extent, ObjectId};
@@ -25,6 +26,7 @@ use vfs::{Extent, ObjectId};
 pub(crate) type Fact = (Vec<u8>, Option<Vec<u8>>);
 
 pub(crate) const ISSUE: &[u8] = b"striping/issue";
+pub(crate) const KEY: &[u8] = b"striping/key";
 pub(crate) const SERVERS: &[u8] = b"striping/server/";
 pub(crate) const INTENTS: &[u8] = b"striping/intent/";
 pub(crate) const UNSETTLED: &[u8] = b"striping/unsettled/";
@@ -51,6 +53,14 @@ impl Tag for ActKind {
     fn number(self) -> u8 {
         self as u8
     }
+}
+
+pub(crate) fn key(newest: KeyNumber) -> Fact {
+    (KEY.to_vec(), Some(newest.0.to_be_bytes().to_vec()))
+}
+
+pub(crate) fn parse_key(row: &[u8]) -> Option<KeyNumber> {
+    Some(KeyNumber(u32::from_be_bytes(row.try_into().ok()?)))
 }
 
 pub(crate) fn identity(server: DataServerNumber, identity: StoreIdentity) -> Fact {
@@ -184,6 +194,7 @@ pub(crate) fn parse_intent(key: &[u8], row: &[u8]) -> Option<Owed> {
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = parse_unsettled(bytes, &[VERSION]);
     let _ = parse_placements(bytes);
+    let _ = parse_key(bytes);
     let (key, _) = a_move(ObjectId::from_u64(1), None);
     if let Some((object, to)) = parse_move(&key, bytes) {
         assert_eq!(a_move(object, Some(&to)), (key, Some(bytes.to_vec())));
@@ -260,6 +271,8 @@ mod tests {
         assert_eq!(parse_move(&key, &row[1..]), None);
         let (_, row) = placements(PlacementNumber(258));
         assert_eq!(parse_placements(&row.unwrap()), Some(PlacementNumber(258)));
+        let (_, row) = super::key(KeyNumber(515));
+        assert_eq!(parse_key(&row.unwrap()), Some(KeyNumber(515)));
         let known = StoreIdentity {
             store: u128::MAX - 7,
             counter: 8,

@@ -65,7 +65,7 @@ impl Metadata {
         service.housekeep().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(tcp::accept(listener, service));
+        let serving = tokio::spawn(tcp::accept(listener, service, tcp::Connections::default()));
         Metadata { address, serving }
     }
 

@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::section::{Problems, Section};
 use super::{
     Configuration, DEFAULT_TREE, ExportConfiguration, LogFilter, LogFormat, NOBODY, default_rules,
-    names, page, replication,
+    names, page, pool, replication,
 };
 
 /// What RPC and COMPOUND headers take beside the data of a READ or WRITE, in bytes.
@@ -77,6 +77,7 @@ fn configuration(top: Section<'_>) -> Configuration {
         ("store", store),
         // After the exports, of which it names one.
         ("replication", replication::read),
+        ("pool", pool::read),
         ("names", names::read),
         ("metrics", metrics),
         ("page", page::read),

@@ -11,6 +11,7 @@ mod names;
 mod nearest;
 mod offer;
 mod page;
+mod pool;
 mod problem;
 mod reload;
 mod replication;
@@ -31,6 +32,7 @@ pub use file::{TREE_WANTED, is_tree_name};
 pub use log_filter::LogFilter;
 pub use offer::Offer;
 pub use page::PageConfiguration;
+pub use pool::PoolConfiguration;
 pub use problem::{ConfigurationError, Place, Problem};
 pub(crate) use reload::Difference;
 pub use reload::ReloadAnswer;
@@ -71,6 +73,8 @@ pub struct Configuration {
     pub store: StoreConfiguration,
     /// How the replicated tree is kept equal everywhere.
     pub replication: ReplicationConfiguration,
+    /// How the first metadata server of a pool deals with its data servers.
+    pub pool: PoolConfiguration,
     /// Where to answer Prometheus.
     pub metrics: Offer,
     /// Where browsers find the status page.
@@ -161,6 +165,7 @@ impl Default for Configuration {
             },
             store: StoreConfiguration::default(),
             replication: ReplicationConfiguration::default(),
+            pool: PoolConfiguration::default(),
             metrics: Offer::here(METRICS_PORT),
             page: PageConfiguration::default(),
             log: LogConfiguration {
