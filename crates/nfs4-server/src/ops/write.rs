@@ -24,12 +24,13 @@ pub(crate) async fn write(
         .write(access, object.id, args.offset, data, stability)
         .await
         .map_err(status_of_io)?;
-    if let Some(attributes) = written.attributes {
-        compound.learn(&object, attributes);
-    }
     compound
         .service
         .observer
         .bytes_written(u64::from(written.count));
-    Ok(write_result(&written))
+    let result = write_result(&written);
+    if let Some(attributes) = written.attributes {
+        compound.learn(&object, attributes);
+    }
+    Ok(result)
 }
