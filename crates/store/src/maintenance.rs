@@ -218,6 +218,10 @@ fn clear_group(store: &OpenStore, guards: &Arc<Guards>, group: &[ObjectId]) -> R
     if cleared.is_empty() {
         return put_off;
     }
+    // A file system may put the removal on record after what is appended to a journal that has its length already; a
+    // file that is back would be data of nothing.
+    let synced = store.files.sync_removals(&cleared);
+    synced.map_err(|error| store.fail(&format!("cannot make removals stable: {error}")))?;
     let mut mutation = store.begin_blocking()?;
     cleared
         .into_iter()

@@ -3,10 +3,10 @@
 //! Everything in here blocks. A data file exists from its first write on; its directories are made
 //! with it and made to survive a power failure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
@@ -152,6 +152,20 @@ impl DataFiles {
     pub(super) fn sync_name(&self, id: ObjectId) -> io::Result<()> {
         self.check_names()?;
         self.open_directory(&data_directory(id))?.sync_all()
+    }
+
+    /// Makes the removal of data files survive a power failure. Consecutive ones share directories.
+    pub(crate) fn sync_removals(&self, ids: &[ObjectId]) -> io::Result<()> {
+        let directories: BTreeSet<PathBuf> = ids.iter().map(|id| data_directory(*id)).collect();
+        for directory in directories {
+            match self.open_directory(&directory) {
+                Ok(directory) => directory.sync_all()?,
+                // None of its files was ever made.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Fails once a new directory could not be made stable: no flush that succeeds later says that it is.

@@ -12,6 +12,7 @@ mod fixture;
 mod follower;
 mod model;
 mod recorder;
+mod removals;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -190,5 +191,14 @@ async fn whenever_the_power_fails_what_was_answered_is_there() {
     for maker in kinds {
         let outer = tempfile::tempdir().unwrap();
         follower::cut_power(outer.path(), maker, losses, seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_cleared_away_does_not_come_back() {
+    let losses = number_from("STORE_POWER_LOSSES", 2);
+    for maker in [&["mkfs.ext4", "-q"][..], &["mkfs.xfs", "-q"]] {
+        let outer = tempfile::tempdir().unwrap();
+        removals::cut_power(outer.path(), maker, losses).await;
     }
 }

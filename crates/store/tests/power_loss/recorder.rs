@@ -52,6 +52,8 @@ struct Held {
     /// What was written since, in this order.
     pending: Vec<(u64, Vec<u8>)>,
     flushes: u64,
+    /// Where copies of the disk go that are made whenever it is about to be flushed.
+    copies: Option<PathBuf>,
 }
 
 impl Held {
@@ -63,6 +65,13 @@ impl Held {
 
     fn flush(&mut self) -> io::Result<()> {
         self.flushes += 1;
+        if let Some(folder) = &self.copies {
+            let copy = File::create(folder.join(format!("flush-{}", self.flushes)))?;
+            copy_data(&self.flushed, &copy)?;
+            for (at, bytes) in &self.pending {
+                copy.write_all_at(bytes, *at)?;
+            }
+        }
         for (at, bytes) in self.pending.drain(..) {
             self.flushed.write_all_at(&bytes, at)?;
         }
@@ -216,6 +225,7 @@ impl Recorder {
             flushed,
             pending: Vec::new(),
             flushes: 0,
+            copies: None,
         }));
         let server = Server {
             held: Arc::clone(&held),
@@ -244,6 +254,12 @@ impl Recorder {
     /// How often it was flushed.
     pub fn flushes(&self) -> u64 {
         self.held.lock().unwrap().flushes
+    }
+
+    /// From now on, what is on the disk when it is about to be flushed, with all that was written since, is put into a file of
+    /// this folder, until there is no folder. What a file system has not written yet is what it has not put on record.
+    pub fn copy_at_flushes(&self, folder: Option<&Path>) {
+        self.held.lock().unwrap().copies = folder.map(PathBuf::from);
     }
 
     /// Puts what is on the disk after a loss of power at this moment into a file. Returns how many bytes had not been flushed.
