@@ -39,7 +39,7 @@ mod status;
 
 pub use address_range::{AddressRange, AddressRangeError};
 pub use connection::{CallbackError, Connection};
-pub use data_server::{ContentsExtent, DataServer, NotServed};
+pub use data_server::{Connected, ContentsExtent, DataServer, NotServed, Shown};
 pub use handle::FileHandle;
 pub use layouts::{
     DeviceId, FileLayout, LayoutAccess, LayoutEvent, LayoutHolder, LayoutProperties, Layouts,

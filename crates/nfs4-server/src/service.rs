@@ -17,7 +17,7 @@ use xdr::{Bytes, Reader, Rope, Writer};
 use crate::callback::Callbacks;
 use crate::compound;
 use crate::connection::Connection;
-use crate::data_server::DataServer;
+use crate::data_server::{Connected, DataServer};
 use crate::forgetting::Forgetting;
 use crate::gates::Gates;
 use crate::moving::Moving;
@@ -84,8 +84,11 @@ pub struct Service {
     /// When this start began.
     pub(crate) started: Instant,
     state: Mutex<State>,
-    connections: Mutex<HashMap<ConnectionId, Arc<dyn Connection>>>,
+    connections: Mutex<HashMap<ConnectionId, Open>>,
 }
+
+/// A connection, and when it was made as a data server counts that.
+type Open = (Arc<dyn Connection>, Option<Connected>);
 
 /// Opens and locks of vanished clients that are let go at once: each may take as long as asking another site.
 const RELEASES_AT_ONCE: usize = 64;
@@ -271,13 +274,20 @@ impl Service {
     /// Where clients are connected from.
     pub(crate) fn peers(&self) -> Vec<SocketAddr> {
         let connections = lock(&self.connections);
-        let peers = connections.values().map(|all| canonical(all.peer()));
+        let peers = connections.values().map(|(all, _)| canonical(all.peer()));
         peers.collect()
     }
 
     /// Makes a connection known, so that clients can be called back over it.
     pub fn connection_opened(&self, connection: Arc<dyn Connection>) {
-        lock(&self.connections).insert(connection.id(), connection);
+        let connected = self.data_server.as_ref().map(|server| server.connected());
+        lock(&self.connections).insert(connection.id(), (connection, connected));
+    }
+
+    /// When a connection was made, as the data server counts that; nothing where it is gone.
+    pub(crate) fn connected(&self, connection: ConnectionId) -> Option<Connected> {
+        let connections = lock(&self.connections);
+        connections.get(&connection)?.1
     }
 
     /// Forgets a connection.
@@ -378,7 +388,10 @@ impl Service {
     }
 
     pub(crate) fn connection(&self, id: ConnectionId) -> Option<Arc<dyn Connection>> {
-        lock(&self.connections).get(&id).cloned()
+        let connections = lock(&self.connections);
+        connections
+            .get(&id)
+            .map(|(connection, _)| connection.clone())
     }
 
     /// Lets go what clients held that have gone: of each by itself, so that none waits for another one.

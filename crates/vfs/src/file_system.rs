@@ -69,6 +69,35 @@ impl<'a> AccessCheck<'a> {
     }
 }
 
+/// An [`AccessCheck`] that owns the credentials: it outlives the request, and travels to other servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnedAccessCheck {
+    /// On whose behalf the operation runs.
+    pub who: Credentials,
+    /// The file was opened for it.
+    pub opened: bool,
+}
+
+impl From<AccessCheck<'_>> for OwnedAccessCheck {
+    fn from(access: AccessCheck<'_>) -> OwnedAccessCheck {
+        OwnedAccessCheck {
+            who: access.credentials().clone(),
+            opened: matches!(access, AccessCheck::Open(_)),
+        }
+    }
+}
+
+impl OwnedAccessCheck {
+    /// The same, borrowed.
+    #[must_use]
+    pub fn access(&self) -> AccessCheck<'_> {
+        match self.opened {
+            true => AccessCheck::Open(&self.who),
+            false => AccessCheck::Credentials(&self.who),
+        }
+    }
+}
+
 /// Content of a new object, besides its attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NewObject {

@@ -351,8 +351,8 @@ async fn register(
             opening.await.map(|()| made.clone())
         }
         None => {
-            let authority = open_authority(found, reclaim).await?;
-            file_system.open(authority, object.id, &owner, share).await
+            let access = open_access(found, reclaim).await?;
+            file_system.open(access, object.id, &owner, share).await
         }
     };
     let opened = opened.map_err(|error| match (error, reclaim) {
@@ -405,7 +405,7 @@ async fn prove(
 
 /// By which right the file is opened: its maker, and an owner who had it open before a restart, are not
 /// kept out by its mode.
-async fn open_authority(found: &Found, reclaim: Reclaim) -> Result<AccessCheck<'_>, NfsStat4> {
+async fn open_access(found: &Found, reclaim: Reclaim) -> Result<AccessCheck<'_>, NfsStat4> {
     let ObjectHandle {
         export, id, who, ..
     } = &found.object;
@@ -432,7 +432,7 @@ async fn empty_if_asked(
     if !found.empty {
         return Ok(None);
     }
-    let authority = if share.write {
+    let access = if share.write {
         AccessCheck::Open(who)
     } else {
         AccessCheck::Credentials(who)
@@ -445,7 +445,7 @@ async fn empty_if_asked(
     let emptied = object
         .export
         .file_system
-        .set_attributes(authority, object.id, &set)
+        .set_attributes(access, object.id, &set)
         .await
         .or_status()?;
     Ok(Some(emptied))

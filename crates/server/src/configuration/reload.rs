@@ -52,6 +52,7 @@ impl Difference {
             ("[limits]", limits_differ(running, read)),
             ("[store]", running.store != read.store),
             ("[replication]", running.replication != read.replication),
+            ("[pool]", running.pool != read.pool),
             ("[names]", running.domain != read.domain),
             ("[metrics]", running.metrics != read.metrics),
             ("[page]", running.page != read.page),

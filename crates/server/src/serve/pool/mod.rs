@@ -88,16 +88,18 @@ impl StripedTree {
 
 impl Metadata {
     /// Listens for the others, and reads where files lie.
-    fn read(place: &PoolPlace) -> Result<Metadata, ServeError> {
+    fn read(place: &PoolPlace, key_life: Duration) -> Result<Metadata, ServeError> {
         let at = at_own_port(place);
         let bound = Listener::bind_plainly(at.0);
         let listener = bound.map_err(|source| ServeError::PoolListen(at.0.0, source))?;
         let book = Book::read(&place.directory.path().join(BOOK)).map_err(ServeError::Book)?;
         let members = place.directory.members().map_err(PoolPlaceError::from)?;
         let view = metadata_server::view(place, &members, &book);
+        let mut settings = Settings::default();
+        settings.home.key_life = key_life;
         Ok(Metadata {
             listener,
-            striped: Arc::new(Striped::new(Settings::default(), view)),
+            striped: Arc::new(Striped::new(settings, view)),
             others: metadata_server::metadata_servers(place, &members),
             holders: None,
             book,
@@ -149,7 +151,7 @@ impl Prepared {
             }
             PoolRole::First => {
                 check_shown(&place, configuration)?;
-                Some(Metadata::read(&place)?)
+                Some(Metadata::read(&place, configuration.pool.key_life)?)
             }
             PoolRole::MetadataServer => {
                 check_shown(&place, configuration)?;
