@@ -62,10 +62,10 @@ fn a_server_whose_data_is_moved_away_ends_and_has_lost_nothing() {
     let mut answered = vec![("file".to_owned(), "before the move".to_owned())];
     block_on(save(&server, "file", "before the move")).unwrap();
     let moved = place.directory.path().join("elsewhere");
-    fs::rename(place.data(), &moved).unwrap();
     block_on(async {
         let client = server.client().await;
         let root = client.mount("/export").await.unwrap();
+        fs::rename(place.data(), &moved).unwrap();
         for number in 0.. {
             let name = format!("meanwhile {number}");
             let save = async {

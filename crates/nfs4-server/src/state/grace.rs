@@ -43,8 +43,8 @@ pub(super) struct Grace {
 pub struct Recording {
     /// What is to be recorded.
     pub record: ClientRecord,
-    /// Whether the records of those who had not said so were gone, or going, by then.
-    after_grace: bool,
+    /// Whether it has an earlier record, which goes with those of others if the grace period ends meanwhile.
+    is_expected: bool,
 }
 
 impl Grace {
@@ -166,7 +166,7 @@ impl State {
         }
         Ok(Some(Recording {
             record: client.record(),
-            after_grace: self.grace.end_told,
+            is_expected: self.grace.expected.contains(&client.owner),
         }))
     }
 
@@ -185,7 +185,7 @@ impl State {
             self.newcomer_is_done(id);
             return Err(NfsStat4::CompleteAlready);
         }
-        if recorded.is_none_or(|recorded| recorded.after_grace != self.grace.end_told) {
+        if recorded.is_none_or(|recorded| recorded.is_expected && self.grace.end_told) {
             return Err(NfsStat4::Delay);
         }
         client.reclaim_complete = true;
