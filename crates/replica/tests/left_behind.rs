@@ -35,7 +35,7 @@ async fn until_ready(set: &mut Set, at: &[usize]) {
             set.start_anew().await;
         }
     };
-    if tokio::time::timeout(PATIENCE, ready).await.is_err() {
+    if tokio::time::timeout(2 * PATIENCE, ready).await.is_err() {
         let say = |site: &Site| {
             let view = site.replica.view_status();
             (view.epoch, view.up_to_date, view.obstacle, view.members)
