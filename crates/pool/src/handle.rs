@@ -3,13 +3,13 @@
 //! Its form never changes: version 1 (1), key number (4), home (2), issue number (8), object (8), placement (4), generation (8),
 //! access (1), and 16 bytes of BLAKE3, keyed, over these and the number (2) of the data server.
 
-use crate::fields::{Fields, Malformed, Tag};
 use crate::keys::{HandleKey, HandleKeys};
 use crate::message::ContentsId;
 use crate::numbers::{
     DataServerNumber, Generation, HomeNumber, IssueNumber, KeyNumber, PlacementNumber,
 };
 use constant_time_eq::constant_time_eq_16;
+use fields::{Fields, Malformed, Tag};
 use std::fmt;
 use vfs::ObjectId;
 

@@ -14,7 +14,6 @@
 
 pub mod data_server;
 mod device_group;
-mod fields;
 mod handle;
 pub mod home;
 mod keys;
@@ -28,7 +27,6 @@ mod stripes;
 mod wire;
 
 pub use device_group::{DeviceGroup, InvalidDeviceGroup, MAX_DATA_SERVERS};
-pub use fields::Malformed;
 pub use handle::{Access, Capability, HANDLE_BYTES, Handle, Refused};
 pub use keys::{HandleKey, HandleKeys, KeySource};
 pub use lease::{LeaseClock, LeaseSettings};

@@ -2,13 +2,13 @@
 //!
 //! Both ends agree on a version when they connect; this is version 2.
 
-use crate::fields::{Fields, Malformed, Tag};
 use crate::keys::{HandleKey, HandleKeys};
 use crate::message::{
     Act, ContentsId, Holding, Intent, IntentNumber, Report, StoreIdentity, ToDataServer, ToHome,
 };
 use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
 use control::Moment;
+use fields::{Fields, Malformed, Tag};
 use vfs::{Extent, ObjectId};
 
 const UNKNOWN_MESSAGE: Malformed = Malformed("it is of no known kind");

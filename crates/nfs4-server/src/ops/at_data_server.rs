@@ -6,13 +6,11 @@ use std::sync::Arc;
 use nfs4::attributes::fh_expire;
 use nfs4::{
     ArgOp4, Attr, Attributes4, Bitmap4, CommitArgs, CommitResOk, GetattrArgs, GetattrResOk,
-    NfsFtype4, NfsStat4, PutfhArgs, ReadArgs, ReadResOk, ResOp4, StableHow4, Verifier4, WriteArgs,
-    WriteResOk,
+    NfsFtype4, NfsStat4, PutfhArgs, ReadArgs, ReadResOk, ResOp4, Verifier4, WriteArgs, WriteResOk,
 };
-use vfs::Stability;
 use xdr::Bytes;
 
-use super::io::IO_BYTES_MAX;
+use super::io::{IO_BYTES_MAX, stability, write_result};
 use super::{
     bind_conn_to_session, create_session, destroy_clientid, destroy_session, exchange_id,
     reclaim_complete, refuse, status,
@@ -124,26 +122,14 @@ async fn write(
     let handle = current(compound)?;
     let mut data = args.data;
     data.truncate(IO_BYTES_MAX as usize);
-    let stability = match args.stable {
-        StableHow4::Unstable => Stability::Unstable,
-        StableHow4::DataSync => Stability::Data,
-        StableHow4::FileSync => Stability::File,
-    };
+    let stability = stability(args.stable);
     let written = server
         .write(shown(compound, &handle)?, args.offset, data, stability)
         .await;
     let written = written.map_err(status_of)?;
     let observer = &compound.service.observer;
     observer.bytes_written(u64::from(written.count));
-    Ok(WriteResOk {
-        count: written.count,
-        committed: match written.stability {
-            Stability::Unstable => StableHow4::Unstable,
-            Stability::Data => StableHow4::DataSync,
-            Stability::File => StableHow4::FileSync,
-        },
-        writeverf: Verifier4(written.verifier.0),
-    })
+    Ok(write_result(&written))
 }
 
 async fn commit(

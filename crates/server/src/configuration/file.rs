@@ -7,14 +7,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nfs4_server::{AccessMode, AccessRule, AddressRange, PseudoPath, Squash};
+use store::CommitMode;
 use toml::de::DeTable;
 
 use super::address::ListenAddress;
 use super::problem::Problem;
 use super::section::{Problems, Section};
 use super::{
-    Commit, Configuration, DEFAULT_TREE, ExportConfiguration, LogFilter, LogFormat, NOBODY,
-    default_rules, names, page, pool, replication,
+    Configuration, DEFAULT_TREE, ExportConfiguration, LogFilter, LogFormat, NOBODY, default_rules,
+    names, page, pool, replication,
 };
 
 /// What RPC and COMPOUND headers take beside the data of a READ or WRITE, in bytes.
@@ -64,7 +65,7 @@ fn configuration(top: Section<'_>) -> Configuration {
     all.listen = listen.unwrap_or(all.listen);
     let commit = top.choice(
         "commit",
-        &[("sync", Commit::Sync), ("async", Commit::Async)],
+        &[("sync", CommitMode::Sync), ("async", CommitMode::Async)],
     );
     all.commit = commit.unwrap_or(all.commit);
     if let Some(exports) = exports(&top) {

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use nfs4_server::{AccessMode, AccessRule, AddressRange, Limits, PseudoPath, Squash};
 use plain_file::ReadError;
+use store::CommitMode;
 
 pub use address::{
     ClientAddress, ListenAddress, NFS_PORT, PEER_PORT, PeerAddress, PeerListenAddress,
@@ -63,7 +64,7 @@ pub struct Configuration {
     /// The domain in whose root the exports are seen too, and junctions.
     pub domain: Option<::names::Domain>,
     /// When changes of the name space are answered.
-    pub commit: Commit,
+    pub commit: CommitMode,
     /// Bounds on what clients can make the service remember, and its time limits.
     pub limits: Limits,
     /// Bounds on what connections can make the server hold.
@@ -91,15 +92,6 @@ pub struct ExportConfiguration {
     pub tree: String,
     /// Who may do what; the first rule that fits decides.
     pub rules: Vec<AccessRule>,
-}
-
-/// When an operation that changes something is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Commit {
-    /// Once it is on stable storage, as RFC 8881 wants.
-    Sync,
-    /// At once; a crash of the machine may lose the last moments.
-    Async,
 }
 
 /// Bounds on connections.
@@ -164,7 +156,7 @@ impl Default for Configuration {
             listen: vec![ListenAddress::EVERYWHERE],
             exports: vec![ExportConfiguration::default()],
             domain: None,
-            commit: Commit::Sync,
+            commit: CommitMode::Sync,
             limits: Limits::default(),
             transport: TransportLimits {
                 connections: 4096,
