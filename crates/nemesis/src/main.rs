@@ -20,6 +20,9 @@ use testbed::Requirements;
 /// What servers need that are lost for good.
 const HELD_BY_MAJORITY: &str = "[replication]\ndurability = \"majority\"\n";
 
+/// Keys of handles at data servers change while a run lasts.
+const CHANGES_KEYS: &str = "[pool]\nkey_life = \"10 s\"\n";
+
 /// The exit code of a broken promise.
 const BROKEN: u8 = 3;
 
@@ -127,6 +130,7 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
             (Some(file), _) => std::fs::read_to_string(file)
                 .with_context(|| format!("could not read {}", file.display()))?,
             (None, true) => HELD_BY_MAJORITY.to_owned(),
+            (None, false) if arguments.pool => CHANGES_KEYS.to_owned(),
             (None, false) => String::new(),
         },
         program: program(arguments.meridian.as_deref())?,
