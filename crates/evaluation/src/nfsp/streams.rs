@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 
 use super::bytes::{BLOCK, Contents};
 
-/// How many requests of a client are under way at once.
-pub(super) const DEPTH: usize = 48;
+/// How many requests of a client are under way at once for each server that it reads from or writes to.
+pub(super) const DEPTH: usize = 4;
 
 /// How long a request may be put off: as good as for ever, as at a client that has mounted `hard`.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(600);
@@ -89,7 +89,7 @@ impl Stream {
                 }
             }
         };
-        for_each_block(size, reading).await?;
+        for_each_block(size, contact.depth(), reading).await?;
         self.give_back(&contact, &file).await?;
         Ok(self.client.close(&file).await?)
     }
@@ -109,7 +109,7 @@ impl Stream {
                 async move { contact.write_block(offset, data, &verifiers).await }
             }
         };
-        for_each_block(size, writing).await?;
+        for_each_block(size, contact.depth(), writing).await?;
         match &*contact {
             Contact::Through(client, file) => {
                 verifiers.note(0, client.commit(&file.handle, 0, 0).await?)?;
@@ -169,6 +169,14 @@ impl Stream {
 }
 
 impl Contact {
+    /// How many requests are under way at once.
+    fn depth(&self) -> usize {
+        match self {
+            Contact::Through(..) => DEPTH,
+            Contact::Direct(striped) => DEPTH * striped.width(),
+        }
+    }
+
     async fn read_block(&self, offset: u64) -> Result<Bytes> {
         let mut block = Vec::new();
         while (block.len() as u64) < BLOCK {
@@ -223,9 +231,10 @@ impl Verifiers {
     }
 }
 
-/// Does the same with every block of a file, with [`DEPTH`] under way at once.
+/// Does the same with every block of a file, with this many under way at once.
 async fn for_each_block<F>(
     size: u64,
+    depth: usize,
     work: impl Fn(u64) -> F + Clone + Send + 'static,
 ) -> Result<()>
 where
@@ -233,7 +242,7 @@ where
 {
     let next = Arc::new(AtomicU64::new(0));
     let mut workers = JoinSet::new();
-    for _ in 0..DEPTH {
+    for _ in 0..depth {
         let (next, work) = (Arc::clone(&next), work.clone());
         workers.spawn(async move {
             loop {
