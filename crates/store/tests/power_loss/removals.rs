@@ -14,7 +14,7 @@ use crate::recorder::Recorder;
 use crate::{MEBIBYTES, mount_copy};
 
 /// Removed at once, and cleared away together.
-const FILES: u64 = 1;
+const FILES: u64 = 2;
 /// More than is kept among the rows.
 const BYTES: usize = 100_000;
 /// Small changes that are stable, made while that goes on.
