@@ -41,7 +41,7 @@ pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
     let engine = &replica.engine;
     let together = replica.state.settings.data_delay / TOGETHER_PART;
     let mut more = engine.contents();
-    let mut urgent = engine.urgency();
+    let mut urgent = engine.urgent_contents();
     loop {
         more.borrow_and_update();
         urgent.borrow_and_update();
