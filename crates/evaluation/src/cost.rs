@@ -32,10 +32,6 @@ const SIZE: usize = 4096;
 /// Files that are made at one server before as many are made at the other.
 const IN_TURN: usize = 50;
 
-/// How long everybody is left alone when work is done, before replicas are asked whether all is everywhere: their answers take processor
-/// time as well.
-const REST: Duration = Duration::from_secs(4);
-
 /// The ratio that decides.
 const RATIO: &str = "primary_ratio";
 
@@ -98,7 +94,6 @@ async fn measure(sites: &Sites, home: &str, files: usize) -> Result<Outcome> {
             }
         }
     }
-    tokio::time::sleep(REST).await;
     sites.wait_for_copies()?;
     for from in (0..files).step_by(IN_TURN) {
         for side in [&set, &alone] {
@@ -107,7 +102,6 @@ async fn measure(sites: &Sites, home: &str, files: usize) -> Result<Outcome> {
             }
         }
     }
-    tokio::time::sleep(REST).await;
     sites.wait_for_quiet()?;
     let after = used(sites)?;
     for side in [set, alone] {
@@ -136,7 +130,7 @@ pub(crate) struct Cost;
 
 /// How many files are made in a trial: enough that the clock of processor time, which has ticks of 10 ms, hardly matters.
 fn files(extent: Extent) -> usize {
-    extent.choose(4000, 1000)
+    extent.choose(4000, 800)
 }
 
 impl Experiment for Cost {
@@ -145,7 +139,7 @@ impl Experiment for Cost {
     }
 
     fn settings(&self, extent: Extent) -> String {
-        format!("{} {SIZE} {IN_TURN} {REST:?}", files(extent))
+        format!("{} {SIZE} {IN_TURN}", files(extent))
     }
 
     fn points(&self, _: Extent) -> Vec<Point> {

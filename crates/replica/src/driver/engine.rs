@@ -280,14 +280,9 @@ impl Engine {
         self.contents.subscribe()
     }
 
-    /// Changes when somebody waits for what peers lack and what would rest otherwise: contents, and updates for those far away.
-    pub(crate) fn urgency(&self) -> watch::Receiver<u64> {
+    /// Changes when somebody waits for contents that would rest otherwise.
+    pub(crate) fn urgent_contents(&self) -> watch::Receiver<u64> {
         self.urgent.subscribe()
-    }
-
-    /// Somebody waits until peers have the updates that there are.
-    pub(crate) fn expedite_updates(&self) {
-        self.urgent.send_modify(|count| *count += 1);
     }
 
     /// Somebody waits for this file to be shipped, or for all files.
@@ -303,7 +298,7 @@ impl Engine {
         if nothing {
             return;
         }
-        self.expedite_updates();
+        self.urgent.send_modify(|count| *count += 1);
         self.notify_of_contents();
     }
 

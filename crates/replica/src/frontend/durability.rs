@@ -33,10 +33,6 @@ pub(crate) async fn hold_by_majority(replica: &LocalReplica, object: ObjectId) {
         return;
     }
     let position = replica.engine.last_position();
-    // Else updates do not gather for long anywhere.
-    if replica.state.settings.durability == Durability::Relaxed {
-        replica.engine.expedite_updates();
-    }
     replica.engine.until_majority_applied(position).await;
 }
 

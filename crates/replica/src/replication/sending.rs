@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use peer::{Lane, Session};
 use tokio::sync::watch;
-use tokio::time::Instant;
 use vfs::{Error, ReplicaSlot};
 
 use crate::driver::local_replica::LocalReplica;
@@ -30,9 +29,9 @@ const MESSAGE_BYTES: usize = 256 << 10;
 const GATHERING: Duration = Duration::from_millis(2);
 
 /// To a peer that is far away updates travel together that come within this part of the way there and back, at most within such a
-/// time: so little later hardly shows there, and fewer messages are signed, encrypted, read, made stable and answered.
-const FAR_PART: u32 = 8;
-const FAR_GATHERING: Duration = Duration::from_millis(8);
+/// time: so little later hardly shows there, and fewer messages are signed, encrypted, read and answered.
+const FAR_PART: u32 = 16;
+const FAR_GATHERING: Duration = Duration::from_millis(5);
 
 /// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
 pub(crate) async fn send(
@@ -42,9 +41,7 @@ pub(crate) async fn send(
     mut applied: watch::Receiver<u64>,
 ) {
     let mut stable = replica.store.stable_position();
-    let mut urgent = replica.engine.urgency();
     loop {
-        urgent.borrow_and_update();
         let through = *stable.borrow_and_update();
         if through <= sent {
             // The sender lives in the store.
@@ -68,36 +65,20 @@ pub(crate) async fn send(
                 return;
             }
         }
-        // What is there already does not wait for what is to come.
-        let is_all = sent >= through;
-        match far(&replica, &session).filter(|_| is_all) {
-            Some(gathering) => gather_for_far(gathering, &mut urgent).await,
-            None => {
-                // Whether time is over or everything is applied makes no difference.
-                let all_applied = applied.wait_for(|applied| *applied >= sent);
-                let _ = tokio::time::timeout(GATHERING, all_applied).await;
-            }
-        }
+        // Whether time is over or everything is applied makes no difference.
+        let all_applied = applied.wait_for(|applied| *applied >= sent);
+        let _ = tokio::time::timeout(gathering(&replica, &session), all_applied).await;
     }
 }
 
-/// How long updates gather before the next message to a peer that is far away, so that it has not applied earlier ones before.
-fn far(replica: &LocalReplica, session: &Session) -> Option<Duration> {
+/// How long updates gather before the next message to a peer. Where a majority is waited for, no longer than anywhere.
+fn gathering(replica: &LocalReplica, session: &Session) -> Duration {
+    let awaited = replica.state.majority_awaited.load(Ordering::Acquire) > 0;
+    if awaited || replica.state.settings.durability == Durability::Majority {
+        return GATHERING;
+    }
     let distance = session.round_trip().unwrap_or_default();
-    let gathering = (distance / FAR_PART).min(FAR_GATHERING);
-    // There each update is waited for.
-    let relaxed = replica.state.settings.durability == Durability::Relaxed;
-    (relaxed && gathering > GATHERING).then_some(gathering)
-}
-
-/// Returns after `gathering`, or when somebody waits for peers, but not sooner than that may be anywhere.
-async fn gather_for_far(gathering: Duration, urgent: &mut watch::Receiver<u64>) {
-    let began = Instant::now();
-    tokio::select! {
-        () = tokio::time::sleep_until(began + gathering) => {}
-        // The sender lives in the engine.
-        _ = urgent.changed() => tokio::time::sleep_until(began + GATHERING).await,
-    }
+    (distance / FAR_PART).clamp(GATHERING, FAR_GATHERING)
 }
 
 /// Why sending ends.
