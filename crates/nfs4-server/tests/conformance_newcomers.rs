@@ -224,7 +224,7 @@ async fn a_lock_that_was_not_held_is_not_reclaimed() {
     }
 }
 
-/// It was granted to whoever asked, though others could have had the file open since.
+/// It was granted to any client that asked, though others could have had the file open since.
 #[tokio::test]
 async fn an_open_that_did_not_keep_others_out_does_not_do_so_by_a_reclaim() {
     let scene = scene().await;

@@ -28,7 +28,7 @@ const ANY: Stateid4 = Stateid4 {
 /// The lower bits of a stripe unit are flags (RFC 8881, section 13.3).
 const UNIT: u32 = !0x3f;
 
-/// Gives layouts back soon, whoever asks for them: none is kept for longer than a few requests.
+/// Gives layouts back soon, also without a recall: none is kept for longer than a few requests.
 #[derive(Debug)]
 pub(super) struct GivesBackSoon;
 

@@ -204,8 +204,8 @@ pub(super) fn kind_of(locktype: NfsLockType4) -> LockKind {
     }
 }
 
-/// Describes the lock in the way to a client. Of a holder that is another client, or one of another server, the clientid is 0: whoever
-/// knows the clientid of somebody else can make sessions in his name.
+/// Describes the lock in the way to a client. Of a holder that is another client, or one of another server, the clientid is 0: a
+/// host that knows the clientid of another client can make sessions in its name.
 pub(super) fn denied(service: &Service, client: ClientId, conflict: &LockConflict) -> Lock4Denied {
     let holder = service.state().client_named(&conflict.owner.client);
     let holder = holder.filter(|holder| *holder == client);

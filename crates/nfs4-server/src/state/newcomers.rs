@@ -70,7 +70,7 @@ struct Lost {
     since: Option<Instant>,
 }
 
-/// For so many leases names of clients whose state was given up are remembered. By then nothing stands under them any more, and what is
+/// For this number of leases names of clients whose state was given up are remembered. By then nothing stands under them any more, and what is
 /// reclaimed must be proved by that.
 const LEASES_OF_LOST: u32 = 2;
 
