@@ -17,22 +17,15 @@ use nfs4::{
 use nfs4_server::{Location, Service};
 use vfs::FileSystem;
 
-/// A client of a server that has not said RECLAIM_COMPLETE.
-async fn arrive(fixture: &Fixture, service: &Arc<Service>, owner: &str) -> Client {
+/// A client of a server that has not said RECLAIM_COMPLETE, after the server has looked at what is due.
+async fn arrive_when_due(fixture: &Fixture, service: &Arc<Service>, owner: &str) -> Client {
     service.housekeep().await;
-    let connection = fixture.connection();
-    service.connection_opened(connection.clone());
-    let client = Client::stranger(service.clone(), connection);
-    let known = client.introduce(introduction(owner)).await;
-    let request = session_request(known.clientid, known.sequenceid);
-    let mut client = client.in_session(client.request_session(request).await.sessionid);
-    client.id = known.clientid;
-    client
+    arrive(fixture, service, owner).await
 }
 
 /// The same, when it has nothing to reclaim.
 async fn settle(fixture: &Fixture, service: &Arc<Service>, owner: &str) -> Client {
-    let client = arrive(fixture, service, owner).await;
+    let client = arrive_when_due(fixture, service, owner).await;
     client.compound(vec![reclaim_complete()]).await.ok();
     client
 }
@@ -142,7 +135,7 @@ async fn what_was_held_is_reclaimed_while_others_are_kept_out() {
     let early = rival.status_on(handle, [rivals_try()]).await;
     assert_eq!(early, NfsStat4::Denied, "before the holder is back");
 
-    let holder = arrive(fixture, &scene.second, "holder").await;
+    let holder = arrive_when_due(fixture, &scene.second, "holder").await;
     let new = ArgOp4::Open(make_args("opener", "new"));
     assert_eq!(holder.status_at("/export", [new]).await, NfsStat4::Grace);
     let open = reclaim_open(&holder, handle).await;
@@ -179,7 +172,7 @@ async fn what_was_denied_is_reclaimed_while_others_are_kept_out() {
     let early = rival.status_on(&handle, [writing()]).await;
     assert_eq!(early, NfsStat4::ShareDenied, "before the holder is back");
     // Who does not deny by what it held is no exception.
-    let liar = arrive(&fixture, &second, "liar").await;
+    let liar = arrive_when_due(&fixture, &second, "liar").await;
     let of_liar = OpenArgs {
         share_access: share::ACCESS_WRITE,
         ..previous()
@@ -187,7 +180,7 @@ async fn what_was_denied_is_reclaimed_while_others_are_kept_out() {
     let refused = liar.status_on(&handle, [ArgOp4::Open(of_liar)]).await;
     assert_eq!(refused, NfsStat4::ReclaimConflict);
 
-    let holder = arrive(&fixture, &second, "holder").await;
+    let holder = arrive_when_due(&fixture, &second, "holder").await;
     let again = denying(OpenClaim4::Previous(OpenDelegationType4::None));
     let reply = holder.on(&handle, [ArgOp4::Open(again)]).await;
     let open = last!(reply, Open).stateid;
@@ -202,7 +195,7 @@ async fn what_was_denied_is_reclaimed_while_others_are_kept_out() {
 async fn a_server_on_its_own_takes_no_newcomers() {
     let scene = scene().await;
     let alone = scene.fixture.restarted(&[]);
-    let holder = arrive(&scene.fixture, &alone, "holder").await;
+    let holder = arrive_when_due(&scene.fixture, &alone, "holder").await;
     let refused = holder
         .status_on(&scene.handle, [ArgOp4::Open(previous())])
         .await;
@@ -212,7 +205,7 @@ async fn a_server_on_its_own_takes_no_newcomers() {
 #[tokio::test]
 async fn a_lock_that_was_not_held_is_not_reclaimed() {
     let scene = scene().await;
-    let liar = arrive(&scene.fixture, &scene.second, "liar").await;
+    let liar = arrive_when_due(&scene.fixture, &scene.second, "liar").await;
     let open = reclaim_open(&liar, &scene.handle).await;
     for (offset, expected) in [(5, NfsStat4::ReclaimConflict), (10, NfsStat4::ReclaimBad)] {
         let claim = LockArgs {
@@ -234,7 +227,7 @@ async fn an_open_that_did_not_keep_others_out_does_not_do_so_by_a_reclaim() {
         ..open_args("denier", share::ACCESS_READ)
     };
     let free = scene.holder.open_new("free").await.0;
-    let liar = arrive(&scene.fixture, &scene.second, "liar").await;
+    let liar = arrive_when_due(&scene.fixture, &scene.second, "liar").await;
     let refused = liar.status_on(&free, [ArgOp4::Open(claim())]).await;
     assert_eq!(refused, NfsStat4::ReclaimBad);
     let denier = settle(&scene.fixture, &scene.first, "denier").await;
@@ -246,7 +239,7 @@ async fn an_open_that_did_not_keep_others_out_does_not_do_so_by_a_reclaim() {
     let handle = denier.handle("/export/denied").await;
     let before = denier.on(&handle, [ArgOp4::Open(denying)]).await;
     before.ok();
-    let moved = arrive(&scene.fixture, &scene.second, "denier").await;
+    let moved = arrive_when_due(&scene.fixture, &scene.second, "denier").await;
     moved.on(&handle, [ArgOp4::Open(claim())]).await.ok();
 }
 
@@ -262,7 +255,7 @@ async fn who_was_given_up_reclaims_nothing() {
     scene.tree().give_up(&holdings.of(&clients)).await.unwrap();
     assert!(!scene.is_locked().await);
 
-    let holder = arrive(&scene.fixture, &scene.second, "holder").await;
+    let holder = arrive_when_due(&scene.fixture, &scene.second, "holder").await;
     let refused = holder
         .status_on(&scene.handle, [ArgOp4::Open(previous())])
         .await;
@@ -284,7 +277,7 @@ async fn a_server_that_was_out_of_touch_forgets_its_clients_and_keeps_their_lock
     let lost = scene.holder.compound_with_sequence(vec![getfh()]).await;
     assert_eq!(lost.status, NfsStat4::BadSession);
     assert!(scene.is_locked().await);
-    let holder = arrive(&scene.fixture, &scene.first, "holder").await;
+    let holder = arrive_when_due(&scene.fixture, &scene.first, "holder").await;
     let open = reclaim_open(&holder, &scene.handle).await;
     holder.lock_on(&scene.handle, lock_again(open)).await;
 }

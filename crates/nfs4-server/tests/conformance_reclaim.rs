@@ -14,18 +14,6 @@ use nfs4::{
 };
 use nfs4_server::{Limits, Service};
 
-/// A client of one start of the server that has not said RECLAIM_COMPLETE.
-async fn arrive(fixture: &Fixture, service: &Arc<Service>, owner: &str) -> Client {
-    let connection = fixture.connection();
-    service.connection_opened(connection.clone());
-    let client = Client::stranger(service.clone(), connection);
-    let known = client.introduce(introduction(owner)).await;
-    let request = session_request(known.clientid, known.sequenceid);
-    let mut client = client.in_session(client.request_session(request).await.sessionid);
-    client.id = known.clientid;
-    client
-}
-
 fn previous(open_owner: &str) -> OpenArgs {
     OpenArgs {
         claim: OpenClaim4::Previous(OpenDelegationType4::None),

@@ -212,18 +212,6 @@ async fn clients_are_forgotten_when_their_requests_have_ended() {
     }
 }
 
-/// A client of one start of the server that has not said RECLAIM_COMPLETE.
-async fn arrive(fixture: &Fixture, service: &Arc<Service>, owner: &str) -> Client {
-    let connection = fixture.connection();
-    service.connection_opened(connection.clone());
-    let client = Client::stranger(service.clone(), connection);
-    let known = client.introduce(introduction(owner)).await;
-    let request = session_request(known.clientid, known.sequenceid);
-    let mut client = client.in_session(client.request_session(request).await.sessionid);
-    client.id = known.clientid;
-    client
-}
-
 /// A start of the server at which a client is in the middle of reclaiming.
 struct Reclaiming {
     distant: Arc<Distant>,
