@@ -1,7 +1,7 @@
 //! Who has which address on a WAN.
 //!
 //! A site's index, from 1 on, is part of its addresses: site 2 is 10.200.2.1, and guests that boot in
-//! it are in 10.66.0.0/16. Service addresses, 10.200.0.1 and on, belong to whichever site has them now.
+//! it are in 10.130.0.0/16. Service addresses, 10.200.0.1 and on, belong to whichever site has them now.
 //! All of that can be reached from every site and every guest. What a site has
 //! for itself alone, 10.99.0.1 above all, is the same in every site.
 //!
@@ -9,17 +9,17 @@
 
 use std::net::Ipv4Addr;
 
-/// How many sites one WAN joins: guests of the last are in 10.112.0.0/16, among [`ALL_GUESTS`].
+/// How many sites one WAN joins: guests of the last are in 10.176.0.0/16, among [`ALL_GUESTS`].
 pub(super) const SITES_MAX: usize = 48;
 
 /// The second byte of the sites' own addresses.
 const SITES: u8 = 200;
 
 /// The second byte of the guests' addresses, less the site's number.
-const GUESTS: u8 = 64;
+const GUESTS: u8 = 128;
 
 /// All guests of all sites.
-pub(super) const ALL_GUESTS: &str = "10.64.0.0/10";
+pub(super) const ALL_GUESTS: &str = "10.128.0.0/10";
 
 /// The address of the site with this index.
 pub(super) fn site(index: usize) -> Ipv4Addr {
@@ -70,7 +70,7 @@ mod tests {
             [10, 200, 0, 1],
             [10, 200, 1, 2],
             service(1).octets(),
-            [10, 64, 1, 1],
+            [10, 128, 1, 1],
             [10, 99, 0, 1],
         ] {
             let index = index(Ipv4Addr::from(stranger));
