@@ -5,7 +5,7 @@
 //! trials (`statistics`). `bench server` and the experiments of the crate `evaluation` go this way.
 //!
 //! Beside it stand what every measurement needs: the servers' programs (`program`), a client (`client`), a folder on the disk
-//! (`work_folder`), the machine's description (`machine`), processor time (`processor`) and latencies (`tally`).
+//! (`work_folder`), the machine's description (`machine`), processor time (`processor`), waiting for a processor (`waiting`) and latencies (`tally`).
 //!
 //! What must never enter: what is measured.
 
@@ -22,4 +22,5 @@ pub mod statistics;
 pub mod table;
 pub mod tally;
 pub mod trial;
+pub mod waiting;
 pub mod work_folder;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use bench::client::Target;
 use bench::processor::ProcessorTime;
+use bench::waiting::Pressure;
 use serde_json::Value;
 use testbed::{LinkSettings, Meridian, Place, Role, Service, Traffic, World, measure};
 
@@ -32,6 +33,8 @@ pub(crate) struct Server {
     meridian: Meridian,
     address: SocketAddr,
     service: Service,
+    /// Goes after the service.
+    pressure: Option<Pressure>,
 }
 
 /// The sites, their WAN, and their servers.
@@ -249,11 +252,14 @@ impl Server {
         settings: &str,
     ) -> Result<Self> {
         let name = format!("meridian-{}", address.port());
-        let service = meridian.serve(&name, address, &(configuration_text() + settings))?;
+        // Keys of the file's top come before its tables.
+        let text = settings.to_owned() + &configuration_text();
+        let service = meridian.serve(&name, address, &text)?;
         Ok(Self {
             place: place.clone(),
             meridian,
             address,
+            pressure: pressure(&service),
             service,
         })
     }
@@ -275,6 +281,11 @@ impl Server {
     /// The processor time it has used so far.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         processor_time(&self.service).inspect_err(|_| self.place.site().keep_folder())
+    }
+
+    /// For how long so far one of its threads was ready and did not run. Not known where the kernel does not say so.
+    pub(crate) fn waited(&self) -> Result<Option<Duration>> {
+        self.pressure.as_ref().map(Pressure::waited).transpose()
     }
 
     /// Kills it as `kill -9` does.
@@ -323,6 +334,18 @@ pub(crate) fn processor_time(service: &Service) -> Result<Duration> {
         format!("a server has died; its log is {log}")
     })?;
     Ok(time.total())
+}
+
+/// The pressure on a server's process from now on, until it is started anew.
+fn pressure(service: &Service) -> Option<Pressure> {
+    let pid = service.pid()?.as_raw_nonzero().get().unsigned_abs();
+    let found = Pressure::of(pid);
+    let told = found.inspect_err(|error| {
+        eprintln!(
+            "evaluation: time for which servers wait for a processor is not known: {error:#}"
+        );
+    });
+    told.ok()
 }
 
 fn is_ready(status: &Value) -> Result<bool> {

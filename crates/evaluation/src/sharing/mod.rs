@@ -19,6 +19,7 @@ use plot::{Axis, Chart, Plot};
 
 use crate::experiment::{Book, Experiment, Extent, Shown};
 use crate::field::Field;
+use crate::replay::Pauses;
 use crate::ssh_build::stands::{Beside, Setup, Stands};
 use crate::ssh_build::sweep::side_by_side;
 use crate::strategies::{ALL_ON, VARIANTS};
@@ -84,7 +85,7 @@ fn measure_one<'a>(
             replicas: 2,
             settings: settings.to_owned(),
             round_trip: ROUND_TRIP,
-            thinks: false,
+            pauses: Pauses::None,
             steps: 0,
             beside: Beside::Nothing,
         };

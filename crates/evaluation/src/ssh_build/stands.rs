@@ -10,11 +10,15 @@ use testbed::{LinkSettings, World};
 
 use super::Play;
 use crate::field::{Field, Folder};
+use crate::replay::Pauses;
 use crate::sites::{Server, Sites};
 
 /// At most this many servers may wait while others work: an idle set renews its leases, at a small
 /// cost.
 const SERVERS_MAX: usize = 14;
+
+/// The pauses of the whole recording, in seconds.
+const PAUSES: f64 = 182.0;
 
 /// What is played where.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,8 +29,8 @@ pub(crate) struct Setup {
     pub(crate) settings: String,
     /// From each replica to each and back. A single server has its client beside it.
     pub(crate) round_trip: Duration,
-    /// Whether the pauses of the recording are kept.
-    pub(crate) thinks: bool,
+    /// What becomes of the pauses of the recording.
+    pub(crate) pauses: Pauses,
     /// How many steps of the recording are played at most.
     pub(crate) steps: usize,
     /// What may go on at the same time.
@@ -108,9 +112,15 @@ impl Stand {
             Servers::Set(sites) => {
                 // They are as they were; lateness counts from now on.
                 sites.set(&self.link)?;
-                play.at_set(sites, home)
+                let server = sites.replicas.first();
+                Play { server, ..play }.at_set(sites, home)
             }
             Servers::Alone { server, .. } => {
+                let asked = Some(server);
+                let play = Play {
+                    server: asked,
+                    ..play
+                };
                 let played = play.at(&server.target(), home)?;
                 played.check_at(&server.target())?;
                 server.processor_time()?;
@@ -143,7 +153,8 @@ impl<'a> Stands<'a> {
         let beginning = self.field.trace.beginning(setup.steps);
         let play = Play {
             trace: &beginning,
-            thinks: setup.thinks,
+            pauses: setup.pauses,
+            server: None,
             turn: (setup.beside == Beside::Pauses).then_some(&self.field.turn),
         };
         self.stand(setup)?.play(play, &home)
@@ -199,12 +210,15 @@ impl Setup {
     }
 
     /// About how long it takes at servers that run, of a package with `steps_all` steps. The whole package takes a single server
-    /// 9 s, with looking at what is there afterwards, and another 5 s for each replica, as they share this machine; it has pauses
-    /// of 182 s.
+    /// 9 s, with looking at what is there afterwards, and another 5 s for each replica, as they share this machine.
     pub(crate) fn expected(&self, steps_all: usize) -> Duration {
         let share = self.steps.min(steps_all) as f64 / steps_all as f64;
         let work = 4.0 + 5.0 * self.replicas as f64;
-        let pauses = if self.thinks { 182.0 } else { 0.0 };
+        let pauses = match self.pauses {
+            Pauses::None => 0.0,
+            Pauses::Whole => PAUSES,
+            Pauses::Shortened(divisor) => PAUSES / f64::from(divisor),
+        };
         let waits = match self.beside {
             Beside::Everything { round_trips } => {
                 self.round_trip.as_secs_f64() * f64::from(round_trips)
