@@ -167,6 +167,7 @@ impl Experiment for Cost {
                 replicas: known.context("there is no such set")?.1,
                 settings: String::new(),
                 round_trip: round_trip(x)?,
+                is_apart: false,
                 pauses: Pauses::None,
                 steps: 0,
                 beside: Beside::Nothing,

@@ -275,6 +275,7 @@ impl Experiment for Latency {
                 replicas: known.context("there is no such set")?.1,
                 settings: String::new(),
                 round_trip: round_trip(x)?,
+                is_apart: false,
                 pauses: Pauses::None,
                 steps: 0,
                 beside: Beside::Nothing,

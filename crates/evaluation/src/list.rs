@@ -12,7 +12,7 @@ use crate::latency::Latency;
 use crate::nfsp::{Bandwidth, Figure3};
 use crate::scale::Scale;
 use crate::sharing::{Contention, SharedStrategies};
-use crate::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8, Waiting};
+use crate::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8, Processors};
 use crate::today::{Age, Copies, Package};
 use crate::wan_bytes::WanBytes;
 
@@ -23,7 +23,7 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Figure6,
     &Figure7,
     &Figure8,
-    &Waiting,
+    &Processors,
     &Table2,
     &Figure11::SMALL,
     &Figure11::LARGE,

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use bench::affinity;
 use bench::client::Target;
 use bench::processor::ProcessorTime;
 use bench::waiting::Pressure;
+use rustix::thread::CpuSet;
 use serde_json::Value;
 use testbed::{LinkSettings, Meridian, Place, Role, Service, Traffic, World, measure};
 
@@ -283,6 +285,11 @@ impl Server {
         processor_time(&self.service).inspect_err(|_| self.place.site().keep_folder())
     }
 
+    /// Lets it run on these processors only, until it is started anew.
+    pub(crate) fn confine(&self, to: &CpuSet) -> Result<()> {
+        affinity::confine(number_of(&self.service)?, to)
+    }
+
     /// For how long so far one of its threads was ready and did not run. Not known where the kernel does not say so.
     pub(crate) fn waited(&self) -> Result<Option<Duration>> {
         self.pressure.as_ref().map(Pressure::waited).transpose()
@@ -336,10 +343,14 @@ pub(crate) fn processor_time(service: &Service) -> Result<Duration> {
     Ok(time.total())
 }
 
+fn number_of(service: &Service) -> Result<u32> {
+    let pid = service.pid().context("a server was not started")?;
+    Ok(pid.as_raw_nonzero().get().unsigned_abs())
+}
+
 /// The pressure on a server's process from now on, until it is started anew.
 fn pressure(service: &Service) -> Option<Pressure> {
-    let pid = service.pid()?.as_raw_nonzero().get().unsigned_abs();
-    let found = Pressure::of(pid);
+    let found = number_of(service).and_then(Pressure::of);
     let told = found.inspect_err(|error| {
         eprintln!(
             "evaluation: time for which servers wait for a processor is not known: {error:#}"

@@ -85,6 +85,7 @@ fn measure_one<'a>(
             replicas: 2,
             settings: settings.to_owned(),
             round_trip: ROUND_TRIP,
+            is_apart: false,
             pauses: Pauses::None,
             steps: 0,
             beside: Beside::Nothing,

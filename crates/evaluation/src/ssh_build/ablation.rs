@@ -50,6 +50,7 @@ impl Sweep for Ablation {
             replicas: if point.series == LOCAL { 1 } else { 2 },
             settings: settings.to_owned(),
             round_trip: round_trip(&point.x)?,
+            is_apart: false,
             pauses: Pauses::Whole,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
             beside: match point.series == NO_DEEP_CONTROL {

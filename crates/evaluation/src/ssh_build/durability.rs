@@ -72,6 +72,7 @@ impl Sweep for Durability {
             replicas: if point.series == LOCAL { 1 } else { REPLICAS },
             settings,
             round_trip: distance,
+            is_apart: false,
             pauses: Pauses::None,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
             beside: match round_trips > 0 && distance >= IDLE_FROM {

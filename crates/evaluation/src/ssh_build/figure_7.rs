@@ -53,6 +53,7 @@ impl Sweep for Figure7 {
             replicas: if point.series == LOCAL { 1 } else { 2 },
             settings,
             round_trip: round_trip(&point.x)?,
+            is_apart: false,
             pauses: Pauses::Whole,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
             beside: beside(true),

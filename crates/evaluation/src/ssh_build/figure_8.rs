@@ -12,7 +12,7 @@ use plot::{Axis, Chart, Plot};
 use super::kinds::{self, KINDS, Kind};
 use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
-use super::waits::{self, UNDISTURBED};
+use super::waits;
 use super::{LOCAL, TOTAL, round_trip, shortened};
 use crate::experiment::{Extent, Shown};
 
@@ -59,6 +59,7 @@ impl Sweep for Figure8 {
             settings: [kind.settings, of_replicas].concat(),
             round_trip: round_trip(distance)?,
             pauses: kind.pauses,
+            is_apart: kind.is_apart,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
             beside: Beside::Nothing,
         })
@@ -66,9 +67,7 @@ impl Sweep for Figure8 {
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let about = format!(
-            "The package played at one of 2 to 8 replicas, each 0.2 ms (LAN) or 120 ms (WAN) from each other. All replicas share the \
-             processors here, which the papers' did not: without think time the work of the replicas competes with that of the \
-             primary. {} {} What left the primary's site counts until all replicas had everything, with all headers.{}",
+            "The package played at one of 2 to 8 replicas, each 0.2 ms (LAN) or 120 ms (WAN) from each other. {} {} What left the primary's site counts until all replicas had everything, with all headers.{}",
             kinds::about(),
             waits::ABOUT,
             shortened(extent, QUICK_STEPS)
@@ -88,8 +87,6 @@ impl Sweep for Figure8 {
         for panel in results.panels() {
             let marks = |figure, unit| chart::lines(results, panel, figure, unit, Some(LOCAL));
             charts.push(chart(panel, "time (s)", marks(TOTAL, 1.0)));
-            let title = "without waiting for processors (s)";
-            charts.push(chart(panel, title, marks(UNDISTURBED, 1.0)));
             let title = "sent by the primary's site (MB)";
             charts.push(chart(panel, title, marks("first_out_bytes", 1e6)));
         }
@@ -101,14 +98,14 @@ impl Sweep for Figure8 {
             plots: vec![Plot {
                 name: "",
                 title: "SSH-Build with more replicas (Figure 8)".to_owned(),
-                columns: 3,
+                columns: 2,
                 charts,
             }],
         }
     }
 
     fn result(&self, results: &Results) -> Option<String> {
-        let panel = KINDS[1].panel;
+        let panel = KINDS[0].panel;
         let x = results.last_place(panel)?;
         let ratios = table::ratios(results, panel, x, TOTAL, LOCAL)?;
         Some(format!("time {panel}, {x} replicas: {ratios}"))

@@ -1,5 +1,5 @@
-//! How the package is played in the figures that compare sets with one server: with shortened think time and without, and
-//! with answers before and after changes are stable.
+//! How the package is played in the figures that compare sets with one server: with shortened think time and without,
+//! with answers before and after changes are stable, and on processors of its own and on shared ones.
 //!
 //! What must never enter: where it is played.
 
@@ -17,6 +17,8 @@ pub(super) struct Kind {
     pub(super) plot: &'static str,
     /// What becomes of the pauses of the recording.
     pub(super) pauses: Pauses,
+    /// Whether client and primary have processors of their own.
+    pub(super) is_apart: bool,
     /// Lines at the head of the configuration of all servers.
     pub(super) settings: &'static str,
     /// The same for replicas alone, which end their control of a subtree as much earlier as pauses are shorter.
@@ -32,6 +34,7 @@ const DENSE: Kind = Kind {
     panel: "without think time, sync",
     plot: "",
     pauses: Pauses::None,
+    is_apart: true,
     settings: "",
     of_replicas: "",
 };
@@ -40,13 +43,20 @@ const THINKING: Kind = Kind {
     panel: "with think time, sync",
     plot: "thinking",
     pauses: Pauses::Shortened(DIVISOR),
+    is_apart: true,
     settings: "",
     of_replicas: IDLE,
 };
 
 /// All, in the order of the page.
-pub(super) const KINDS: [Kind; 4] = [
+pub(super) const KINDS: [Kind; 5] = [
     DENSE,
+    Kind {
+        panel: "without think time, sync, shared processors",
+        plot: "shared",
+        is_apart: false,
+        ..DENSE
+    },
     THINKING,
     Kind {
         panel: "without think time, async",
@@ -75,6 +85,8 @@ pub(super) fn about() -> String {
         "*Sync*: a change is answered once it is on stable storage, the default. *Async*: at once (`commit = \"async\"`), as the papers' \
          servers did. *With think time* the pauses of the recording, {DIVISOR} times shorter, are kept, and control of a subtree \
          ends after 250 ms instead of 1 s without changes, so that there are as many elections as with whole pauses: what replication \
-         costs weighs four times as much in these as in whole ones. One play goes on at a time."
+         costs weighs {DIVISOR} times as much in these as in whole ones. One play goes on at a time. The client and the server that it asks \
+         have one part of the machine's processors and all else has the other, as the other sites would have machines of their own ([a check](processors.md)); \
+         on *shared processors* they have not, and what competition adds is seen."
     )
 }

@@ -12,9 +12,9 @@ mod figure_6;
 mod figure_7;
 mod figure_8;
 mod kinds;
+mod processors;
 pub(super) mod stands;
 pub(super) mod sweep;
-mod waiting;
 mod waits;
 
 pub(crate) use ablation::Ablation;
@@ -23,7 +23,7 @@ pub(crate) use figure_5::Figure5;
 pub(crate) use figure_6::Figure6;
 pub(crate) use figure_7::Figure7;
 pub(crate) use figure_8::Figure8;
-pub(crate) use waiting::Waiting;
+pub(crate) use processors::Processors;
 
 use std::time::{Duration, Instant};
 
@@ -139,7 +139,7 @@ impl Play<'_> {
         ];
         figures.extend(whole.map(|(name, value)| (name.to_owned(), value)));
         if waits()?.flatten().is_some() {
-            figures.extend(waited.figures(all.took));
+            figures.extend(waited.figures());
         }
         let left = replay.outcome();
         client.leave().await?;

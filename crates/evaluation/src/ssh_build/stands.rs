@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use bench::affinity::Parts;
 use bench::trial::Outcome;
 use testbed::{LinkSettings, World};
 
@@ -35,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) steps: usize,
     /// What may go on at the same time.
     pub(crate) beside: Beside,
+    /// Whether the client and the server that it asks have processors of their own. Nothing may go on beside, then.
+    pub(crate) is_apart: bool,
 }
 
 /// What may go on beside a play without being in its way, nor it in theirs.
@@ -56,6 +59,8 @@ struct Stand {
     replicas: usize,
     settings: String,
     link: LinkSettings,
+    /// Whose processors are whose, where they are apart.
+    parts: Option<Parts>,
     servers: Servers,
     /// Goes after the servers.
     _folder: Folder,
@@ -68,6 +73,22 @@ enum Servers {
         /// Goes after the server.
         _world: World,
     },
+}
+
+impl Servers {
+    /// The first has processors of its own, all others have the rest.
+    fn keep_apart(&self, parts: &Parts) -> Result<()> {
+        let (first, others, idle) = match self {
+            Self::Alone { server, .. } => (server, &[][..], None),
+            Self::Set(sites) => {
+                let (first, others) = sites.replicas.split_first().context("an empty set")?;
+                (first, others, Some(&sites.alone))
+            }
+        };
+        first.confine(&parts.measured)?;
+        let mut others = others.iter().chain(idle);
+        others.try_for_each(|other| other.confine(&parts.others))
+    }
 }
 
 impl Stand {
@@ -93,10 +114,15 @@ impl Stand {
                 Servers::Set(Sites::start_with(&link, program, &disk, count, settings)?)
             }
         };
+        let parts = setup.is_apart.then(Parts::of_this_machine).transpose()?;
+        if let Some(parts) = &parts {
+            servers.keep_apart(parts)?;
+        }
         Ok(Self {
             replicas: setup.replicas,
             settings: settings.clone(),
             link,
+            parts,
             servers,
             _folder: folder,
         })
@@ -104,10 +130,18 @@ impl Stand {
 
     fn fits(&self, setup: &Setup) -> bool {
         let is_alike = self.replicas == setup.replicas && self.settings == setup.settings;
+        let is_alike = is_alike && self.parts.is_some() == setup.is_apart;
         is_alike && self.link == setup.link()
     }
 
     fn play(&self, play: Play<'_>, home: &str) -> Result<Outcome> {
+        match &self.parts {
+            Some(parts) => parts.with_this_thread_apart(|| self.play_here(play, home))?,
+            None => self.play_here(play, home),
+        }
+    }
+
+    fn play_here(&self, play: Play<'_>, home: &str) -> Result<Outcome> {
         match &self.servers {
             Servers::Set(sites) => {
                 // They are as they were; lateness counts from now on.

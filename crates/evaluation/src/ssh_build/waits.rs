@@ -1,8 +1,8 @@
 //! What a play waited for processors: its client, and the server that it asks.
 //!
-//! One request follows the other, so the time that is lost to other programs is that in which the client's thread, or a thread of the
-//! server, was ready and did not run. All of it taken off leaves at least too little: the server's threads may wait with work that no
-//! answer waits for.
+//! It is shown, and not taken off: a thread of the server may wait with work that no answer waits for, and both may wait at
+//! the same time, so what would be left was at times a quarter of what the same work takes undisturbed. Processors are kept apart
+//! instead (`bench::affinity`).
 //!
 //! What must never enter: time for which anybody waits for disks and networks.
 
@@ -19,9 +19,6 @@ use crate::sites::{Server, Sites};
 
 /// The name of the figure with the time that client and server waited for a processor.
 pub(super) const WAITED: &str = "waited_s";
-
-/// The name of the figure with the whole time but that.
-pub(super) const UNDISTURBED: &str = "undisturbed_s";
 
 /// Of the client's thread, which is the one that asks, and of the server's process: waited so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,14 +53,13 @@ impl Waits {
         }
     }
 
-    /// As figures of a play that took so long.
-    pub(super) fn figures(self, took: Duration) -> Outcome {
+    /// As figures.
+    pub(super) fn figures(self) -> Outcome {
         let waited = self.client + self.server;
         let figures = [
             ("client_waited_s", self.client),
             ("server_waited_s", self.server),
             (WAITED, waited),
-            (UNDISTURBED, took.saturating_sub(waited)),
         ];
         let named = figures.map(|(name, time)| (name.to_owned(), time.as_secs_f64()));
         named.into()
@@ -108,32 +104,21 @@ impl Others {
     }
 }
 
-/// The table of plays: times by phase, what was waited for processors, and the ratio to another series with that and without.
+/// The table of plays: times by phase, with the ratio of the whole to another series, and what was waited for processors.
 pub(super) fn table(results: &Results, heads: Heads, before: &[Figure], base: &str) -> String {
     let mut columns = before.to_vec();
     columns.extend(figures(results));
-    let all = columns.pop().into_iter();
-    let waits = [
-        Figure::plain(WAITED, "of it waited for processors (s)"),
-        Figure::plain(UNDISTURBED, "without that (s)"),
-    ];
-    let points = results.points();
-    let known = |figure: &Figure| {
-        let mut points = points.iter();
-        points.any(|point| results.summary(point, figure.name).is_some())
-    };
-    let decides: Vec<Figure> = all.chain(waits).filter(known).collect();
-    let ratios = decides.iter().filter(|figure| figure.name != WAITED);
-    let ratios: Vec<Figure> = ratios.copied().collect();
-    columns.extend(&decides);
-    table::with_ratios(results, heads, &columns, &ratios, base)
+    let ratio: Vec<Figure> = columns.last().copied().into_iter().collect();
+    let waited = Figure::plain(WAITED, "waited for processors (s)");
+    let points = results.points().iter();
+    let known = points.filter_map(|point| results.summary(point, WAITED));
+    if known.count() > 0 {
+        columns.push(waited);
+    }
+    table::with_ratios(results, heads, &columns, &ratio, base)
 }
 
-/// How it is measured.
-pub(super) const ABOUT_METHOD: &str = "*Waited for processors* is the time for which the client's thread (`schedstat`) or some thread of the server that it asks \
-     (`cpu.pressure` of the server's control group) was ready and did not run, because other programs did. The server's threads may wait with \
-     work that no answer waits for, so a time without that is at most too small.";
-
-/// What the pages of figures say of it.
-pub(super) const ABOUT: &str = "Times are given with what was *waited for processors*, which all replicas share here, and without, as [a check of the \
-     method](waiting.md) explains.";
+/// What pages say of it.
+pub(super) const ABOUT: &str = "*Waited for processors* is the time for which the client's thread (`schedstat` of proc(5)) was ready and did not run, and that for which \
+     some thread of the server that it asks did so (`cpu.pressure` of the server's control group), one added to the other: at most that much was lost to \
+     programs that would run on machines of their own.";

@@ -182,6 +182,7 @@ fn one(stands: &mut Stands<'_>, field: &Field, point: &Point) -> Result<Outcome>
         replicas: 2,
         settings: (*settings).to_owned(),
         round_trip: ROUND_TRIP,
+        is_apart: false,
         pauses: match point.x.as_str() {
             BUILD_THINKING => Pauses::Whole,
             _ => Pauses::None,

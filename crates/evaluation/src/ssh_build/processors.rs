@@ -1,4 +1,4 @@
-//! A check of the method by which waiting for processors is taken off: the same play with busy loops beside it.
+//! A check of how processors are kept apart: the same play with busy loops beside it.
 //!
 //! What must never enter: how the package is played.
 
@@ -12,7 +12,7 @@ use bench::trial::{Job, Point};
 use plot::{Axis, Chart, Line, Marks, Plot};
 
 use super::stands::{Beside, Setup, Stands};
-use super::waits::{self, UNDISTURBED};
+use super::waits;
 use super::{LOCAL, TOTAL, round_trip, shortened};
 use crate::experiment::{Book, Experiment, Extent, Shown};
 use crate::field::Field;
@@ -24,6 +24,9 @@ const SET: &str = "two replicas";
 /// The round trip between them, in milliseconds.
 const DISTANCE: &str = "120";
 
+/// Whether client and server have processors of their own.
+const PANELS: [(&str, bool); 2] = [("processors apart", true), ("shared processors", false)];
+
 /// How many busy loops go on beside a play.
 const LOOPS: [&str; 3] = ["0", "1", "2"];
 
@@ -33,10 +36,12 @@ const QUICK_STEPS: usize = 1_000;
 
 /// The check.
 #[derive(Debug)]
-pub(crate) struct Waiting;
+pub(crate) struct Processors;
 
 fn setup(point: &Point, extent: Extent) -> Result<Setup> {
+    let known = PANELS.iter().find(|(panel, _)| *panel == point.panel);
     Ok(Setup {
+        is_apart: known.context("there is no such panel")?.1,
         replicas: if point.series == LOCAL { 1 } else { 2 },
         settings: String::new(),
         round_trip: round_trip(DISTANCE)?,
@@ -63,9 +68,9 @@ fn beside_loops<T>(count: usize, work: impl FnOnce() -> T) -> T {
     })
 }
 
-impl Experiment for Waiting {
+impl Experiment for Processors {
     fn name(&self) -> &'static str {
-        "waiting"
+        "processors"
     }
 
     fn settings(&self, extent: Extent) -> String {
@@ -73,9 +78,13 @@ impl Experiment for Waiting {
     }
 
     fn points(&self, _: Extent) -> Vec<Point> {
-        let points = LOOPS.into_iter();
-        let points = points.flat_map(|x| [SET, LOCAL].map(|series| Point::new("", series, x)));
-        points.collect()
+        let mut points = Vec::new();
+        for (panel, _) in PANELS {
+            for x in LOOPS {
+                points.extend([SET, LOCAL].map(|series| Point::new(panel, series, x)));
+            }
+        }
+        points
     }
 
     fn expected(&self, point: &Point, extent: Extent) -> std::time::Duration {
@@ -101,31 +110,31 @@ impl Experiment for Waiting {
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let heads = Heads {
-            panel: "",
+            panel: "processors",
             series: "server",
             x: "busy loops",
         };
-        let line = |name: &str, is_reference, figure| {
-            let places = results.places("").into_iter();
-            let dots = places.filter_map(|x| {
-                let [ours, local] = [SET, LOCAL].map(|series| Point::new("", series, x));
-                let ratio = results.ratio(&ours, &local, figure)?;
+        let line = |panel: &str| {
+            let dots = LOOPS.iter().filter_map(|x| {
+                let ratio = ratio(results, panel, x)?;
                 Some((x.parse().ok()?, bench::chart::value(ratio, 1.0)))
             });
             Line {
-                name: name.to_owned(),
-                is_reference,
+                name: panel.to_owned(),
+                is_reference: false,
                 dots: dots.collect(),
             }
         };
         let steps = extent.choose(STEPS, QUICK_STEPS);
         Shown {
-            title: "A check: what is waited for processors, taken off",
+            title: "A check: processors of their own",
             about: format!(
                 "The first {steps} steps of the package, without think time, at the first of two replicas {DISTANCE} ms apart and at a server without \
-                 replicas, while 0 to 2 threads beside them do nothing but use processors. {} If the method is right, the \
-                 ratio without waiting is the same in all rows.{}",
-                waits::ABOUT_METHOD,
+                 replicas, while 0 to 2 threads beside them do nothing but use processors. With *processors apart* the client and the server that it asks have \
+                 one half of them, and the other replica, the program that delays packets and the busy loops have the other \
+                 (`sched_setaffinity`), so the ratio should be the same in all rows; with *shared processors* everybody \
+                 runs everywhere. {}{}",
+                waits::ABOUT,
                 shortened(extent, QUICK_STEPS)
             ),
             claims: "",
@@ -138,27 +147,31 @@ impl Experiment for Waiting {
                     title: String::new(),
                     x: Axis::linear("busy loops"),
                     y: Axis::linear("two replicas / single local server"),
-                    marks: Marks::Lines(vec![
-                        line("as measured", true, TOTAL),
-                        line("without waiting for processors", false, UNDISTURBED),
-                    ]),
+                    marks: Marks::Lines(PANELS.map(|(panel, _)| line(panel)).to_vec()),
                 }],
             }],
         }
     }
 
     fn result(&self, results: &Results) -> Option<String> {
-        let ratios = LOOPS.iter().map(|x| {
-            let [ours, local] = [SET, LOCAL].map(|series| Point::new("", series, x));
-            let ratio = |figure| results.ratio(&ours, &local, figure);
-            let [measured, without] = [ratio(TOTAL)?, ratio(UNDISTURBED)?];
-            let [measured, without] = [measured, without].map(|one| table::cell(one, 1.0));
-            Some(format!("{x} loops {measured}, {without}"))
+        let panels = PANELS.iter().map(|(panel, _)| {
+            let ratios = LOOPS
+                .iter()
+                .map(|x| Some(table::cell(ratio(results, panel, x)?, 1.0)));
+            let ratios: Option<Vec<String>> = ratios.collect();
+            Some(format!("{panel} {}", ratios?.join(", ")))
         });
-        let ratios: Option<Vec<String>> = ratios.collect();
+        let panels: Option<Vec<String>> = panels.collect();
         Some(format!(
-            "two replicas by one server, as measured and without waiting: {}",
-            ratios?.join("; ")
+            "two replicas by one server beside {} busy loops: {}",
+            LOOPS.join(", "),
+            panels?.join("; ")
         ))
     }
+}
+
+/// The whole time at the set by that at the single server.
+fn ratio(results: &Results, panel: &str, x: &str) -> Option<bench::statistics::Summary> {
+    let [ours, local] = [SET, LOCAL].map(|series| Point::new(panel, series, x));
+    results.ratio(&ours, &local, TOTAL)
 }
