@@ -102,5 +102,9 @@ test_workspace() {
     say "the end of what $(basename "$output" .failed) said; all of it is in $output"
     tail --lines=60 "$output"
   done
+  if compgen -G 'target/test-failures/*.failed' >/dev/null; then
+    say "what failed"
+    grep --extended-regexp '^test .* FAILED$' target/test-failures/*.failed || true
+  fi
   return "$status"
 }
