@@ -268,6 +268,41 @@ impl Question {
         )
     }
 
+    /// Bytes of a file that it brings, or that its answer may bring, if it is about those.
+    #[must_use]
+    pub fn contents(&self) -> Option<u32> {
+        match self {
+            Question::Read(_, _, _, bytes) => Some(*bytes),
+            Question::Change(Change::Write(_, _, _, bytes, _)) => {
+                Some(u32::try_from(bytes.len()).unwrap_or(u32::MAX))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it may wait for others of the same asker to be answered. What gives something back, or has what is held go on, may not: the
+    /// others may wait for that.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        !matches!(
+            self,
+            Question::Tree
+                | Question::Lease
+                | Question::Downgrade(..)
+                | Question::Close(..)
+                | Question::Unlock(..)
+                | Question::EndLayout(..)
+                | Question::CommitLayout(..)
+                | Question::EndReclaim
+                | Question::BeginAgain
+                | Question::OpenAgain(..)
+                | Question::LockAgain(..)
+                | Question::HasForgotten
+                | Question::EndRequests(_)
+                | Question::Sessions(..)
+        )
+    }
+
     /// Whether it is about a change that the home knows again by the client's request, and makes once. Other changes come to the same
     /// the second time.
     #[must_use]

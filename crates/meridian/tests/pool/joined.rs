@@ -1,5 +1,7 @@
 //! A second metadata server joins a pool, shows its clients what the first one keeps, and has that make their changes.
 
+#[path = "busy.rs"]
+mod busy;
 #[path = "copies.rs"]
 mod copies;
 #[path = "held.rs"]

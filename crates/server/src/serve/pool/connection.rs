@@ -14,6 +14,7 @@ use peer::{Message, Refusal, Sender, Settings, TurnedAway};
 use pool::{Holding, ToDataServer, ToHome};
 use vfs::ReplicaSlot;
 
+use super::asking;
 use crate::pools::{PoolPlace, PoolRole};
 
 /// The only version of what servers of a pool say to each other that is spoken. 2 came with keys that change.
@@ -78,7 +79,7 @@ pub(super) fn settings() -> Settings {
         versions: VERSION..=VERSION,
         data_lanes: 1,
         data_window_bytes: 16 << 20,
-        requests_served_max: 64,
+        requests_served_max: asking::SERVED_MAX,
         // Clients wait for a server that comes back.
         backoff_max: Duration::from_secs(1),
         metadata_window_bytes: 1 << 20,

@@ -10,15 +10,15 @@ use async_trait::async_trait;
 use metadata_server::{Answer, Asked, Connection, Question, RemoteTree, Reply};
 use nfs4_server::LayoutProperties;
 use peer::{
-    Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, RequestError,
-    SendError, Sender, Session, TurnedAway,
+    Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, Sender,
+    TurnedAway,
 };
 use store::{Store, TreeIdentity};
-use throttle::Throttle;
-use tokio::time::Instant;
+use tokio::time::timeout;
 use vfs::{Error, FsId, ReplicaSlot};
 
 use super::Shown;
+use super::asking::{self, PAUSE, UnderWay};
 use super::layouts::GivenByHome;
 use super::{clock, connection};
 use crate::data_directory::{DataDirectory, MemberOf};
@@ -26,19 +26,12 @@ use crate::pools::{self, PoolPlace};
 use crate::serve::ServeError;
 use crate::status::{CopiesStatus, PoolServerStatus, PoolStatus};
 
-/// How long a client waits for the first metadata server before it is told to ask again.
+/// How long a client waits for a first metadata server that is silent before it is told to ask again.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same when this server starts for the first time, and has to know which tree it is to show.
 const FIRST_PATIENCE: Duration = Duration::from_secs(30);
-/// Longer than a server runs.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// Before a question is asked again that did not get through.
-const PAUSE: Duration = Duration::from_millis(50);
 /// How often it is looked whether copies that are in use need another lease.
 const LOOK: Duration = Duration::from_millis(250);
-
-/// What is told of questions that are refused, once and then in sums.
-static REFUSED: Throttle = Throttle::new();
 
 /// A running metadata server that has joined.
 pub(in crate::serve) struct JoinedServer {
@@ -51,6 +44,8 @@ pub(in crate::serve) struct JoinedServer {
 struct ToHome {
     /// Set when it is called.
     peer: OnceLock<Peer>,
+    /// What it is asked at present.
+    under_way: UnderWay,
     /// Which tree is meant, once that is known.
     tree: OnceLock<FsId>,
     /// What clients are shown.
@@ -67,6 +62,7 @@ impl JoinedServer {
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
         let home = Arc::new(ToHome {
             peer: OnceLock::new(),
+            under_way: UnderWay::new(),
             tree: OnceLock::new(),
             shown: OnceLock::new(),
         });
@@ -101,10 +97,12 @@ impl JoinedServer {
     /// # Errors
     /// [`ServeError::HomeAway`] when nobody answers for a while.
     pub(in crate::serve) async fn identity_of_tree(&self) -> Result<TreeIdentity, ServeError> {
-        let deadline = Instant::now() + FIRST_PATIENCE;
-        let asked = self.home.asked(Question::Tree, None, 0);
-        let reply = self.home.ask_until(asked, deadline).await;
-        match reply.and_then(|reply| reply.answer) {
+        let asked = self.home.ask_for(FIRST_PATIENCE, (Question::Tree, None, 0));
+        let reply = timeout(FIRST_PATIENCE, asked).await;
+        match reply
+            .unwrap_or(Err(Error::Delay))
+            .and_then(|reply| reply.answer)
+        {
             Ok(Answer::Tree(fs_id, name_key)) => Ok(TreeIdentity { fs_id, name_key }),
             other => {
                 let keeper = self.place.member(self.place.keeper);
@@ -240,69 +238,20 @@ pub(super) fn status_of_keeper(place: &PoolPlace, endpoint: &Endpoint) -> PoolSe
 }
 
 impl ToHome {
-    fn asked(&self, question: Question, keeps: Option<u64>, clients: u64) -> Asked {
-        Asked {
+    async fn ask_for(
+        &self,
+        patience: Duration,
+        (question, keeps, clients): (Question, Option<u64>, u64),
+    ) -> vfs::Result<Reply> {
+        let asked = Asked {
             tree: self.tree.get().copied(),
             keeps,
             clients,
             question,
-        }
-    }
-
-    /// Asks until an answer comes, or the time is over. A change, or an open, is not given up once it is on its way, as long as the first
-    /// metadata server runs: it might be made after something that the client asks for later.
-    async fn ask_until(&self, asked: Asked, deadline: Instant) -> vfs::Result<Reply> {
-        let (message, question) = (connection::encode_question(&asked), asked.question);
-        let given_up = match question.may_be_given_up() {
-            true => deadline,
-            false => Instant::now() + FOREVER,
         };
-        let mut otherwise = Error::Delay;
         let peer = self.peer.get().ok_or(Error::Delay)?;
-        loop {
-            let Ok(session) = tokio::time::timeout_at(deadline, connected(peer)).await else {
-                return Err(otherwise);
-            };
-            let asked = session.request(Lane::Data, message.clone(), given_up).await;
-            match asked {
-                Ok(reply) => {
-                    return connection::decode_reply(&reply)
-                        .ok_or_else(|| refused("the answer of the first metadata server is none"));
-                }
-                Err(RequestError::Deadline) => return Err(otherwise),
-                Err(RequestError::Refused(why)) => return Err(refused(&why.to_string())),
-                Err(RequestError::NotSent(too_large @ SendError::TooLarge { .. })) => {
-                    return Err(refused(&too_large.to_string()));
-                }
-                Err(RequestError::OutcomeUnknown(_)) => {
-                    // The home may have made it. It knows the same request again.
-                    if question.is_made_once() {
-                        otherwise = Error::Uncertain;
-                    }
-                }
-                Err(RequestError::NotSent(_) | RequestError::Busy) => {}
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
+        asking::ask((peer, &self.under_way), asked, patience).await
     }
-}
-
-/// A session in which messages travel.
-async fn connected(peer: &Peer) -> Session {
-    loop {
-        let session = peer.ready().await;
-        if session.connected(Lane::Data).await {
-            return session;
-        }
-    }
-}
-
-/// What cannot be asked is an error for the client, and for the log.
-fn refused(why: &str) -> Error {
-    if let Some(sum) = REFUSED.failed(("a question", 0), std::time::Instant::now()) {
-        tracing::warn!(why, %sum, "the first metadata server of the pool does not answer a question");
-    }
-    Error::Io(why.to_owned())
 }
 
 #[async_trait]
@@ -313,9 +262,7 @@ impl Connection for ToHome {
         keeps: Option<u64>,
         clients: u64,
     ) -> vfs::Result<Reply> {
-        let deadline = Instant::now() + PATIENCE;
-        let asked = self.asked(question, keeps, clients);
-        self.ask_until(asked, deadline).await
+        self.ask_for(PATIENCE, (question, keeps, clients)).await
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! What must never enter: who gets handles, and what handles are worth.
 
+mod asking;
 mod clock;
 mod connection;
 mod data_server;
