@@ -11,7 +11,7 @@ use crate::kernel_build::KernelBuild;
 use crate::latency::Latency;
 use crate::nfsp::{Bandwidth, Figure3};
 use crate::scale::Scale;
-use crate::sharing::{Contention, SharedStrategies};
+use crate::sharing::{Contention, Elections, SharedStrategies};
 use crate::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8, Processors};
 use crate::today::{Age, Copies, Package};
 use crate::wan_bytes::WanBytes;
@@ -33,6 +33,7 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Ablation,
     &SharedStrategies,
     &Contention,
+    &Elections,
     &Durability,
     &WanBytes,
     &Scale,

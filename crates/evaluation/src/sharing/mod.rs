@@ -3,10 +3,14 @@
 //! - [`Contention`]: an update of a directory that another site controls is carried out there (`forward`), or waits until
 //!   that gives it up (`wait`), as the main paper has it (section 2.1).
 //! - [`SharedStrategies`]: what the strategies of section 3.3 are worth then.
+//! - [`Elections`]: several sites change the same directory at the same instant.
 //!
 //! What must never enter: work of one site alone.
 
+mod elections;
 mod work;
+
+pub(crate) use elections::Elections;
 
 use std::time::Duration;
 
