@@ -2,7 +2,7 @@
 //!
 //! What must never enter: what they do.
 
-use crate::bulk::Bulk;
+use crate::bulk::{Bulk, Lanes};
 use crate::cost::Cost;
 use crate::experiment::Experiment;
 use crate::failover::{Absence, Leases, Takeover};
@@ -43,6 +43,7 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Latency,
     &Cost,
     &Bulk,
+    &Lanes,
     &Takeover,
     &Absence,
     &Leases,
