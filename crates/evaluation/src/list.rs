@@ -9,6 +9,7 @@ use crate::failover::{Absence, Leases, Takeover};
 use crate::grid::{Figure11, Table2};
 use crate::kernel_build::KernelBuild;
 use crate::latency::Latency;
+use crate::many::{Crowd, Files};
 use crate::nfsp::{Bandwidth, Figure3};
 use crate::scale::Scale;
 use crate::sharing::{Contention, Elections, SharedStrategies};
@@ -47,4 +48,6 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Takeover,
     &Absence,
     &Leases,
+    &Files,
+    &Crowd,
 ];

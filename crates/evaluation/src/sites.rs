@@ -359,7 +359,8 @@ fn pressure(service: &Service) -> Option<Pressure> {
     told.ok()
 }
 
-fn is_ready(status: &Value) -> Result<bool> {
+/// Whether a server has the whole tree, takes part with all others, and sees them.
+pub(crate) fn is_ready(status: &Value) -> Result<bool> {
     let ready = status["ready"] == true;
     let peers = status["peers"]
         .as_array()
@@ -370,7 +371,8 @@ fn is_ready(status: &Value) -> Result<bool> {
     Ok(ready && in_view && peers.iter().all(|peer| peer["connected"] == true))
 }
 
-fn lacks_nothing(status: &Value) -> Result<bool> {
+/// Whether none of its peers lacks anything.
+pub(crate) fn lacks_nothing(status: &Value) -> Result<bool> {
     let peers = status["peers"]
         .as_array()
         .context("a status has no peers")?;
@@ -398,7 +400,7 @@ pub(crate) fn lateness(world: &World) -> Result<Duration> {
 }
 
 /// The same for all servers: defaults, with root as root.
-fn configuration_text() -> String {
+pub(crate) fn configuration_text() -> String {
     format!(
         r#"[metrics]
 listen = "off"
