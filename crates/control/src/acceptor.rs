@@ -373,7 +373,7 @@ impl Acceptor {
         answers
     }
 
-    /// Forgets what was granted, but to `keep`, and what waits. Returns the previous.
+    /// Forgets what was granted, but to `keep`, and what waits. Returns the grants that are forgotten.
     pub(crate) fn clear(&mut self, tree: &impl Tree, keep: Option<ReplicaSlot>) -> Vec<Proposal> {
         let grants = self.table().grants();
         let grants = grants.filter(|grant| Some(grant.name.holder) != keep);

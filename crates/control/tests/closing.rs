@@ -9,7 +9,7 @@ fn is_closed(set: &Set) -> bool {
 }
 
 /// 1, 2 and 3 know of a control of file 3 that admits nothing more; 4 has heard only of a later proposal, which no majority
-/// has acknowledged. Whether a close is answered, and whether it is when 4 has heard of the previous.
+/// has acknowledged. Whether a close is answered, and whether it is when 4 has heard of the control.
 fn closed_on_the_strength_of_a_proposal(switch: Switch) -> [bool; 2] {
     let mut settings = Settings::default();
     switch(&mut settings.rules);

@@ -84,7 +84,7 @@ pub enum DecisionKind {
         out: BTreeSet<ReplicaSlot>,
         /// Who is admitted, as which incarnation; voters that are not active.
         admitted: BTreeMap<ReplicaSlot, u64>,
-        /// Why the previous are excluded, for people; cut at [`crate::REASON_BYTES_MAX`].
+        /// Why those of `out` are excluded, for people; cut at [`crate::REASON_BYTES_MAX`].
         reason: String,
     },
     /// A person has done something at a replica that needs nobody's consent. The epoch stays as it is.

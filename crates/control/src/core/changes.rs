@@ -156,7 +156,7 @@ impl ControlCore {
     }
 
     /// An update of another primary has arrived, but may not be applied yet. It proves that the controls
-    /// it was made under were won, so waiters that a release named do not hold them up here: the previous
+    /// it was made under were won, so waiters that a release named do not hold them up here: those
     /// may be waiting for that very primary, and that primary for this update to be applied. To be called
     /// for the first update of each stream whenever [`ControlCore::may_apply`] refuses it. Returns whether
     /// anything changed.

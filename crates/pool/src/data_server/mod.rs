@@ -1,6 +1,6 @@
 //! One data server: whether a request with a handle may be carried out now, and what homes ask of it.
 //!
-//! The caller has the contents and a clock; [`Shelf`] is what is asked of the previous. Each read or write is one step between
+//! The caller has the contents and a clock; [`Shelf`] is what is asked of the contents. Each read or write is one step between
 //! [`DataServer::begin`] and [`DataServer::finish`], and what a home wants done to contents waits for those that have begun.
 
 mod admission;
