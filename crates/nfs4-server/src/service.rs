@@ -421,7 +421,7 @@ impl Service {
     }
 
     /// Waits for what the end of a request brings about.
-    async fn until(&self, holds: impl Fn(&State) -> bool) {
+    pub(crate) async fn until(&self, holds: impl Fn(&State) -> bool) {
         let mut end = self.requests_end.subscribe();
         while !holds(&self.state()) {
             // The sender lives as long as this.
