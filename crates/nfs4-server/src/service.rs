@@ -301,6 +301,7 @@ impl Service {
     /// is returned gives back what they held, which may take as long as asking other sites does; the next call must not
     /// wait for it.
     pub fn housekeep(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
+        self.forget_waiters();
         let now = self.now();
         let (expired, ended, after_grace) = {
             let mut state = self.state();
