@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use nfs4::attributes::{ModeUmask4, Settime4};
 use nfs4::*;
-use xdr::Bytes;
+use xdr::{Bytes, Reader, Writer};
 
 use super::CLIENTS;
 use crate::fixture::encoded;
@@ -129,10 +129,16 @@ fn name(random: &mut Rng) -> Component4 {
 }
 
 fn bitmap(random: &mut Rng) -> Bitmap4 {
-    match one_in(random, 3) {
-        true => Bitmap4::from_words(&[random.u32(..), random.u32(..), random.u32(..)]),
-        false => Bitmap4::of(&[of(random, Attr::ALL), of(random, Attr::ALL)]),
+    if !one_in(random, 3) {
+        return Bitmap4::of(&[of(random, Attr::ALL), of(random, Attr::ALL)]);
     }
+    // Of numbers that are no attributes, too.
+    let mut words = Writer::new();
+    words.u32(2);
+    words.u32(random.u32(..));
+    words.u32(random.u32(..));
+    let words = words.finish().into_contiguous();
+    Reader::new(words).read().expect("it is a bitmap")
 }
 
 fn verifier(random: &mut Rng) -> Verifier4 {
