@@ -466,3 +466,21 @@ fn who_announces_large_requests_and_sends_nothing_keeps_nobody_from_writing() {
         drop(announced);
     });
 }
+
+/// Each connection over which something else than calls came was a line in the log, with which any host could fill the disk.
+#[test]
+fn who_sends_garbage_does_not_fill_the_log() {
+    /// A mark of more bytes than any record may have; and a record that begins like a call and ends there.
+    const GARBAGE: [&[u8]; 2] = [&[0xff; 4], &[0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0]];
+    let place = Place::new("");
+    let server = place.start();
+    for number in 0..100 {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(GARBAGE[number % 2]).unwrap();
+        // Until it is closed, in one way or another.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let log = place.read_log();
+    let lines = log.matches("closing a connection").count();
+    assert!((1..10).contains(&lines), "{log}");
+}

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use nfs4::callback::{
     CbArgOp4, CbCompoundCall, CbCompoundRes, CbLayoutrecallArgs, CbNotifyDeviceidArgs,
@@ -15,6 +16,7 @@ use nfs4::callback::{
 use nfs4::{
     Deviceid4, LayoutIomode4, NfsFh4, NfsStat4, PROC_COMPOUND, StateOwner4, Stateid4, layout_type,
 };
+use throttle::Throttle;
 use xdr::{Bytes, Decode, Reader, Writer};
 
 use crate::connection::CallbackError;
@@ -23,6 +25,9 @@ use crate::layouts::{DeviceId, LayoutEvent, LayoutHolder};
 use crate::service::Service;
 use crate::state::{Callback, CallbackEnd, ClientId, FileKey};
 
+/// What is told of clients that cannot be called, once and then in sums.
+static UNHEARD: Throttle = Throttle::new();
+const UNREACHED: throttle::Subject = ("a client cannot be called back", 0);
 /// Clients that wait for locks of one file; further ones are left to asking again.
 const WAITERS_PER_FILE: usize = 64;
 /// Words for one client that wait until it has answered another.
@@ -101,6 +106,16 @@ impl Waiting {
         }
         taken
     }
+
+    fn forget(&mut self, clients: &[ClientId]) {
+        self.files.retain(|_, waiters| {
+            waiters.retain(|waiter| !clients.contains(&waiter.client));
+            !waiters.is_empty()
+        });
+        for client in clients {
+            self.count -= self.of_clients.remove(client).unwrap_or_default();
+        }
+    }
 }
 
 impl Callbacks {
@@ -111,6 +126,11 @@ impl Callbacks {
 
     fn take(&self, file: FileKey) -> Vec<LockWaiter> {
         lock(&self.waiting).take(file)
+    }
+
+    /// The clients that wait for locks.
+    fn waiting_clients(&self) -> Vec<ClientId> {
+        lock(&self.waiting).of_clients.keys().copied().collect()
     }
 
     /// Puts a word in line. Whether nobody calls the client yet.
@@ -143,6 +163,21 @@ fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Service {
+    /// Forgets those who waited for locks of clients that have gone, as they would keep others from being told.
+    pub(crate) fn forget_waiters(&self) {
+        let clients = self.callbacks.waiting_clients();
+        let gone: Vec<ClientId> = {
+            let state = self.state();
+            let clients = clients.into_iter();
+            clients
+                .filter(|client| state.client_name(*client).is_none())
+                .collect()
+        };
+        if !gone.is_empty() {
+            lock(&self.callbacks.waiting).forget(&gone);
+        }
+    }
+
     /// Tells those who wait for a file's locks that some were given back.
     pub(crate) fn locks_changed(&self, file: FileKey) {
         for waiter in self.callbacks.take(file) {
@@ -196,7 +231,9 @@ impl Service {
                 (end, status)
             }
             Err(error) => {
-                tracing::info!(%error, client = client.0, "cannot call a client back");
+                if let Some(sum) = UNHEARD.failed(UNREACHED, Instant::now()) {
+                    tracing::info!(%error, client = client.0, %sum, "cannot call a client back");
+                }
                 (CallbackEnd::Unanswered, None)
             }
         };

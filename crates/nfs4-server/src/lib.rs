@@ -36,6 +36,7 @@ mod reply;
 mod service;
 pub mod state;
 mod status;
+mod uses;
 
 pub use address_range::{AddressRange, AddressRangeError};
 pub use connection::{CallbackError, Connection};

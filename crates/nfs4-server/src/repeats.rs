@@ -27,7 +27,7 @@ pub(crate) async fn answer(
     args: CompoundArgs,
 ) -> Rope {
     let tag = args.tag.clone();
-    let answered = match changes_something(&args) {
+    let answered = match is_of_size(compound) && changes_something(&args) {
         true => repeated(compound, sequence, args).await,
         false => Err(NfsStat4::BadSession),
     };
@@ -36,6 +36,14 @@ pub(crate) async fn answer(
         refusal.push(compound, &ResOp4::Failed(Opnum::Sequence.into(), status));
         refusal.finish()
     })
+}
+
+/// Whether a session can have executed a request of this size. A larger one only costs the time to look into it.
+fn is_of_size(compound: &Compound<'_>) -> bool {
+    let state = compound.service.state();
+    let limits = state.limits();
+    compound.operation_count <= limits.operations
+        && compound.request_bytes <= limits.request_bytes as usize
 }
 
 /// Puts a request off of which nobody knows yet whether it was carried out (RFC 8881, sections 2.10.6.2 and 15.1.1.3): the

@@ -301,6 +301,7 @@ impl Service {
     /// is returned gives back what they held, which may take as long as asking other sites does; the next call must not
     /// wait for it.
     pub fn housekeep(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
+        self.forget_waiters();
         let now = self.now();
         let (expired, ended, after_grace) = {
             let mut state = self.state();
@@ -421,7 +422,7 @@ impl Service {
     }
 
     /// Waits for what the end of a request brings about.
-    async fn until(&self, holds: impl Fn(&State) -> bool) {
+    pub(crate) async fn until(&self, holds: impl Fn(&State) -> bool) {
         let mut end = self.requests_end.subscribe();
         while !holds(&self.state()) {
             // The sender lives as long as this.

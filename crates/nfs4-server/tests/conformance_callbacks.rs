@@ -15,7 +15,7 @@ use nfs4::{
     CreateSessionArgs, GssCbHandles4, NfsFh4, NfsLockType4, NfsStat4, RpcGssSvc, Stateid4,
     create_session as flag, seq4_status,
 };
-use nfs4_server::{CallbackError, Connection, ConnectionId, Limits};
+use nfs4_server::{CallbackError, ClientId, Connection, ConnectionId, Limits};
 use oncrpc::{AuthSys, Credentials, Groups};
 use tokio::sync::{Semaphore, mpsc};
 use xdr::{Bytes, Reader, Rope, Writer};
@@ -303,6 +303,31 @@ async fn numbers_go_up_with_every_call_that_was_executed() {
         let call = scene.calls.recv().await.unwrap();
         assert_eq!(call.sequence.sequenceid, number);
     }
+}
+
+/// Those of a client that had gone were as many as are told of a file, and so nobody else was, for as long as the lock was held.
+#[tokio::test]
+async fn who_waits_for_a_client_that_has_gone_is_in_nobodys_way() {
+    let mut scene = Scene::new(1, Some(NfsStat4::Ok), wishes(vec![])).await;
+    let (handle, held) = scene.holder.open_new("file").await;
+    let lock = first_lock(held, "holder", 0, 10);
+    scene.holder.lock_on(&handle, lock).await;
+    let gone = scene.fixture.client().await;
+    let (_, opened) = gone.open_at("/export", make_args("o", "file")).await;
+    for number in 0..100 {
+        let mut wish = first_lock(opened, &number.to_string(), 5, 1);
+        wish.locktype = NfsLockType4::WriteW;
+        let refused = gone.status_on(&handle, [ArgOp4::Lock(wish)]).await;
+        assert_eq!(refused, NfsStat4::Denied);
+    }
+    assert!(scene.fixture.service.evict(ClientId(gone.id)).await);
+    scene.fixture.service.housekeep().await;
+    scene.play("late").await;
+    let call = tokio::time::timeout(Duration::from_secs(60), scene.calls.recv()).await;
+    assert_eq!(
+        &call.expect("the word comes").unwrap().lock_owner[..],
+        b"late"
+    );
 }
 
 /// Several processes of a client took turns at a lock; now and then all of them stood still until the client

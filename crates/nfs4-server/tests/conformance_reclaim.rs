@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::fixture::operations::*;
 use crate::fixture::sessions::*;
 use crate::fixture::state::*;
-use crate::fixture::{Client, Fixture, MemoryRecords, Successful, last, pass};
+use crate::fixture::{Client, Fixture, MemoryRecords, Successful, last, mode, pass};
 use nfs4::{
     ArgOp4, LockArgs, NfsFh4, NfsLockType4, NfsStat4, OpenArgs, OpenClaim4, OpenDelegationType4,
     StableHow4, Stateid4, share,
@@ -251,4 +251,68 @@ async fn the_grace_period_lasts_until_the_records_of_those_who_stay_away_have_go
     records.keeps_all.store(false, Ordering::SeqCst);
     ending.await.unwrap();
     client.at("/export", open()).await.ok();
+}
+
+/// Who may set the mode may as well be let past it: a file that its owner made without any right for himself is open to him. For
+/// others the mode decides, as it is by then.
+#[tokio::test]
+async fn the_mode_keeps_everybody_but_the_owner_from_reclaiming() {
+    const OWNER: u32 = 1000;
+    const OTHER: u32 = 1001;
+    let fixture = Fixture::new();
+    let before = fixture.client().await;
+    before
+        .at("/export", [setattr(Stateid4::ANONYMOUS, mode(0o777))])
+        .await
+        .ok();
+    before
+        .as_user(OWNER, OWNER, &[])
+        .make_file("/export", "file")
+        .await;
+    before
+        .at("/export/file", [setattr(Stateid4::ANONYMOUS, mode(0))])
+        .await
+        .ok();
+    let handle = before.handle("/export/file").await;
+    let service = fixture.restarted(&["holder"]);
+    let holder = arrive(&fixture, &service, "holder").await;
+    let as_user = |user, open_owner, claim| {
+        let open = ArgOp4::Open(OpenArgs {
+            claim,
+            ..previous(open_owner)
+        });
+        let (client, handle) = (holder.as_user(user, user, &[]), handle.clone());
+        async move { client.status_on(&handle, [open]).await }
+    };
+    let reclaiming = || OpenClaim4::Previous(OpenDelegationType4::None);
+    assert_eq!(
+        as_user(OTHER, "other", reclaiming()).await,
+        NfsStat4::Access
+    );
+    assert_eq!(as_user(OWNER, "owner", reclaiming()).await, NfsStat4::Ok);
+    holder.compound(vec![reclaim_complete()]).await.ok();
+    service.housekeep().await;
+    assert_eq!(
+        as_user(OWNER, "later", OpenClaim4::Fh).await,
+        NfsStat4::Access
+    );
+}
+
+/// Clients are believed, and it is not on record what each held. Where two cannot have held what they say, the one that comes later is told.
+#[tokio::test]
+async fn a_reclaim_that_conflicts_with_an_earlier_one_is_refused_by_name() {
+    let fixture = Fixture::new();
+    let before = fixture.client().await;
+    before.make_file("/export", "file").await;
+    let handle = before.handle("/export/file").await;
+    let service = fixture.restarted(&["holder", "other"]);
+    let other = arrive(&fixture, &service, "other").await;
+    let denying = ArgOp4::Open(OpenArgs {
+        share_deny: share::DENY_BOTH,
+        ..previous("opener")
+    });
+    other.on(&handle, [denying]).await.ok();
+    let holder = arrive(&fixture, &service, "holder").await;
+    let told = holder.status_on(&handle, [ArgOp4::Open(previous("opener"))]);
+    assert_eq!(told.await, NfsStat4::ReclaimConflict);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::fixture::distant::{Distant, FAR_VERIFIER};
-use crate::fixture::operations::{access, create, getattr, getfh, lookup, setattr};
+use crate::fixture::operations::{access, create, getattr, getfh, lookup, putfh, setattr};
 use crate::fixture::sessions::{
     exchange_id, introduction, reclaim_complete, sequence, session_request,
 };
@@ -13,8 +13,8 @@ use crate::fixture::state::*;
 use crate::fixture::{Client, Fixture, Successful, encoded, go_to, last, mode, statuses};
 use nfs4::{
     AllocateArgs, ArgOp4, Attr, Attributes4, Bitmap4, CloseArgs, CommitArgs, CompoundRes,
-    CreateType4, NfsFh4, NfsStat4, OpenClaim4, ReaddirArgs, ResOp4, StableHow4, Verifier4,
-    WriteArgs, share,
+    CreateType4, NfsFh4, NfsStat4, OpenClaim4, ReaddirArgs, ResOp4, SessionId4, StableHow4,
+    Verifier4, WriteArgs, share,
 };
 use nfs4_server::{ClientId, Limits};
 use xdr::Bytes;
@@ -344,5 +344,23 @@ fn readdir_args() -> ReaddirArgs {
         dircount: 1000,
         maxcount: 4000,
         attr_request: Bitmap4::default(),
+    }
+}
+
+/// A request whose session is not known is looked into, as it may have been carried out before a restart; but not one of a size that no
+/// session allows.
+#[tokio::test]
+async fn a_request_that_no_session_can_have_executed_is_not_looked_into() {
+    let (_fixture, distant, client) = with_file().await;
+    let handle = client.handle("/export/file").await;
+    let gone = client.in_session(SessionId4([9; 16]));
+    for (times, expected) in [(10, 10), (500, 0)] {
+        let size = || getattr(Bitmap4::of(&[Attr::Size]));
+        let asks = (0..times).flat_map(|_| [putfh(&handle), size()]);
+        let makes = create(CreateType4::Dir, "directory", mode(0o755));
+        let before = distant.asked.load(Ordering::SeqCst);
+        let told = gone.compound_with_sequence(asks.chain([makes]).collect());
+        assert_eq!(statuses(&told.await), [NfsStat4::BadSession]);
+        assert_eq!(distant.asked.load(Ordering::SeqCst) - before, expected);
     }
 }

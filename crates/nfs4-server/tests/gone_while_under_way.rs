@@ -187,6 +187,82 @@ async fn nobody_gets_the_name_of_a_client_with_a_request_under_way() {
     assert_eq!(codes, [NfsStat4::Ok, NfsStat4::Ok]);
 }
 
+/// A client's own CLOSE, or OPEN_DOWNGRADE, let others in while a write by the same open was under way: it came to the file when somebody
+/// had it open who denies writing.
+#[tokio::test]
+async fn an_open_ends_when_the_requests_by_its_right_have_ended() {
+    for closes in [true, false] {
+        let scene = Scene::new().await;
+        scene.distant.way.add_permits(1);
+        let reader = open_args("opener", share::ACCESS_READ);
+        let (_, open) = scene.holder.open_at("/export/file", reader).await;
+        let writing = scene.writing(vec![scene.write()]).await;
+        let sent = scene.distant.sent.load(Ordering::SeqCst);
+        let end = match closes {
+            true => close(open),
+            false => open_downgrade(open, share::ACCESS_READ, share::DENY_NONE),
+        };
+        let other_session = scene.holder.with_session(3, 1 << 16).await;
+        let handle = scene.handle.clone();
+        let ending = tokio::spawn(async move { other_session.status_on(&handle, [end]).await });
+        for _ in 0..20 {
+            pause().await;
+            assert_eq!(scene.distant.sent.load(Ordering::SeqCst), sent);
+        }
+        let later = |scene: &Scene| {
+            let (holder, handle) = (scene.holder.clone(), scene.handle.clone());
+            let write = scene.write();
+            async move { holder.status_on(&handle, [write]).await }
+        };
+        assert_eq!(later(&scene).await, NfsStat4::Delay);
+        scene.distant.way.add_permits(1);
+        assert_eq!(writing.await.unwrap(), [NfsStat4::Ok, NfsStat4::Ok]);
+        scene.distant.until_sent(sent + 1).await;
+        scene.distant.way.add_permits(1);
+        assert_eq!(ending.await.unwrap(), NfsStat4::Ok);
+        let expected = match closes {
+            true => NfsStat4::BadStateid,
+            false => NfsStat4::OpenMode,
+        };
+        assert_eq!(later(&scene).await, expected);
+    }
+}
+
+/// A user of the file who is done with it does not hold up the others of his client, nor wait for them: what they do is still allowed.
+#[tokio::test]
+async fn a_downgrade_waits_for_nothing_that_is_allowed_behind_it() {
+    let scene = Scene::new().await;
+    scene.distant.way.add_permits(1);
+    let reader = open_args("opener", share::ACCESS_READ);
+    let (_, open) = scene.holder.open_at("/export/file", reader).await;
+    let writing = scene.writing(vec![scene.write()]).await;
+    let sent = scene.distant.sent.load(Ordering::SeqCst);
+    let same = open_downgrade(open, share::ACCESS_BOTH, share::DENY_NONE);
+    let (other_session, handle) = (
+        scene.holder.with_session(3, 1 << 16).await,
+        scene.handle.clone(),
+    );
+    let ending = tokio::spawn(async move { other_session.status_on(&handle, [same]).await });
+    tokio::time::timeout(Duration::from_secs(60), scene.distant.until_sent(sent + 1))
+        .await
+        .expect("it waits for nothing");
+    assert!(!writing.is_finished());
+    scene.distant.way.add_permits(2);
+    assert_eq!(writing.await.unwrap(), [NfsStat4::Ok, NfsStat4::Ok]);
+    assert_eq!(ending.await.unwrap(), NfsStat4::Ok);
+}
+
+/// What cannot be closed now is open as before.
+#[tokio::test]
+async fn an_open_that_cannot_be_closed_is_used_again() {
+    let scene = Scene::new().await;
+    scene.distant.busy.store(1, Ordering::SeqCst);
+    scene.distant.way.add_permits(1);
+    let told = scene.holder.status_on(&scene.handle, [close(scene.open)]);
+    assert_eq!(told.await, NfsStat4::Delay);
+    scene.holder.on(&scene.handle, [scene.write()]).await.ok();
+}
+
 /// What the file system does for clients that it has lost is over when it goes on.
 #[tokio::test]
 async fn clients_are_forgotten_when_their_requests_have_ended() {

@@ -18,6 +18,7 @@ mod conformance_sessions;
 mod conformance_too_many;
 mod distant_file_system;
 mod gone_while_under_way;
+mod hostile;
 mod ops_access;
 mod ops_attributes;
 mod ops_filehandles;

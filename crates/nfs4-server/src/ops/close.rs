@@ -1,6 +1,7 @@
 //! CLOSE (RFC 8881, section 18.2).
 
 use nfs4::{CloseArgs, CloseResOk, NfsStat4, Stateid4};
+use vfs::Share;
 
 use crate::compound::Compound;
 use crate::status::OrStatus;
@@ -15,6 +16,7 @@ pub(crate) async fn close(
     let stateid = compound.substitute(args.open_stateid)?;
     let _gate = service.gates.pass(session.client, file).await;
     let open = service.state().open_file(session.client, &stateid, file)?;
+    let _ending = service.end_uses(&open, Share::default()).await;
     // What was written past this server shows before the file counts as closed.
     let layout = service.state().layout_without(&open, None);
     service.release(layout.into_iter().collect()).await;

@@ -7,23 +7,27 @@ use crate::compound::Compound;
 use crate::handle::ObjectHandle;
 use crate::state::{Resolved, StateidUse};
 use crate::status::status_of;
+use crate::uses::Use;
 
 /// Largest READ or WRITE, in bytes; also announced as the attributes maxread and maxwrite.
 pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
 
 /// Whether the caller's open, or else the mode bits, decide about I/O.
-pub(super) enum Right {
-    Open,
+pub(super) enum Right<'s> {
+    /// The open goes on allowing it until this is dropped.
+    Open {
+        _use: Use<'s>,
+    },
     ModeBits,
     /// The caller has an open that does not allow it. Clients that fill whole pages read back what they opened for writing
     /// (RFC 8881, section 9.1.2), which is granted to a caller that could open the file for reading as well.
     ModeBitsBesidesOpen,
 }
 
-impl Right {
+impl Right<'_> {
     pub(super) fn access<'a>(&self, who: &'a Credentials) -> AccessCheck<'a> {
         match self {
-            Right::Open => AccessCheck::Open(who),
+            Right::Open { .. } => AccessCheck::Open(who),
             Right::ModeBits | Right::ModeBitsBesidesOpen => AccessCheck::Credentials(who),
         }
     }
@@ -47,19 +51,29 @@ pub(super) fn status_of_io(error: Error) -> NfsStat4 {
 }
 
 /// Checks the stateid of an operation on data (RFC 8881, section 8.2.5).
-pub(super) fn right(
-    compound: &Compound<'_>,
+pub(super) fn right<'s>(
+    compound: &Compound<'s>,
     object: &ObjectHandle,
     stateid: Stateid4,
     wanted: StateidUse,
-) -> Result<Right, NfsStat4> {
+) -> Result<Right<'s>, NfsStat4> {
     let session = compound.session()?;
     let stateid = compound.substitute(stateid)?;
-    let state = compound.service.state();
-    match state.resolve_for_io(session.client, &stateid, object.key(), wanted)? {
-        Resolved::Open(_) => Ok(Right::Open),
+    let service = compound.service;
+    let (resolved, in_grace) = {
+        let mut state = service.state();
+        let resolved = state.resolve_for_io(session.client, &stateid, object.key(), wanted)?;
+        if let Resolved::Open(key) = resolved {
+            state.begin_use(key, wanted)?;
+        }
+        (resolved, state.in_grace())
+    };
+    match resolved {
+        Resolved::Open(key) => Ok(Right::Open {
+            _use: service.use_begun(key, wanted),
+        }),
         // Somebody may yet reclaim an open that denies this.
-        _ if state.in_grace() || object.export.file_system.others_reclaim() => Err(NfsStat4::Grace),
+        _ if in_grace || object.export.file_system.others_reclaim() => Err(NfsStat4::Grace),
         Resolved::Anonymous | Resolved::ReadBypass => Ok(Right::ModeBits),
         Resolved::WriteOnly => Ok(Right::ModeBitsBesidesOpen),
     }

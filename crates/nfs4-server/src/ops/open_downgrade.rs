@@ -24,6 +24,7 @@ pub(crate) async fn open_downgrade(
         }
         open
     };
+    let _ending = service.end_uses(&open, share).await;
     let layout = service.state().layout_without(&open, Some(share));
     service.release(layout.into_iter().collect()).await;
     service

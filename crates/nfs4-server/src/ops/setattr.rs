@@ -34,11 +34,12 @@ async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, 
         false => object.who.clone(),
     };
     // The stateid of a mere repeat is not known any more, and was good.
-    let access = if set.size.is_some() && !compound.is_repeat {
-        right(compound, &object, args.stateid, StateidUse::Write)?.access(&who)
-    } else {
-        AccessCheck::Credentials(&who)
+    let right = match set.size.is_some() && !compound.is_repeat {
+        true => Some(right(compound, &object, args.stateid, StateidUse::Write)?),
+        false => None,
     };
+    let mode_bits = AccessCheck::Credentials(&who);
+    let access = (right.as_ref()).map_or(mode_bits, |right| right.access(&who));
     let file_system = &object.export.file_system;
     let outcome = file_system.set_attributes(access, object.id, &set).await;
     let attributes = if outcome == Err(Error::NotSupported)

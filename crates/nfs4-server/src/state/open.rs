@@ -10,7 +10,7 @@ use nfs4::{NfsStat4, Stateid4};
 use vfs::{LockOwner, OpenOwner, Share};
 
 use super::client::ClientId;
-use super::stateid::Seqid;
+use super::stateid::{Seqid, StateidUse};
 use super::{FileKey, Release, State, StateKind};
 
 #[derive(Debug)]
@@ -23,6 +23,25 @@ pub(super) struct Open {
     /// Every share that was asked for, which is what OPEN_DOWNGRADE may go back to.
     granted: Vec<Share>,
     locks: HashSet<u64>,
+    uses: Uses,
+    /// While it is being closed or downgraded: what it allows afterwards.
+    left: Option<Share>,
+}
+
+/// How many requests on data are under way by the right of an open.
+#[derive(Debug, Default)]
+struct Uses {
+    reads: usize,
+    writes: usize,
+}
+
+impl Uses {
+    fn of(&mut self, wanted: StateidUse) -> &mut usize {
+        match wanted {
+            StateidUse::Read => &mut self.reads,
+            StateidUse::Write => &mut self.writes,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -130,6 +149,8 @@ impl State {
             share,
             granted: vec![share],
             locks: HashSet::new(),
+            uses: Uses::default(),
+            left: None,
         };
         self.opens.insert(key, open);
         self.layouts.opened(client, file, key);
@@ -171,6 +192,44 @@ impl State {
             key,
             owner,
             share: open.share,
+        })
+    }
+
+    /// Begins a request on data by the right of the open with this key. [`State::end_use`] must follow.
+    ///
+    /// # Errors
+    /// `DELAY` while the open is being closed, or downgraded to one that does not allow it.
+    pub fn begin_use(&mut self, key: u64, wanted: StateidUse) -> Result<(), NfsStat4> {
+        let open = self.opens.get_mut(&key).ok_or(NfsStat4::BadStateid)?;
+        if open.left.is_some_and(|left| !wanted.is_allowed_by(left)) {
+            return Err(NfsStat4::Delay);
+        }
+        *open.uses.of(wanted) += 1;
+        Ok(())
+    }
+
+    /// Such a request has ended. Whether somebody may wait for that.
+    pub fn end_use(&mut self, key: u64, wanted: StateidUse) -> bool {
+        let Some(open) = self.opens.get_mut(&key) else {
+            return false;
+        };
+        let uses = open.uses.of(wanted);
+        *uses = uses.saturating_sub(1);
+        open.left.is_some()
+    }
+
+    /// Lets no request on data begin by the right of an open that is not allowed by what is `left` of it; `None` ends that.
+    pub fn leave(&mut self, open: &OpenFile, left: Option<Share>) {
+        if let Some(open) = self.opens.get_mut(&open.key) {
+            open.left = left;
+        }
+    }
+
+    /// Whether requests on data are under way by the right of an open that what is left of it does not allow.
+    #[must_use]
+    pub fn is_used_beyond(&self, open: &OpenFile, left: Share) -> bool {
+        (self.opens.get(&open.key)).is_some_and(|open| {
+            (open.uses.reads > 0 && !left.read) || (open.uses.writes > 0 && !left.write)
         })
     }
 

@@ -13,8 +13,8 @@ pub enum Resolved {
     Anonymous,
     /// The special stateid that asks to bypass locks on READ.
     ReadBypass,
-    /// An open, or a lock made under it, with what the open allows.
-    Open(Share),
+    /// An open that allows it, or a lock made under one: the key of the open.
+    Open(u64),
     /// The same for reading, which the open does not allow.
     WriteOnly,
 }
@@ -26,6 +26,15 @@ pub enum StateidUse {
     Read,
     /// To change data or size.
     Write,
+}
+
+impl StateidUse {
+    pub(super) fn is_allowed_by(self, share: Share) -> bool {
+        match self {
+            StateidUse::Read => share.read,
+            StateidUse::Write => share.write,
+        }
+    }
 }
 
 /// The sequence number of a stateid: how often what it stands for has changed, from one on (RFC 8881, section 8.2.2). On the wire it
@@ -127,7 +136,7 @@ impl State {
         match wanted {
             StateidUse::Write if !open.share.write => Err(NfsStat4::OpenMode),
             StateidUse::Read if !open.share.read => Ok(Resolved::WriteOnly),
-            StateidUse::Read | StateidUse::Write => Ok(Resolved::Open(open.share)),
+            StateidUse::Read | StateidUse::Write => Ok(Resolved::Open(open_key)),
         }
     }
 

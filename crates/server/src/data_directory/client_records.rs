@@ -185,8 +185,8 @@ fn decode(format: u32, content: &[u8]) -> Option<ClientRecord> {
             (Some(known_by), owner)
         }
     };
-    let is_owner = !owner.is_empty() && owner.len() <= OWNER_BYTES_MAX;
-    is_owner.then(|| ClientRecord {
+    // It may be empty: the protocol forbids no client to be called nothing.
+    (owner.len() <= OWNER_BYTES_MAX).then(|| ClientRecord {
         owner: owner.into(),
         known_by,
     })
@@ -260,11 +260,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let records = load(&directory);
         assert!(records.all().is_empty());
-        for name in ["alpha", "beta", "alpha"] {
+        for name in ["alpha", "beta", "", "alpha"] {
             records.add(record(name)).await.unwrap();
         }
-        records.remove(owner("beta")).await.unwrap();
-        records.remove(owner("gamma")).await.unwrap();
+        assert_eq!(load(&directory).all().len(), 3);
+        for name in ["beta", "gamma", ""] {
+            records.remove(owner(name)).await.unwrap();
+        }
         assert_eq!(records.all(), [record("alpha")]);
         assert_eq!(load(&directory).all(), [record("alpha")]);
         // Its machine was started anew.

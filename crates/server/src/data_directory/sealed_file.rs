@@ -96,25 +96,33 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// Puts a file on stable storage, replacing an older one.
 pub(crate) fn write(path: &Path, kind: Kind, content: &[u8]) -> Result<(), SealedFileError> {
     let unfinished = path.with_added_extension(&UNFINISHED[1..]);
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options
-        .open(&unfinished)
-        .map_err(SealedFileError::io("create", &unfinished))?;
-    let written = file
-        .write_all(&sealed(kind, content))
-        .and_then(|()| file.sync_all());
-    written.map_err(SealedFileError::io("write", &unfinished))?;
-    fs::rename(&unfinished, path).map_err(SealedFileError::io("replace", path))?;
+    let put = || {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options
+            .open(&unfinished)
+            .map_err(SealedFileError::io("create", &unfinished))?;
+        let written = file
+            .write_all(&sealed(kind, content))
+            .and_then(|()| file.sync_all());
+        written.map_err(SealedFileError::io("write", &unfinished))?;
+        fs::rename(&unfinished, path).map_err(SealedFileError::io("replace", path))
+    };
+    put().inspect_err(|_| {
+        // On a full disk many may be begun. What cannot be removed is when it is read.
+        let _ = fs::remove_file(&unfinished);
+    })?;
     sync_directory_of(path)
 }
 
 /// Removes a file, if it is there, so that it stays removed after a crash.
 pub(crate) fn remove(path: &Path) -> Result<(), SealedFileError> {
     match fs::remove_file(path) {
-        Ok(()) => sync_directory_of(path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(SealedFileError::io("remove", path)(error)),
+        // An earlier attempt may have removed it and not seen it through.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(SealedFileError::io("remove", path)(error))
+        }
+        _ => sync_directory_of(path),
     }
 }
 
@@ -242,6 +250,26 @@ mod tests {
         remove(&path).unwrap();
         remove(&path).unwrap();
         assert!(read(&path, KIND).unwrap_err().is_missing());
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_cannot_be_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::create_dir(&path).unwrap();
+        write(&path, KIND, b"content").unwrap_err();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    /// An attempt had removed the file and could not flush the directory. The next one found no file, and took that for done: after a loss
+    /// of power the file was there again.
+    #[test]
+    fn a_removal_is_over_when_the_directory_is_flushed() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().join("folder");
+        remove(&folder.join("file")).unwrap_err();
+        fs::create_dir(&folder).unwrap();
+        remove(&folder.join("file")).unwrap();
     }
 
     #[test]

@@ -12,11 +12,12 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use nfs4_server::{CallbackError, Connection, ConnectionId, Service, largest_reply};
 use oncrpc::{CallHeader, Credentials, Message, OpaqueAuth, RecordError, RecordSplitter};
+use throttle::Throttle;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Semaphore;
@@ -38,6 +39,9 @@ const COUNTED_FOR: Duration = Duration::from_secs(1);
 const SMALL_RECORD_BYTES: usize = 64 << 10;
 /// The version of callback programs (RFC 8881, section 20).
 const CALLBACK_VERSION: u32 = 1;
+/// What is told of connections that end by what came over them, once and then in sums: any host can make some.
+static ENDS: Throttle = Throttle::new();
+const ENDED: throttle::Subject = ("connections are closed for what came over them", 0);
 /// The second word of a reply (RFC 5531, section 9, `msg_type`).
 const REPLY: u32 = 1;
 
@@ -94,13 +98,19 @@ pub(super) async fn run(
         End::Broken(error) => tracing::debug!(%peer, %error, "connection broken"),
         // It was told when it was done.
         _ if connection.outbox.is_closed() => {}
-        end => tracing::warn!(%peer, reason = %end, "closing a connection"),
+        end => tell_of_end(peer, end),
     }
     connection.calls.close();
     if !matches!(end, End::Closed | End::Cut) {
         connection.outbox.close();
     }
     requests.finish().await;
+}
+
+fn tell_of_end(peer: SocketAddr, reason: &dyn std::fmt::Display) {
+    if let Some(sum) = ENDS.failed(ENDED, Instant::now()) {
+        tracing::warn!(%peer, %reason, %sum, "closing a connection");
+    }
 }
 
 impl TcpConnection {
@@ -375,7 +385,7 @@ async fn answer(
     };
     let framed = reply.and_then(|reply| oncrpc::frame(reply).ok());
     let Some(framed) = framed else {
-        tracing::warn!(peer = %connection.peer, "closing a connection: what came is no RPC call");
+        tell_of_end(connection.peer, &"what came is no RPC call");
         return;
     };
     if request.is_none()
