@@ -1,4 +1,4 @@
-//! The documents name files, modules and chapters that exist.
+//! The documents name files, modules and chapters that exist, and commands that can be run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,6 +6,7 @@ mod repository;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use repository::{below, repository};
@@ -199,6 +200,25 @@ fn links_between_pages_lead_somewhere() {
     }
     assert!(seen > 50, "only {seen} links were recognised");
     assert!(wrong.is_empty(), "these lead nowhere: {wrong:#?}");
+}
+
+/// Each target of `make` is a script that can be run.
+#[test]
+fn targets_of_make_are_scripts_that_can_be_run() {
+    let makefile = read("Makefile");
+    let commands = makefile.lines().filter_map(|line| {
+        let command = line.strip_prefix("\t@scripts/")?;
+        let program = command.split_whitespace().next()?;
+        Some(format!("scripts/{program}"))
+    });
+    let commands: BTreeSet<String> = commands.collect();
+    assert!(commands.len() > 15, "too few to be all: {commands:?}");
+    let cannot_run = |path: &String| {
+        let file = fs::metadata(repository().join(path));
+        !file.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 == 0o111)
+    };
+    let idle: Vec<&String> = commands.iter().filter(|path| cannot_run(path)).collect();
+    assert!(idle.is_empty(), "nobody can run these: {idle:?}");
 }
 
 fn read(path: &str) -> String {
