@@ -138,6 +138,17 @@ pub enum Question {
     Devices,
     /// Clients of the asker use these sessions, among others; whether that is all.
     Sessions(Vec<RequestGroup>, bool),
+    /// The row beside the name of a directory that lives at the asker. [`Error::Stale`]: there is no such name, and never will be but by what
+    /// the asker asks from now on.
+    Elsewhere(ObjectId),
+    /// No names come into an empty directory any more, under this number: the asker has its name, and is about to remove that.
+    Seal(ObjectId, u64),
+    /// It has not.
+    BreakSeal(ObjectId, u64),
+    /// It has.
+    Discard(ObjectId),
+    /// Whether directories live there that the home has made itself.
+    HasDirectories,
 }
 
 /// What a home answers.

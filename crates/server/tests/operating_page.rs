@@ -54,11 +54,12 @@ fn documented_keys(page: &str, heading: &str) -> BTreeSet<String> {
 }
 
 /// The tables at the top of the file.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     "export",
     "time",
     "limits",
     "store",
+    "pool",
     "replication",
     "names",
     "metrics",
@@ -79,6 +80,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         ("[time]", "\n`[time]`"),
         ("[limits]", "\n`[limits]`"),
         ("[store]", "\n`[store]`"),
+        ("[pool]", "\n`[pool]`"),
         ("[replication]", "\n`[replication]`"),
         ("[replication.strategies]", "\n`[replication.strategies]`"),
         ("[names]", "\n`[names]`"),
@@ -125,6 +127,7 @@ fn the_packaged_file_shows_all_defaults() {
     assert_eq!(all.store.cache_bytes, defaults.store.cache_bytes);
     assert_eq!(all.store.open_files, defaults.store.open_files);
     assert_eq!(all.store.checksums, defaults.store.checksums);
+    assert_eq!(all.pool, defaults.pool);
     let mut replication = all.replication;
     // The default depends on what the set was told, which is this unless it was told otherwise.
     assert_eq!(
@@ -153,6 +156,7 @@ fn the_packaged_file_shows_all_defaults() {
         "[time]",
         "[limits]",
         "[store]",
+        "[pool]",
         "[replication]",
         "[replication.strategies]",
         "[names]",

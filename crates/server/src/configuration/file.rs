@@ -74,6 +74,7 @@ fn configuration(top: Section<'_>) -> Configuration {
         ("time", time as fn(&Section<'_>, &mut Configuration)),
         ("limits", limits),
         ("store", store),
+        ("pool", pool),
         // After the exports, of which it names one.
         ("replication", replication::read),
         ("names", names::read),
@@ -259,6 +260,18 @@ fn store(section: &Section<'_>, all: &mut Configuration) {
     all.store.open_files = files.unwrap_or(all.store.open_files);
     all.store.reserve_bytes = section.size("reserve", 64 << 20..=1 << 50);
     all.store.checksums = section.switch("checksums").unwrap_or(all.store.checksums);
+}
+
+fn pool(section: &Section<'_>, all: &mut Configuration) {
+    let makes_directories = section.switch("makes_directories").unwrap_or(false);
+    if makes_directories && all.commit == Commit::Async {
+        section.complain(
+            section.place(),
+            "`makes_directories` is true, and `commit` is \"async\"",
+            "leave `commit = \"async\"` out: a name at the first metadata server could outlive its directory here",
+        );
+    }
+    all.pool.makes_directories = makes_directories;
 }
 
 fn metrics(section: &Section<'_>, all: &mut Configuration) {

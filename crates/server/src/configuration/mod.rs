@@ -68,6 +68,8 @@ pub struct Configuration {
     pub transport: TransportLimits,
     /// Bounds of each tree's store.
     pub store: StoreConfiguration,
+    /// What a metadata server does in its pool.
+    pub pool: PoolConfiguration,
     /// How the replicated tree is kept equal everywhere.
     pub replication: ReplicationConfiguration,
     /// Where to answer Prometheus.
@@ -135,6 +137,13 @@ impl Default for StoreConfiguration {
     }
 }
 
+/// What a metadata server does in its pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolConfiguration {
+    /// Whether directories that its clients make live at this server, if it has joined.
+    pub makes_directories: bool,
+}
+
 /// What to log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfiguration {
@@ -168,6 +177,7 @@ impl Default for Configuration {
                 buffer_bytes: Limits::default().buffer_bytes(),
             },
             store: StoreConfiguration::default(),
+            pool: PoolConfiguration::default(),
             replication: ReplicationConfiguration::default(),
             metrics: Offer::here(METRICS_PORT),
             page: PageConfiguration::default(),

@@ -51,6 +51,7 @@ impl Difference {
             ("[time]", times(running) != times(read)),
             ("[limits]", limits_differ(running, read)),
             ("[store]", running.store != read.store),
+            ("[pool]", running.pool != read.pool),
             ("[replication]", running.replication != read.replication),
             ("[names]", running.domain != read.domain),
             ("[metrics]", running.metrics != read.metrics),

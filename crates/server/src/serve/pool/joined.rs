@@ -1,6 +1,9 @@
-//! A metadata server that has joined a pool: it shows clients what lives at the first one, which it calls, and has that make their changes.
+//! A metadata server that has joined a pool: it shows clients what lives at the first one, which it calls, and has that make their changes;
+//! and what lives at itself.
 //!
 //! What must never enter: what clients may do there.
+
+mod own_home;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
@@ -10,15 +13,16 @@ use async_trait::async_trait;
 use metadata_server::{Answer, Asked, Connection, Question, RemoteTree, Reply};
 use nfs4_server::LayoutProperties;
 use peer::{
-    Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, RequestError,
-    SendError, Sender, Session, TurnedAway,
+    Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, Sender,
+    TurnedAway,
 };
 use store::{Store, TreeIdentity};
-use throttle::Throttle;
 use tokio::time::Instant;
 use vfs::{Error, FsId, ReplicaSlot};
 
+use self::own_home::OwnHome;
 use super::Shown;
+use super::asking::{self, PAUSE, ask_until};
 use super::layouts::GivenByHome;
 use super::{clock, connection};
 use crate::data_directory::{DataDirectory, MemberOf};
@@ -30,21 +34,14 @@ use crate::status::{CopiesStatus, PoolServerStatus, PoolStatus};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same when this server starts for the first time, and has to know which tree it is to show.
 const FIRST_PATIENCE: Duration = Duration::from_secs(30);
-/// Longer than a server runs.
-const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// Before a question is asked again that did not get through.
-const PAUSE: Duration = Duration::from_millis(50);
-/// How often it is looked whether copies that are in use need another lease.
-const LOOK: Duration = Duration::from_millis(250);
-
-/// What is told of questions that are refused, once and then in sums.
-static REFUSED: Throttle = Throttle::new();
 
 /// A running metadata server that has joined.
 pub(in crate::serve) struct JoinedServer {
     place: PoolPlace,
     endpoint: Endpoint,
     home: Arc<ToHome>,
+    /// Which of its starts this is, and how long clients may be silent.
+    run: (u32, Duration),
 }
 
 /// The way to the first metadata server.
@@ -53,8 +50,10 @@ struct ToHome {
     peer: OnceLock<Peer>,
     /// Which tree is meant, once that is known.
     tree: OnceLock<FsId>,
-    /// What clients are shown.
+    /// What the first one has.
     shown: OnceLock<Weak<RemoteTree>>,
+    /// What this server has made.
+    own: OwnHome,
 }
 
 impl JoinedServer {
@@ -62,13 +61,18 @@ impl JoinedServer {
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
-    pub(super) fn start(place: PoolPlace, incarnation: u32) -> Result<JoinedServer, ServeError> {
+    pub(super) fn start(
+        place: PoolPlace,
+        incarnation: u32,
+        client_lease: Duration,
+    ) -> Result<JoinedServer, ServeError> {
         let identity = place.directory.identity();
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
         let home = Arc::new(ToHome {
             peer: OnceLock::new(),
             tree: OnceLock::new(),
             shown: OnceLock::new(),
+            own: OwnHome::default(),
         });
         let hears = Hears {
             place: place.clone(),
@@ -88,6 +92,7 @@ impl JoinedServer {
             place,
             endpoint,
             home,
+            run: (incarnation, client_lease),
         })
     }
 
@@ -103,7 +108,10 @@ impl JoinedServer {
     pub(in crate::serve) async fn identity_of_tree(&self) -> Result<TreeIdentity, ServeError> {
         let deadline = Instant::now() + FIRST_PATIENCE;
         let asked = self.home.asked(Question::Tree, None, 0);
-        let reply = self.home.ask_until(asked, deadline).await;
+        let reply = match self.home.peer.get() {
+            Some(peer) => ask_until(peer, asked, deadline).await,
+            None => Err(Error::Delay),
+        };
         match reply.and_then(|reply| reply.answer) {
             Ok(Answer::Tree(fs_id, name_key)) => Ok(TreeIdentity { fs_id, name_key }),
             other => {
@@ -124,11 +132,11 @@ impl JoinedServer {
     ///
     /// # Errors
     /// [`ServeError`] when the store belongs to somebody else.
-    pub(in crate::serve) fn show(
+    pub(in crate::serve) async fn show(
         &self,
         data: &DataDirectory,
-        store: &Arc<Store>,
-        path: &Path,
+        (store, path): (&Arc<Store>, &Path),
+        makes_directories: bool,
     ) -> Result<Shown, ServeError> {
         let place = MemberOf {
             set: self.place.pool,
@@ -142,30 +150,41 @@ impl JoinedServer {
         }
         data.note_member(place)?;
         let (lease, now) = clock::of_given_leases();
-        let shown = RemoteTree::new(store.clone(), self.home.clone(), now, lease);
+        let first = (self.home.clone() as Arc<dyn Connection>, self.place.keeper);
+        let shown = RemoteTree::new(store.clone(), first, now, lease);
         // There is one.
         let _ = self.home.tree.set(store.tree().fs_id);
         let _ = self.home.shown.set(Arc::downgrade(&shown));
-        tokio::spawn(keep_lease(Arc::downgrade(&shown)));
+        let began = self.home.own.begin(
+            (&self.place, &self.home),
+            self.run,
+            (store, shown.clone()),
+            makes_directories,
+        );
+        let tree = began.await?;
+        tokio::spawn(asking::keep_lease(Arc::downgrade(&shown)));
         let session = self.home.peer.get().and_then(|peer| peer.session().ok());
         if let Some(session) = session {
             // It began before there was anything to show.
-            meet(&shown, session.peer());
+            asking::meet(&shown, session.peer());
+            self.home.own.session_began(session.peer());
             tokio::spawn(hand_over(Arc::downgrade(&self.home), session.peer()));
         }
         let layouts = GivenByHome {
-            tree: shown.clone(),
+            tree: shown,
+            own: self.place.slot,
             properties: LayoutProperties {
                 // At most 16 MiB.
                 stripe_unit: self.place.stripe_unit.bytes() as u32,
                 threshold: None,
             },
         };
-        Ok((shown, Arc::new(layouts)))
+        Ok((tree, Arc::new(layouts)))
     }
 
     /// Makes no connections any more.
     pub(super) fn close(&self) {
+        self.home.own.end();
         self.endpoint.close();
     }
 
@@ -195,28 +214,6 @@ impl JoinedServer {
     }
 }
 
-/// A run of the first metadata server is there, or was: it knows of no copies, and hears that there are none.
-fn meet(shown: &Arc<RemoteTree>, first: Sender) {
-    shown.meet(first.incarnation.0);
-    let shown = shown.clone();
-    tokio::spawn(async move {
-        // Otherwise it hears it with the next question.
-        let _ = shown.ask_for_lease().await;
-    });
-}
-
-/// Asks for leases as long as copies are in use.
-async fn keep_lease(shown: Weak<RemoteTree>) {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let Some(shown) = shown.upgrade() else { return };
-        if shown.wants_lease() {
-            // Without one, the home is asked for everything.
-            let _ = shown.ask_for_lease().await;
-        }
-    }
-}
-
 /// How the first metadata server is, for one that calls it.
 pub(super) fn status_of_keeper(place: &PoolPlace, endpoint: &Endpoint) -> PoolServerStatus {
     let keeper = place.member(place.keeper);
@@ -234,6 +231,7 @@ pub(super) fn status_of_keeper(place: &PoolPlace, endpoint: &Endpoint) -> PoolSe
         serves: connected,
         new_files: false,
         draining: false,
+        home: false,
         waits: 0,
         holding: None,
     }
@@ -248,61 +246,6 @@ impl ToHome {
             question,
         }
     }
-
-    /// Asks until an answer comes, or the time is over. A change, or an open, is not given up once it is on its way, as long as the first
-    /// metadata server runs: it might be made after something that the client asks for later.
-    async fn ask_until(&self, asked: Asked, deadline: Instant) -> vfs::Result<Reply> {
-        let (message, question) = (connection::encode_question(&asked), asked.question);
-        let given_up = match question.may_be_given_up() {
-            true => deadline,
-            false => Instant::now() + FOREVER,
-        };
-        let mut otherwise = Error::Delay;
-        let peer = self.peer.get().ok_or(Error::Delay)?;
-        loop {
-            let Ok(session) = tokio::time::timeout_at(deadline, connected(peer)).await else {
-                return Err(otherwise);
-            };
-            let asked = session.request(Lane::Data, message.clone(), given_up).await;
-            match asked {
-                Ok(reply) => {
-                    return connection::decode_reply(&reply)
-                        .ok_or_else(|| refused("the answer of the first metadata server is none"));
-                }
-                Err(RequestError::Deadline) => return Err(otherwise),
-                Err(RequestError::Refused(why)) => return Err(refused(&why.to_string())),
-                Err(RequestError::NotSent(too_large @ SendError::TooLarge { .. })) => {
-                    return Err(refused(&too_large.to_string()));
-                }
-                Err(RequestError::OutcomeUnknown(_)) => {
-                    // The home may have made it. It knows the same request again.
-                    if question.is_made_once() {
-                        otherwise = Error::Uncertain;
-                    }
-                }
-                Err(RequestError::NotSent(_) | RequestError::Busy) => {}
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-}
-
-/// A session in which messages travel.
-async fn connected(peer: &Peer) -> Session {
-    loop {
-        let session = peer.ready().await;
-        if session.connected(Lane::Data).await {
-            return session;
-        }
-    }
-}
-
-/// What cannot be asked is an error for the client, and for the log.
-fn refused(why: &str) -> Error {
-    if let Some(sum) = REFUSED.failed(("a question", 0), std::time::Instant::now()) {
-        tracing::warn!(why, %sum, "the first metadata server of the pool does not answer a question");
-    }
-    Error::Io(why.to_owned())
 }
 
 #[async_trait]
@@ -315,7 +258,7 @@ impl Connection for ToHome {
     ) -> vfs::Result<Reply> {
         let deadline = Instant::now() + PATIENCE;
         let asked = self.asked(question, keeps, clients);
-        self.ask_until(asked, deadline).await
+        ask_until(self.peer.get().ok_or(Error::Delay)?, asked, deadline).await
     }
 }
 
@@ -371,6 +314,13 @@ impl MessageHandler for Hears {
     }
 
     async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
+        if let Some(asked) = connection::decode_question(&incoming.message) {
+            let reply = self.home.own.answer(incoming.from, asked).await;
+            // Until here its bytes count against what the asker may send.
+            drop(incoming);
+            let reply = reply.ok_or_else(connection::refusal)?;
+            return Ok(connection::encode_reply(&reply));
+        }
         let news = connection::decode_news(&incoming.release());
         let news = news.ok_or_else(connection::refusal)?;
         if let Some(shown) = self.home.shown.get().and_then(Weak::upgrade) {
@@ -382,7 +332,8 @@ impl MessageHandler for Hears {
     fn session_began(&self, peer: Sender) {
         tracing::info!("the first metadata server of the pool is there");
         if let Some(shown) = self.home.shown.get().and_then(Weak::upgrade) {
-            meet(&shown, peer);
+            asking::meet(&shown, peer);
+            self.home.own.session_began(peer);
             tokio::spawn(hand_over(Arc::downgrade(&self.home), peer));
         }
     }
