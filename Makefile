@@ -5,7 +5,7 @@
 .PHONY: help packages deny test-image test-packages test-upgrade test-monitoring demo demo-pool demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Three sites far apart: unpack and build at one with the real Linux client, open the result at all
 	@scripts/demo
@@ -16,7 +16,7 @@ demo-pool: ## A site grows: one data server, then three; a real Linux client has
 demo-single: ## One server: mount it with the real Linux client, do visible work, and kill it meanwhile
 	@scripts/demo-single
 
-check: ## Before each commit: format, lints, unit tests; no root, nothing installed
+check: ## Before each commit: format, lints, documentation, unit tests; no root, nothing installed
 	@scripts/check
 
 test: ## Prove everything: format, lints, architecture, unit tests, the real Linux client
@@ -58,8 +58,8 @@ soak: ## Look for faults for SOAK_MINUTES minutes (default 10): simulated runs, 
 nemesis: ## Let real servers at three sites fail for two minutes while clients work, again with a witness, and again as a pool; judge the answers
 	@scripts/nemesis
 
-bench-replication: ## Measure single operations and a large file at sets of replicas far apart
-	@scripts/evaluate --only latency,bulk $(ARGS)
+bench-replication: ## Measure single operations, their processor time, and a large file at sets of replicas far apart
+	@scripts/evaluate --only latency,cost,bulk $(ARGS)
 
 bench-failover: ## Measure how long a lost server is missed, and what it costs to be prepared
 	@scripts/evaluate --only takeover,absence,leases $(ARGS)

@@ -44,6 +44,11 @@ check_lints() {
   cargo clippy --workspace --all-targets --locked -- --deny warnings --deny clippy::too_many_lines
 }
 
+check_documentation() {
+  say "documentation of the code"
+  RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked --quiet
+}
+
 # At most this many test programs run at once: they mostly wait for leases, timers and disks.
 test_programs_at_once=${TEST_PROGRAMS_AT_ONCE:-3}
 
@@ -69,7 +74,7 @@ test_workspace() {
   programs=$(test_programs "${chosen[@]}") || return
   [ -n "$programs" ] || fail "cargo named no test program"
   if [ -n "${LINTS_BESIDE_TESTS:-}" ]; then
-    (renice --priority 19 "$BASHPID" >/dev/null && check_lints) &>target/lints &
+    (renice --priority 19 "$BASHPID" >/dev/null && check_lints && check_documentation) &>target/lints &
     lints=$!
   fi
   local of_machine='/crates/\(meridian .*/\(kernel\|sites\)-\|nfs4-client \|testbed \)'

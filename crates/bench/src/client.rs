@@ -47,7 +47,8 @@ impl Target {
         Ok((client, root))
     }
 
-    fn options(&self) -> Options {
+    /// How a client presents itself there, with defaults for all that is not said.
+    pub fn options(&self) -> Options {
         let address = self.address;
         match self.site.clone() {
             None => Options::at(address),

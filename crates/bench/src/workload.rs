@@ -109,7 +109,7 @@ impl Workload {
         }
     }
 
-    /// Has the crew do it, for so long where the work has no end of its own. What the work needs
+    /// Has the crew do it, for this long where the work has no end of its own. What the work needs
     /// must be there: files to look at, the large directory, the large files.
     pub(crate) async fn run(self, crew: &mut Crew, length: Duration) -> Result<(Tally, Duration)> {
         let span = Span::of(length);

@@ -52,8 +52,7 @@ impl ClockReading {
 }
 
 /// What a reading says of clocks that were apart by `ahead_us`, if they may drift apart by so much.
-#[must_use]
-pub fn judge(ahead_us: i64, allowed: Duration, reading: ClockReading) -> ClockSight {
+pub(crate) fn judge(ahead_us: i64, allowed: Duration, reading: ClockReading) -> ClockSight {
     let (least, most) = reading.bounds_us();
     let allowed = micros(allowed);
     let (low, high) = (
@@ -67,6 +66,20 @@ pub fn judge(ahead_us: i64, allowed: Duration, reading: ClockReading) -> ClockSi
     } else {
         ClockSight::Unclear
     }
+}
+
+/// As many readings as are taken at most until one of them is clear: a process may lose its processor between the readings of the two
+/// clocks several times.
+pub fn readings(read: impl Fn() -> ClockReading) -> impl Iterator<Item = ClockReading> {
+    (0..16).map(move |_| read())
+}
+
+/// The time on the clock of leases, if the clocks are still apart by `ahead_us`, give or take what is `allowed`. `None`: one of them has
+/// jumped, or no reading was clear.
+pub fn steady(ahead_us: i64, allowed: Duration, read: impl Fn() -> ClockReading) -> Option<Moment> {
+    let mut sights = readings(read).map(|reading| (judge(ahead_us, allowed, reading), reading));
+    let clear = sights.find(|(sight, _)| *sight != ClockSight::Unclear)?;
+    (clear.0 == ClockSight::Steady).then_some(clear.1.after)
 }
 
 fn micros(duration: Duration) -> i64 {

@@ -35,7 +35,7 @@ mod waiting;
 
 pub use claim::{Claim, Depth, Obstacle, Proposal, Rank};
 pub use clock_difference::{ClockDifference, ClockDifferences};
-pub use clocks::{ClockReading, ClockSight, judge};
+pub use clocks::{ClockReading, ClockSight, readings, steady};
 pub use command::{Admission, Command, Mark, OperationId, Record};
 pub use core::{ControlCore, Overloaded, Sizes};
 pub use lease::{DRIFT_PPM, LeaseSettings, Question, SiteLease, drift};
@@ -44,7 +44,7 @@ pub use moment::Moment;
 pub use name::{ControlName, Epoch, Incarnation, Position};
 pub use rules::Rules;
 pub use settings::{Contention, Settings, Strategies};
-pub use tree::{Tree, ancestors};
+pub use tree::{Overlay, Tree, ancestors};
 pub use update::{Subject, Update};
 pub use vfs::ReplicaSlot;
 pub use view::View;

@@ -32,14 +32,15 @@ pub trait Tree {
 }
 
 /// A tree in which one new object has a link, or has none.
-pub(crate) struct Overlay<'a, T> {
+pub struct Overlay<'a, T> {
     tree: &'a T,
     object: ObjectId,
     parent: Option<ObjectId>,
 }
 
 impl<'a, T: Tree> Overlay<'a, T> {
-    pub(crate) fn new(tree: &'a T, object: ObjectId, parent: Option<ObjectId>) -> Overlay<'a, T> {
+    /// The tree with a link from `parent` to `object`, or without any.
+    pub fn new(tree: &'a T, object: ObjectId, parent: Option<ObjectId>) -> Overlay<'a, T> {
         Overlay {
             tree,
             object,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use nfs4_server::{ContentsExtent, NotServed};
+use nfs4_server::{Connected, ContentsExtent, NotServed, Shown};
 use pool::Access;
 use throttle::Throttle;
 use vfs::{Commitment, Stability, Written};
@@ -31,17 +31,21 @@ fn refusal(reason: NotDone) -> NotServed {
 
 #[async_trait]
 impl nfs4_server::DataServer for DataServer {
-    async fn check(&self, handle: &[u8]) -> Result<(), NotServed> {
+    fn connected(&self) -> Connected {
+        Connected(self.running.now().0)
+    }
+
+    async fn check(&self, shown: Shown<'_>) -> Result<(), NotServed> {
         let nothing = self
             .running
-            .with_handle(handle, Access::Read, |_, _| async { Ok(()) });
+            .with_handle(shown, Access::Read, |_, _| async { Ok(()) });
         nothing.await.map_err(refusal)
     }
 
-    async fn read(&self, handle: &[u8], offset: u64, count: u32) -> Result<Bytes, NotServed> {
+    async fn read(&self, shown: Shown<'_>, offset: u64, count: u32) -> Result<Bytes, NotServed> {
         let read =
             self.running
-                .with_handle(handle, Access::Read, move |shelf, contents| async move {
+                .with_handle(shown, Access::Read, move |shelf, contents| async move {
                     shelf.read(contents, offset, count).await
                 });
         read.await.map_err(refusal)?.ok_or(NotServed::Hole)
@@ -49,14 +53,14 @@ impl nfs4_server::DataServer for DataServer {
 
     async fn write(
         &self,
-        handle: &[u8],
+        shown: Shown<'_>,
         offset: u64,
         data: Bytes,
         stability: Stability,
     ) -> Result<Written, NotServed> {
         let written =
             self.running.with_handle(
-                handle,
+                shown,
                 Access::ReadWrite,
                 move |shelf, contents| async move {
                     shelf.write(contents, offset, data, stability).await
@@ -65,20 +69,20 @@ impl nfs4_server::DataServer for DataServer {
         written.await.map_err(refusal)
     }
 
-    async fn commit(&self, handle: &[u8]) -> Result<Commitment, NotServed> {
+    async fn commit(&self, shown: Shown<'_>) -> Result<Commitment, NotServed> {
         // A client that may only read may ask for it, too: it changes nothing.
         let done = self
             .running
-            .with_handle(handle, Access::Read, |shelf, contents| async move {
+            .with_handle(shown, Access::Read, |shelf, contents| async move {
                 shelf.commit(contents).await
             });
         done.await.map_err(refusal)
     }
 
-    async fn extent(&self, handle: &[u8]) -> Result<ContentsExtent, NotServed> {
+    async fn extent(&self, shown: Shown<'_>) -> Result<ContentsExtent, NotServed> {
         let found = self
             .running
-            .with_handle(handle, Access::Read, |shelf, contents| async move {
+            .with_handle(shown, Access::Read, |shelf, contents| async move {
                 shelf.extent(contents).await
             });
         let (end, space_used) = found.await.map_err(refusal)?;

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use control::Moment;
+use nfs4_server::Shown;
 use pool::data_server::{Command, Fenced, Shelf as Known, Ticket};
 use pool::{
-    Access, ContentsId, DataServerNumber, Generation, HomeNumber, Intent, IntentNumber, LeaseClock,
-    LeaseSettings, Report, Rules, ToDataServer, ToHome,
+    Access, ContentsId, DataServerNumber, Generation, HomeNumber, Intent, IntentNumber, KeyNumber,
+    LeaseClock, LeaseSettings, Report, Rules, ToDataServer, ToHome,
 };
 use throttle::Throttle;
 
@@ -95,7 +96,7 @@ impl DataServer {
                 running.was_answered.store(true, Ordering::Release);
                 None
             }
-            ToDataServer::Take(intent) => Some(intent.contents),
+            ToDataServer::Take(intent, _) => Some(intent.contents),
             ToDataServer::Look { contents, .. } => Some(*contents),
         };
         let report = match about {
@@ -118,7 +119,7 @@ impl RunningServer {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         (self.now)()
     }
 
@@ -136,7 +137,7 @@ impl RunningServer {
     /// [`NotDone`].
     pub(crate) async fn with_handle<T, F>(
         self: &Arc<Self>,
-        handle: &[u8],
+        shown: Shown<'_>,
         wanted: Access,
         work: impl FnOnce(Arc<Shelf>, ContentsId) -> F,
     ) -> Result<T, NotDone>
@@ -145,7 +146,8 @@ impl RunningServer {
         F: Future<Output = vfs::Result<T>> + Send + 'static,
     {
         let (now, known) = (self.now(), self.known(None));
-        let begun = self.core().begin(now, &known, handle, wanted);
+        let times = (now, Moment(shown.connected.0));
+        let begun = self.core().begin(times, &known, shown.handle, wanted);
         let (ticket, capability) = begun.map_err(|_| NotDone::NotServed)?;
         let contents = capability.contents();
         let (running, work) = (Arc::clone(self), work(Arc::clone(&self.shelf), contents));
@@ -163,9 +165,13 @@ impl RunningServer {
             match command {
                 Command::Send(home, message) => self.outward.send(home, message),
                 Command::DropConnections => self.outward.drop_connections(),
-                Command::CarryOut(home, intent) => {
+                Command::CarryOut(home, intent, key) => {
                     let running = Arc::downgrade(self);
-                    tokio::spawn(async move { carry_out(running, home, intent).await });
+                    tokio::spawn(async move { carry_out(running, home, intent, key).await });
+                }
+                Command::Forget(home, oldest) => {
+                    let running = Arc::downgrade(self);
+                    tokio::spawn(async move { forget(running, home, oldest).await });
                 }
                 Command::MakeStable(home, question, contents) => {
                     let running = Arc::downgrade(self);
@@ -214,9 +220,9 @@ pub(crate) enum NotDone {
 }
 
 /// Carries an intent out, as often as it takes: until it is done, nothing is served of these contents.
-async fn carry_out(running: Weak<RunningServer>, home: HomeNumber, intent: Intent) {
+async fn carry_out(running: Weak<RunningServer>, home: HomeNumber, intent: Intent, key: KeyNumber) {
     while let Some(running) = running.upgrade() {
-        let done = match running.shelf.carry_out(intent).await {
+        let done = match running.shelf.carry_out(intent, (home, key)).await {
             Ok(()) => running.shelf.report(intent.contents).await,
             Err(error) => Err(error),
         };
@@ -225,6 +231,25 @@ async fn carry_out(running: Weak<RunningServer>, home: HomeNumber, intent: Inten
                 let known = running.known(Some((intent.contents, report)));
                 let commands = running.core().carried_out(&known, home, intent);
                 return running.carry_out_all(commands);
+            }
+            Err(error) => tell(&error),
+        }
+        drop(running);
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Clears tombstones away. What a run does not get done, the first lease of the next begins again.
+async fn forget(running: Weak<RunningServer>, home: HomeNumber, oldest: KeyNumber) {
+    while let Some(running) = running.upgrade() {
+        match running.shelf.forget(home, oldest).await {
+            Ok(0) => return,
+            Ok(gone) => {
+                tracing::debug!(
+                    gone,
+                    "tombstones are gone, with the keys that they stood for"
+                );
+                continue;
             }
             Err(error) => tell(&error),
         }

@@ -5,7 +5,10 @@
 
 use bytes::Bytes;
 use pool::data_server::Fenced;
-use pool::{Act, ContentsId, Generation, Intent, IntentNumber, Report, StoreIdentity};
+use pool::{
+    Act, ContentsId, Generation, HomeNumber, Intent, IntentNumber, KeyNumber, PlacementNumber,
+    Report, StoreIdentity,
+};
 use store::{NewStore, Store, StoreError, StoreOptions};
 use vfs::{
     AccessCheck, Commitment, Creation, Credentials, Error, FileSystem, Name, NewObject, ObjectId,
@@ -60,6 +63,14 @@ const IDENTITY: &[u8] = b"standing";
 /// Before object (8) and placement (4) in the key of what was fenced. Its row: generation (8), number of the last intent (8), and 1
 /// for contents that are gone (1).
 const FENCED: &[u8] = b"fenced/";
+/// Before home (2), key (4), object (8) and placement (4) in the key of an empty row: these contents are gone, and no handle of them was
+/// sealed with a key of that home behind this one.
+const REMOVED: &[u8] = b"removed/";
+/// Before object (8) and placement (4) in the key of an offset (8): these contents end there, at least, though there was no space to make
+/// them so long.
+const ENDS: &[u8] = b"ends/";
+/// At most this many tombstones are cleared away in one step.
+const CLEARED_AT_ONCE: usize = 1024;
 
 impl Shelf {
     /// Opens the shelf in the directory that the options name, or makes a new, empty one where there is none. Its store works as they say.
@@ -188,20 +199,43 @@ impl Shelf {
         match self.find(contents).await? {
             Some(file) => {
                 let attributes = self.store.0.attributes(file).await?;
-                Ok((attributes.size, attributes.space_used))
+                let end = attributes.size.max(self.beyond(contents)?);
+                Ok((end, attributes.space_used))
             }
-            None => Ok((0, 0)),
+            None => Ok((self.beyond(contents)?, 0)),
         }
     }
 
-    /// Carries an intent out, stably, and notes that. Nobody else may use the contents meanwhile.
+    /// How long the contents are, as far as there was space.
+    async fn size(&self, contents: ContentsId) -> Result<u64> {
+        match self.find(contents).await? {
+            Some(file) => Ok(self.store.0.attributes(file).await?.size),
+            None => Ok(0),
+        }
+    }
+
+    /// Where the contents were to end when there was no space for that; 0: there was.
+    fn beyond(&self, contents: ContentsId) -> Result<u64> {
+        let damaged = |_| Error::Io("what a data server has noted of an end is damaged".into());
+        match self.store.0.facts(&key_of(ENDS, contents))?.pop() {
+            Some((_, row)) => row[..].try_into().map(u64::from_be_bytes).map_err(damaged),
+            None => Ok(0),
+        }
+    }
+
+    /// Carries an intent out, stably, and notes that. Nobody else may use the contents meanwhile. What it removes leaves a tombstone, until
+    /// [`Shelf::forget`] names a key of the home behind `key`.
     ///
     /// # Errors
     /// When it cannot be made stable; it may be done in part then, and has to be asked for again before anything is served.
-    pub async fn carry_out(&self, intent: Intent) -> Result<()> {
+    pub async fn carry_out(
+        &self,
+        intent: Intent,
+        (home, key): (HomeNumber, KeyNumber),
+    ) -> Result<()> {
         let contents = intent.contents;
         // The act comes first: where a crash comes between, the old generation stands, and all of it is asked for again.
-        self.act(contents, intent.act).await?;
+        let beyond = self.act(contents, intent.act).await?;
         self.commit(contents).await?;
         let before = self.fenced(contents)?;
         let generation = before.map_or(intent.generation, |fenced| {
@@ -212,8 +246,40 @@ impl Shelf {
             through: intent.number,
             removed: intent.act == Act::Remove || before.is_some_and(|fenced| fenced.removed),
         };
-        let row = (fenced_key(contents), Some(encode_fenced(fenced)));
-        put(&self.store.0, row).await
+        let mut rows = vec![(fenced_key(contents), Some(encode_fenced(fenced)))];
+        if matches!(intent.act, Act::Truncate(_) | Act::Remove) {
+            let end = beyond.map(|end: u64| end.to_be_bytes().to_vec());
+            rows.push((key_of(ENDS, contents), end));
+        }
+        if intent.act == Act::Remove {
+            rows.push((removed_key((home, key), contents), Some(Vec::new())));
+        }
+        put(&self.store.0, rows).await
+    }
+
+    /// No key of that home counts any more that is older than `oldest`: some of the tombstones that stood for such keys go. How many went; to be
+    /// called again until none does.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when they cannot be read, or it cannot be made stable that they are gone.
+    pub async fn forget(&self, home: HomeNumber, oldest: KeyNumber) -> Result<usize> {
+        let of_home = [REMOVED, &home.0.to_be_bytes()].concat();
+        let first = self.store.0.first_facts(&of_home, CLEARED_AT_ONCE)?;
+        let mut rows = Vec::new();
+        for (row, _) in first {
+            let (key, contents) = parse_removed(&row, home)
+                .ok_or_else(|| Error::Io("what a data server has removed is damaged".into()))?;
+            if key >= oldest {
+                break;
+            }
+            rows.push((row.to_vec(), None));
+            rows.push((fenced_key(contents), None));
+        }
+        let gone = rows.len() / 2;
+        if gone > 0 {
+            put(&self.store.0, rows).await?;
+        }
+        Ok(gone)
     }
 
     /// What there is of some contents.
@@ -229,7 +295,7 @@ impl Shelf {
             None => (0, 0),
         };
         Ok(Report {
-            end,
+            end: end.max(self.beyond(contents)?),
             run: self.run,
             writes,
         })
@@ -264,7 +330,8 @@ impl Shelf {
         self.store.0.sync().await
     }
 
-    async fn act(&self, contents: ContentsId, act: Act) -> Result<()> {
+    /// Does it; returns where the contents should end, if they do not for lack of space.
+    async fn act(&self, contents: ContentsId, act: Act) -> Result<Option<u64>> {
         let (store, who) = (&self.store.0, Credentials::root());
         let access = AccessCheck::Open(&who);
         match act {
@@ -275,7 +342,7 @@ impl Shelf {
                     ..SetAttributes::default()
                 };
                 let resized = match self.find(contents).await? {
-                    None if size == 0 => return Ok(()),
+                    None if size == 0 => return Ok(None),
                     None => match self.find_or_make(contents).await {
                         Ok(file) => store.set_attributes(access, file, &set).await,
                         Err(error) => Err(error),
@@ -283,8 +350,11 @@ impl Shelf {
                     Some(file) => store.set_attributes(access, file, &set).await,
                 };
                 match resized {
-                    // Only what ended before the new end lacks space for a row of it, and nothing is to be cut there.
-                    Ok(_) | Err(Error::NoSpace) => {}
+                    Ok(_) => {}
+                    // Only where nothing is to be cut can it do without.
+                    Err(Error::NoSpace) if self.size(contents).await? <= size => {
+                        return Ok(Some(size));
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -301,7 +371,7 @@ impl Shelf {
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     async fn find(&self, contents: ContentsId) -> Result<Option<ObjectId>> {
@@ -350,15 +420,15 @@ async fn directory_in(store: &Store, name: &str) -> Result<ObjectId> {
     }
 }
 
-/// Puts a fact on stable storage.
-async fn put(store: &Store, row: (Vec<u8>, Option<Vec<u8>>)) -> Result<()> {
-    let ticket = store.put_facts(vec![row]).await?;
+/// Puts facts on stable storage.
+async fn put(store: &Store, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<()> {
+    let ticket = store.put_facts(rows).await?;
     store.wait_stable(ticket).await
 }
 
 async fn put_identity(store: &Store, (identity, counter): (u128, u64)) -> Result<()> {
     let row = [&identity.to_be_bytes()[..], &counter.to_be_bytes()].concat();
-    put(store, (IDENTITY.to_vec(), Some(row))).await
+    put(store, vec![(IDENTITY.to_vec(), Some(row))]).await
 }
 
 fn parse_identity(row: &[u8]) -> Option<(u128, u64)> {
@@ -368,9 +438,31 @@ fn parse_identity(row: &[u8]) -> Option<(u128, u64)> {
 }
 
 fn fenced_key(contents: ContentsId) -> Vec<u8> {
+    key_of(FENCED, contents)
+}
+
+fn key_of(prefix: &[u8], contents: ContentsId) -> Vec<u8> {
     let ContentsId { object, placement } = contents;
     let (object, placement) = (object.as_u64().to_be_bytes(), placement.0.to_be_bytes());
-    [FENCED, &object, &placement].concat()
+    [prefix, &object, &placement].concat()
+}
+
+fn removed_key((home, key): (HomeNumber, KeyNumber), contents: ContentsId) -> Vec<u8> {
+    let ContentsId { object, placement } = contents;
+    let (home, key) = (home.0.to_be_bytes(), key.0.to_be_bytes());
+    let (object, placement) = (object.as_u64().to_be_bytes(), placement.0.to_be_bytes());
+    [REMOVED, &home, &key, &object, &placement].concat()
+}
+
+fn parse_removed(row: &[u8], home: HomeNumber) -> Option<(KeyNumber, ContentsId)> {
+    let rest = row.strip_prefix(REMOVED)?;
+    let (key, rest) = (rest.strip_prefix(&home.0.to_be_bytes())?).split_first_chunk()?;
+    let (object, placement) = rest.split_first_chunk()?;
+    let contents = ContentsId {
+        object: ObjectId::from_u64(u64::from_be_bytes(*object)),
+        placement: PlacementNumber(u32::from_be_bytes(placement.try_into().ok()?)),
+    };
+    Some((KeyNumber(u32::from_be_bytes(*key)), contents))
 }
 
 fn encode_fenced(fenced: Fenced) -> Vec<u8> {
@@ -401,6 +493,9 @@ fn parse_fenced(row: &[u8]) -> Option<Fenced> {
 /// What [`crate::decode_as_anything`] says.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = parse_identity(bytes);
+    if let Some((key, contents)) = parse_removed(bytes, HomeNumber(1)) {
+        assert_eq!(removed_key((HomeNumber(1), key), contents), bytes);
+    }
     if let Some(fenced) = parse_fenced(bytes) {
         assert_eq!(encode_fenced(fenced), bytes, "{fenced:?}");
     }
@@ -415,6 +510,24 @@ fn random<const BYTES: usize>() -> std::result::Result<[u8; BYTES], ShelfError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tombstones_are_in_the_order_of_their_keys() {
+        let contents = |object| ContentsId {
+            object: ObjectId::from_u64(object),
+            placement: PlacementNumber(1),
+        };
+        let row = |home, key, object| {
+            let of = (HomeNumber(home), KeyNumber(key));
+            removed_key(of, contents(object))
+        };
+        let rows = [row(1, 2, 9), row(1, 256, 3), row(1, 257, 1), row(2, 1, 1)];
+        assert!(rows.is_sorted());
+        let parsed = parse_removed(&rows[1], HomeNumber(1));
+        assert_eq!(parsed, Some((KeyNumber(256), contents(3))));
+        assert_eq!(parse_removed(&rows[1], HomeNumber(2)), None);
+        assert_eq!(parse_removed(&rows[1][..25], HomeNumber(1)), None);
+    }
 
     #[test]
     fn what_was_fenced_is_read_as_it_was_noted_and_nothing_else_is() {

@@ -4,10 +4,17 @@ use nfs4::{ArgOp4, NfsStat4, PutfhArgs, StableHow4, exchgid};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pool::{Access, Act, DataServerNumber, Generation, IssueNumber};
-use vfs::Extent;
+use data_server::Shelf;
+use nfs4_server::{DataServer, NotServed, Shown};
+use pool::{
+    Access, Act, DataServerNumber, Generation, HomeNumber, Intent, IntentNumber, IssueNumber,
+    KeyNumber,
+};
+use store::{Reserve, StoreOptions};
+use vfs::{Error, Extent, Stability};
+use xdr::Bytes;
 
-use crate::fixture::{Fixture, handle_of, keys, put, read, write};
+use crate::fixture::{Fixture, HOME, contents, handle_of, keys, put, read, write};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_read_as_they_were_written_by_whoever_has_a_handle() {
@@ -222,4 +229,118 @@ async fn a_data_server_says_that_it_is_one_and_has_no_names() {
         .await
         .unwrap();
     assert_eq!(reply.status, NfsStat4::NoFileHandle);
+}
+
+/// What was removed is known as removed as long as any key counts that may have sealed a handle of it, over a restart, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tombstone_goes_with_the_keys_of_its_time() {
+    let mut fixture = Fixture::new().await;
+    let handle = fixture.handle(7, Access::ReadWrite);
+    let client = fixture.client().await;
+    write(&client, &handle, 0, b"bytes", StableHow4::FileSync)
+        .await
+        .unwrap();
+    fixture.take(1, 7, Act::Remove).await;
+    drop(client);
+    let mut fixture = fixture.restart().await;
+    let client = fixture.client().await;
+    assert_eq!(put(&client, &handle).await, NfsStat4::Stale);
+    let shelf = fixture.shelf.clone();
+    let is_known = || shelf.fenced(contents(7)).unwrap().is_some();
+    // The intent has said that key 2 may have sealed one.
+    assert_eq!(shelf.forget(HOME, KeyNumber(2)).await.unwrap(), 0);
+    assert_eq!(shelf.forget(HomeNumber(9), KeyNumber(9)).await.unwrap(), 0);
+    assert!(is_known());
+    fixture.lease(IssueNumber(5), 3).await;
+    assert_eq!(put(&client, &handle).await, NfsStat4::Stale);
+    fixture.lease(IssueNumber(5), 4).await;
+    while is_known() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(put(&client, &handle).await, NfsStat4::Stale);
+    let written = write(&client, &handle, 0, b"late", StableHow4::FileSync).await;
+    assert_eq!(written.map(|_| ()), Err(NfsStat4::Stale));
+    assert_eq!(shelf.contents_kept(), 0);
+    client.leave().await.unwrap();
+}
+
+/// Clients may write past the home behind a TRUNCATE, and then the home goes by what data servers say of the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_data_server_knows_where_contents_end_that_it_has_no_space_for() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let open = async |reserve| {
+        let options = StoreOptions {
+            reserve,
+            ..StoreOptions::new(directory.path().join("shelf"))
+        };
+        Shelf::open(&options).await.unwrap()
+    };
+    let close = async |shelf: Shelf| {
+        // Closing a store waits for its threads.
+        let closing = tokio::task::spawn_blocking(move || drop(shelf));
+        closing.await.unwrap();
+    };
+    let mut number = 0;
+    let mut intend = |act| {
+        number += 1;
+        let intent = Intent {
+            number: IntentNumber(number),
+            contents: contents(7),
+            generation: Generation(1 + number),
+            act,
+        };
+        (intent, (HOME, KeyNumber(2)))
+    };
+    let shelf = open(Reserve::Automatic).await;
+    let bytes = Bytes::from_static(b"bytes");
+    let written = shelf.write(contents(7), 0, bytes.clone(), Stability::File);
+    written.await.unwrap();
+    close(shelf).await;
+
+    let shelf = open(Reserve::Bytes(1 << 60)).await;
+    let refused = shelf.write(contents(7), 5, bytes, Stability::File).await;
+    assert_eq!(refused.map(|_| ()), Err(Error::NoSpace));
+    let (intent, keys) = intend(Act::Truncate(1 << 20));
+    shelf.carry_out(intent, keys).await.unwrap();
+    assert_eq!(shelf.report(contents(7)).await.unwrap().end, 1 << 20);
+    close(shelf).await;
+
+    let shelf = open(Reserve::Automatic).await;
+    assert_eq!(shelf.report(contents(7)).await.unwrap().end, 1 << 20);
+    for (act, end) in [
+        (Act::Fence, 1 << 20),
+        (Act::Truncate(3), 3),
+        (Act::Truncate(9), 9),
+        (Act::Remove, 0),
+    ] {
+        let (intent, keys) = intend(act);
+        shelf.carry_out(intent, keys).await.unwrap();
+        assert_eq!(shelf.report(contents(7)).await.unwrap().end, end, "{act:?}");
+    }
+    close(shelf).await;
+}
+
+/// Closing connections takes a moment, and what lies in one of before the gap is not admitted in it either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_over_a_connection_of_before_a_gap_is_refused_whether_it_is_closed_or_not() {
+    let mut fixture = Fixture::new().await;
+    let handle = fixture.handle(7, Access::ReadWrite);
+    let over = |connected| Shown {
+        handle: &handle,
+        connected,
+    };
+    let bytes = Bytes::from_static(b"bytes");
+    let server = fixture.server.clone();
+    let before = server.connected();
+    let written = server.write(over(before), 0, bytes.clone(), Stability::File);
+    written.await.unwrap();
+    // Longer than the lease.
+    let asleep = Duration::from_secs(1000).as_micros() as u64;
+    fixture.suspended.fetch_add(asleep, Ordering::SeqCst);
+    assert_eq!(server.check(over(before)).await, Err(NotServed::Stale));
+    fixture.lease(IssueNumber(5), 1).await;
+    assert_eq!(server.check(over(before)).await, Err(NotServed::Stale));
+    let late = server.write(over(before), 0, bytes, Stability::File).await;
+    assert_eq!(late.map(|_| ()), Err(NotServed::Stale));
+    assert_eq!(server.check(over(server.connected())).await, Ok(()));
 }

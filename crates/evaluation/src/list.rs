@@ -3,11 +3,13 @@
 //! What must never enter: what they do.
 
 use crate::bulk::Bulk;
+use crate::cost::Cost;
 use crate::experiment::Experiment;
 use crate::failover::{Absence, Leases, Takeover};
 use crate::grid::{Figure11, Table2};
 use crate::kernel_build::KernelBuild;
 use crate::latency::Latency;
+use crate::nfsp::{Bandwidth, Figure3};
 use crate::scale::Scale;
 use crate::sharing::{Contention, SharedStrategies};
 use crate::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8};
@@ -24,6 +26,9 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Table2,
     &Figure11::SMALL,
     &Figure11::LARGE,
+    &Figure3,
+    &Bandwidth::READING,
+    &Bandwidth::WRITING,
     &Ablation,
     &SharedStrategies,
     &Contention,
@@ -34,6 +39,7 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Copies,
     &Age,
     &Latency,
+    &Cost,
     &Bulk,
     &Takeover,
     &Absence,

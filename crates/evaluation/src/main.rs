@@ -19,6 +19,7 @@
 
 mod arguments;
 mod bulk;
+mod cost;
 mod experiment;
 mod failover;
 mod field;
@@ -28,6 +29,7 @@ mod index;
 mod kernel_build;
 mod latency;
 mod list;
+mod nfsp;
 mod page;
 mod peers;
 mod plan;

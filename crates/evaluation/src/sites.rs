@@ -274,15 +274,7 @@ impl Server {
 
     /// The processor time it has used so far.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        let pid = self.service.pid().context("a server was not started")?;
-        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-        let time = stat.ok().and_then(|stat| ProcessorTime::in_stat(&stat));
-        let time = time.with_context(|| {
-            self.place.site().keep_folder();
-            let log = self.service.log().display();
-            format!("a server has died; its log is {log}")
-        })?;
-        Ok(time.total())
+        processor_time(&self.service).inspect_err(|_| self.place.site().keep_folder())
     }
 
     /// Kills it as `kill -9` does.
@@ -316,6 +308,21 @@ impl Server {
     pub(crate) fn replication(&self) -> Result<Value> {
         self.meridian.replication()
     }
+}
+
+/// The processor time that a server's process has used so far.
+///
+/// # Errors
+/// Fails when it has died.
+pub(crate) fn processor_time(service: &Service) -> Result<Duration> {
+    let pid = service.pid().context("a server was not started")?;
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    let time = stat.ok().and_then(|stat| ProcessorTime::in_stat(&stat));
+    let time = time.with_context(|| {
+        let log = service.log().display();
+        format!("a server has died; its log is {log}")
+    })?;
+    Ok(time.total())
 }
 
 fn is_ready(status: &Value) -> Result<bool> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
 use server::pools::{self, Invited, Pool, PoolMember};
-use server::set;
+use server::set::{self, Kind};
 use server::{
     Commands, DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion, HoldingStatus,
     PoolServerStatus, RebalanceAnswer, RebalanceQuestion, ShownText,
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
             let found = answer(server::ask_where(&data, path.clone()))??;
             return shown(&found, *json);
         }
-        PoolCommand::Token { command } => return token::run(token::Of::Pool, command),
+        PoolCommand::Token { command } => return token::run(Kind::Pool, command),
         PoolCommand::Remove { number, data } => remove(*number, &directory(data))?,
         PoolCommand::DrainData {
             number,

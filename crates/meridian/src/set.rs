@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::Serialize;
 use server::configuration::{ClientAddress, DEFAULT_TREE, NFS_PORT, PeerAddress, format_duration};
-use server::set::{self, Joined, LastChance, Reached, Role};
+use server::set::{self, Joined, Kind, LastChance, Reached, Role};
 use server::{Commands, ShownText, moment};
 
 use crate::arguments::{
@@ -58,7 +58,7 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
                 data, json: true, ..
             },
         } => return said_as_json(&authority::view(&directory(data))?),
-        SetCommand::Token { command } => return token::run(token::Of::Set, command),
+        SetCommand::Token { command } => return token::run(Kind::Set, command),
         SetCommand::Authority { command } => authority::run(command)?,
         SetCommand::Recover(arguments) => recover(arguments)?,
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
-use server::set::Outstanding;
+use server::set::{Kind, Outstanding};
 use server::{moment, pools, set};
 
 use crate::arguments::TokenCommand;
@@ -15,14 +15,7 @@ use crate::asking::directory;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
-/// What a token admits to.
-#[derive(Clone, Copy)]
-pub(crate) enum Of {
-    Set,
-    Pool,
-}
-
-/// A token that still works, for programs.
+/// A token that still works, for programs. The keys of the two are not the same.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum TokenView {
@@ -38,87 +31,85 @@ enum TokenView {
     },
 }
 
-pub(crate) fn run(of: Of, command: &TokenCommand) -> Result<Exit, Failure> {
+pub(crate) fn run(of: Kind, command: &TokenCommand) -> Result<Exit, Failure> {
     match command {
         TokenCommand::List { data, json } => {
-            let tokens = of.tokens(&directory(data))?;
+            let tokens = outstanding(of, &directory(data))?;
             match json {
                 true => {
-                    let views = tokens.iter().map(|token| of.view(token));
+                    let views = tokens.iter().map(|token| view(of, token));
                     output::say_json(&views.collect::<Vec<_>>())?;
                 }
-                false => output::say(of.list(&tokens).trim_end())?,
+                false => output::say(list(of, &tokens).trim_end())?,
             }
         }
         TokenCommand::Revoke { number, data } => {
-            of.revoke(&directory(data), *number)?;
+            revoke(of, &directory(data), *number)?;
             output::say(format!(
                 "The token for {} {number} admits nobody any more; its number is free again.",
-                of.member()
+                member(of)
             ))?;
         }
     }
     Ok(Exit::Success)
 }
 
-impl Of {
-    fn tokens(self, data: &Path) -> Result<Vec<Outstanding>, Failure> {
-        Ok(match self {
-            Of::Set => set::tokens(data)?,
-            Of::Pool => pools::tokens(data)?,
-        })
-    }
+fn outstanding(of: Kind, data: &Path) -> Result<Vec<Outstanding>, Failure> {
+    Ok(match of {
+        Kind::Set => set::tokens(data)?,
+        Kind::Pool => pools::tokens(data)?,
+    })
+}
 
-    fn revoke(self, data: &Path, number: u16) -> Result<(), Failure> {
-        match self {
-            Of::Set => set::revoke_token(data, number)?,
-            Of::Pool => pools::revoke_token(data, number)?,
-        }
-        Ok(())
+fn revoke(of: Kind, data: &Path, number: u16) -> Result<(), Failure> {
+    match of {
+        Kind::Set => set::revoke_token(data, number)?,
+        Kind::Pool => pools::revoke_token(data, number)?,
     }
+    Ok(())
+}
 
-    fn member(self) -> &'static str {
-        match self {
-            Of::Set => "replica",
-            Of::Pool => "server",
-        }
+fn member(of: Kind) -> &'static str {
+    match of {
+        Kind::Set => "replica",
+        Kind::Pool => "server",
     }
+}
 
-    fn view(self, token: &Outstanding) -> TokenView {
-        let (number, expires_unix_s) = (token.slot.0, expires_unix_s(token));
-        match self {
-            Of::Set => TokenView::Set {
-                slot: number,
-                witness: token.witness,
-                expires_unix_s,
-            },
-            Of::Pool => TokenView::Pool {
-                number,
-                metadata_server: token.metadata_server,
-                expires_unix_s,
-            },
-        }
+fn view(of: Kind, token: &Outstanding) -> TokenView {
+    let (number, expires_unix_s) = (token.slot.0, expires_unix_s(token));
+    match of {
+        Kind::Set => TokenView::Set {
+            slot: number,
+            witness: token.witness,
+            expires_unix_s,
+        },
+        Kind::Pool => TokenView::Pool {
+            number,
+            metadata_server: token.metadata_server,
+            expires_unix_s,
+        },
     }
+}
 
-    fn list(self, tokens: &[Outstanding]) -> String {
-        if tokens.is_empty() {
-            return "no token is outstanding\n".to_owned();
-        }
-        let mut text = String::new();
-        for token in tokens {
-            let kind = match (self, token.witness) {
-                (Of::Set, true) => "  witness",
-                (Of::Set, false) => "  replica",
-                (Of::Pool, _) if token.metadata_server => "  metadata server",
-                (Of::Pool, _) => "  data server",
-            };
-            let (member, number) = (self.member(), token.slot.0);
-            let until = moment(expires_unix_s(token));
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{member} {number:<5}{kind}  works until {until}");
-        }
-        text
+fn list(of: Kind, tokens: &[Outstanding]) -> String {
+    if tokens.is_empty() {
+        return "no token is outstanding\n".to_owned();
     }
+    let mut text = String::new();
+    for token in tokens {
+        let kind = match (of, token.witness) {
+            (Kind::Set, true) => "  witness",
+            (Kind::Set, false) => "  replica",
+            (Kind::Pool, _) if token.metadata_server => "  metadata server",
+            (Kind::Pool, _) => "  data server",
+        };
+        let (member, number) = (member(of), token.slot.0);
+        let until = moment(expires_unix_s(token));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{member} {number:<5}{kind}  works until {until}");
+    }
+    text
 }
 
 fn expires_unix_s(token: &Outstanding) -> u64 {

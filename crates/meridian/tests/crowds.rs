@@ -22,7 +22,7 @@ const SILENT_HOSTS: u16 = 30;
 const SILENT_EACH: usize = 12;
 
 /// A connection from another address of this machine.
-fn connect_from(host: u16, server: SocketAddr) -> io::Result<TcpStream> {
+pub fn connect_from(host: u16, server: SocketAddr) -> io::Result<TcpStream> {
     let [high, low] = host.to_be_bytes();
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, high, low), 0)).into())?;

@@ -16,6 +16,7 @@ mod foreign_client;
 mod full_disk;
 mod lacking;
 mod leases;
+mod moved;
 mod names;
 mod output;
 mod page;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::crowds::connect_from;
 use crate::fixture::{Place, Running};
 use nfs4::NfsStat4;
 use nfs4_client::{Client, Error, How, Options, StableHow4};
@@ -110,6 +111,30 @@ fn a_client_on_record_gets_a_grace_period_after_a_crash_or_a_stop() {
             assert!(!place.status().in_grace);
         });
     }
+}
+
+/// Any host that came first after a restart took the name of a client, and with it what the client held.
+#[test]
+fn the_name_of_a_client_is_kept_for_it_over_a_restart() {
+    let place = Place::new(PATIENT);
+    let server = place.start();
+    block_on(async {
+        Client::connect(options(&server, "alpha")).await.unwrap();
+    });
+    server.kill();
+    let server = place.start();
+    let address = server.address;
+    block_on(async {
+        let stranger = Options {
+            owner: "alpha".into(),
+            patience: Duration::ZERO,
+            ..Options::dialling(move || connect_from(99, address))
+        };
+        assert!(Client::connect(stranger).await.is_err());
+        // The client itself, started anew at the same address.
+        let client = Client::connect(options(&server, "alpha")).await.unwrap();
+        write_file(&client, "new", "by the client").await.unwrap();
+    });
 }
 
 #[test]

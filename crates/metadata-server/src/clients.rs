@@ -11,11 +11,11 @@ use homes::holdings::Ranges;
 use tokio::sync::{RwLock, watch};
 use vfs::{
     AccessCheck, Attributes, ByteRange, Credentials, Error, Forget, LockKind, LockOwner, ObjectId,
-    OpenOwner, Result, Share,
+    OpenOwner, OwnedAccessCheck, Result, Share,
 };
 
 use crate::holding::keeps_out;
-use crate::question::{Answer, Question, Warrant, other_answer};
+use crate::question::{Answer, Question, other_answer};
 use crate::remote_tree::RemoteTree;
 
 /// Before the home is told once more that clients are forgotten.
@@ -31,7 +31,7 @@ type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 
 /// Whose clients they are.
 #[derive(Clone, Copy, Default)]
-struct Standing {
+struct ClientsState {
     /// So often all of them were forgotten.
     forgotten: u64,
     /// The home has given up what they held, and they are being forgotten.
@@ -46,7 +46,7 @@ pub(crate) struct Clients {
     pub(crate) telling: RwLock<()>,
     /// They have nothing to reclaim any more.
     have_reclaimed: AtomicBool,
-    standing: watch::Sender<Standing>,
+    state: watch::Sender<ClientsState>,
     forget: Mutex<Vec<Forget>>,
     lock_listeners: Mutex<Vec<LockListener>>,
 }
@@ -71,38 +71,36 @@ impl Clients {
 
     /// How often all were forgotten so far. What is done for one begins with this, before it waits for anything.
     pub(crate) fn forgotten(&self) -> u64 {
-        self.standing.borrow().forgotten
+        self.state.borrow().forgotten
     }
 
     /// Whether those are still there that were when all had been forgotten so often.
     pub(crate) fn still_are(&self, forgotten: u64) -> bool {
-        let standing = *self.standing.borrow();
-        standing.forgotten == forgotten && !standing.are_lost
+        let state = *self.state.borrow();
+        state.forgotten == forgotten && !state.are_lost
     }
 
     /// Returns when they are lost.
     pub(crate) async fn until_lost(&self, forgotten: u64) {
-        let gone = |standing: &Standing| standing.forgotten != forgotten || standing.are_lost;
+        let gone = |state: &ClientsState| state.forgotten != forgotten || state.are_lost;
         // The sender lives as long as this.
-        let _ = self.standing.subscribe().wait_for(gone).await;
+        let _ = self.state.subscribe().wait_for(gone).await;
     }
 
     /// They are lost, if they were not before.
     fn lose(&self) -> bool {
-        self.standing
-            .send_if_modified(|standing| !std::mem::replace(&mut standing.are_lost, true))
+        self.state
+            .send_if_modified(|state| !std::mem::replace(&mut state.are_lost, true))
     }
 
     /// Nothing is kept of them.
     fn are_forgotten(&self) {
-        self.standing
-            .send_modify(|standing| standing.forgotten += 1);
+        self.state.send_modify(|state| state.forgotten += 1);
     }
 
     /// The home knows it.
     fn begin_anew(&self) {
-        self.standing
-            .send_modify(|standing| standing.are_lost = false);
+        self.state.send_modify(|state| state.are_lost = false);
     }
 
     /// Nothing that they could have held before is known to be anywhere.
@@ -155,10 +153,10 @@ impl RemoteTree {
     ) -> Result<Attributes> {
         let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
-        let warrant = Warrant::from(access);
+        let check = OwnedAccessCheck::from(access);
         let question = match self.clients.have_reclaimed() {
-            true => Question::Open(warrant, id, owner.clone(), share),
-            false => Question::OpenAgain(warrant, id, owner.clone(), share),
+            true => Question::Open(check, id, owner.clone(), share),
+            false => Question::OpenAgain(check, id, owner.clone(), share),
         };
         self.ask_to_open((clients, question), id, owner, share)
             .await
@@ -295,8 +293,8 @@ impl RemoteTree {
         let count = (opens.len(), locks.len());
         let who = Credentials::root();
         for ((id, owner), share) in opens {
-            let warrant = Warrant::from(AccessCheck::Open(&who));
-            let open = Question::OpenAgain(warrant, id, owner, share);
+            let check = OwnedAccessCheck::from(AccessCheck::Open(&who));
+            let open = Question::OpenAgain(check, id, owner, share);
             self.told(id, self.ask(open).await.map(drop))?;
         }
         for ((id, owner), ranges) in locks {

@@ -35,16 +35,16 @@ impl Home {
             return Err(Error::Grace);
         }
         Ok(match question {
-            Question::Open(warrant, id, owner, share) => {
-                let opened = self.open(asker, warrant.access(), (id, owner), share);
+            Question::Open(check, id, owner, share) => {
+                let opened = self.open(asker, check.access(), (id, owner), share);
                 Answer::Attributes(opened.await?)
             }
-            Question::OpenAgain(warrant, id, owner, share) => {
+            Question::OpenAgain(check, id, owner, share) => {
                 if keeps_out(share) && !self.has_open(asker, id, &owner) {
                     // Others may have been let in meanwhile.
                     return Err(Error::ShareDenied);
                 }
-                let opened = self.open(asker, warrant.access(), (id, owner), share);
+                let opened = self.open(asker, check.access(), (id, owner), share);
                 Answer::Attributes(opened.await?)
             }
             Question::Downgrade(id, owner, share) => {
@@ -68,31 +68,31 @@ impl Home {
                     Left::default()
                 })
                 .await?;
-                self.account(asker, |account| account.standing.begin_telling())?;
+                self.account(asker, |account| account.joined.begin_telling())?;
                 Answer::Done
             }
             Question::EndReclaim => {
-                if !self.account(asker, |account| account.standing.has_begun_telling())? {
+                if !self.account(asker, |account| account.joined.has_begun_telling())? {
                     return Err(Error::Delay);
                 }
                 let earlier = asker.run.saturating_sub(1);
                 self.alone(asker, earlier, Held::end_again).await?;
                 // One that is silent by now may be about to be given up, and what notes that must stay.
                 let goes_on = |account: &Account| {
-                    account.standing.admits(asker.as_run()) && !self.is_silent(account)
+                    account.joined.admits(asker.as_run()) && !self.is_silent(account)
                 };
                 self.is_known_again(asker, goes_on).await?;
                 self.holders.claims.has_told(asker.server);
                 Answer::Done
             }
             Question::HasForgotten => {
-                let is_of = |account: &Account| account.standing.is_of(asker.as_run());
+                let is_of = |account: &Account| account.joined.is_of(asker.as_run());
                 self.give_back_all(asker.server, is_of).await;
                 self.is_known_again(asker, is_of).await?;
                 // Nobody has anything to reclaim there, either.
                 self.holders.claims.has_told(asker.server);
                 if let Some(account) = self.accounts().get_mut(&asker.server) {
-                    account.standing.begin_anew(asker.as_run());
+                    account.joined.begin_anew(asker.as_run());
                 }
                 Answer::Done
             }
@@ -153,7 +153,7 @@ impl Home {
     ) -> Result<T> {
         let mut accounts = self.accounts();
         match accounts.get_mut(&asker.server) {
-            Some(account) if account.standing.admits(asker.as_run()) => Ok(look(account)),
+            Some(account) if account.joined.admits(asker.as_run()) => Ok(look(account)),
             _ => Err(Error::Delay),
         }
     }
@@ -199,7 +199,7 @@ impl Home {
             let account = accounts.get(&server);
             account
                 .filter(|account| goes(account))
-                .map(|account| account.standing.run())
+                .map(|account| account.joined.run())
         };
         let Some(run) = run else { return };
         self.fence_layouts(server, run).await;
@@ -235,7 +235,7 @@ impl Home {
     pub(crate) fn end_claim(&self, server: ReplicaSlot) {
         let accounts = self.accounts();
         let account = accounts.get(&server);
-        if account.is_some_and(|account| account.standing.is_given_up()) {
+        if account.is_some_and(|account| account.joined.is_given_up()) {
             self.holders.claims.give_up(server);
         }
     }

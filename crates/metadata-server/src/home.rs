@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use control::Moment;
-use homes::holdings::{Held, Standing};
+use homes::holdings::{Held, JoinedServer};
 use store::TreeIdentity;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use vfs::{Error, FileSystem, FsId, NewObject, ObjectId, ReplicaSlot, Result};
@@ -60,7 +60,7 @@ impl Asking {
 /// One metadata server, and what its clients hold.
 #[derive(Default)]
 pub(crate) struct Account {
-    pub(crate) standing: Standing,
+    pub(crate) joined: JoinedServer,
     pub(crate) held: Held,
     pub(crate) layouts: Given,
     /// Held by each task that makes a change for the present clients of this run, or opens or locks something for them.
@@ -76,7 +76,7 @@ pub(crate) struct Account {
 impl Account {
     /// A run has begun, or goes on.
     pub(crate) fn meet(&mut self, run: u64) {
-        if self.standing.meet(run) {
+        if self.joined.meet(run) {
             // A client that reclaims is asked what it had.
             self.held.begin_again();
             self.end_changes();
@@ -85,7 +85,7 @@ impl Account {
 
     /// The present run has forgotten all its clients so often.
     fn has_forgotten(&mut self, clients: u64) {
-        if self.standing.has_forgotten(clients) {
+        if self.joined.has_forgotten(clients) {
             self.end_changes();
         }
     }
@@ -100,7 +100,7 @@ impl Account {
 
     /// What its clients hold goes when that has ended which is under way for them.
     pub(crate) fn give_up(&mut self) {
-        self.standing.give_up();
+        self.joined.give_up();
         self.end_changes();
     }
 }
@@ -204,18 +204,18 @@ impl Home {
         let mut accounts = self.accounts();
         let account = accounts.entry(asker.server).or_default();
         account.meet(asker.run);
-        if account.standing.run() != asker.run {
+        if account.joined.run() != asker.run {
             return None;
         }
         account.has_forgotten(asker.clients);
-        if !account.standing.is_of(asker.as_run()) {
+        if !account.joined.is_of(asker.as_run()) {
             return Some(Err(Error::Delay));
         }
         account.heard = now;
         if self.holders.claims.take_late(asker.server) {
-            account.standing.give_up();
+            account.joined.give_up();
         }
-        let is_given_up = account.standing.is_given_up();
+        let is_given_up = account.joined.is_given_up();
         match question {
             Question::Tree | Question::HasForgotten => None,
             _ => is_given_up.then_some(Ok(Answer::GivenUp)),
@@ -289,8 +289,8 @@ impl Home {
         let _under_way = self.begin_change(asker).await?;
         let below = &self.file_system;
         Ok(match change {
-            Change::SetAttributes(warrant, id, set) => {
-                let set = below.set_attributes(warrant.access(), id, &set);
+            Change::SetAttributes(check, id, set) => {
+                let set = below.set_attributes(check.access(), id, &set);
                 Answer::Attributes(set.await?)
             }
             Change::Create(_, _, _, NewObject::DirectoryElsewhere(id), _) => {
@@ -309,16 +309,16 @@ impl Home {
             Change::Link(who, id, directory, name) => {
                 Answer::Changed(below.link(&who, id, directory, &name).await?)
             }
-            Change::Write(warrant, id, offset, data, stability) => {
-                let written = below.write(warrant.access(), id, offset, data, stability);
+            Change::Write(check, id, offset, data, stability) => {
+                let written = below.write(check.access(), id, offset, data, stability);
                 Answer::Written(written.await?)
             }
-            Change::Allocate(warrant, id, extent) => {
-                below.allocate(warrant.access(), id, extent).await?;
+            Change::Allocate(check, id, extent) => {
+                below.allocate(check.access(), id, extent).await?;
                 Answer::Done
             }
-            Change::Deallocate(warrant, id, extent) => {
-                below.deallocate(warrant.access(), id, extent).await?;
+            Change::Deallocate(check, id, extent) => {
+                below.deallocate(check.access(), id, extent).await?;
                 Answer::Done
             }
             Change::SetXattr(who, id, name, value, mode) => {
@@ -356,15 +356,15 @@ impl Home {
         let below = &self.file_system;
         Ok(match question {
             Question::ReadLink(who, id) => Answer::Bytes(below.read_link(&who, id).await?),
-            Question::Read(warrant, id, offset, count) => {
+            Question::Read(check, id, offset, count) => {
                 let count = count.min(BYTES_MAX);
-                Answer::Read(below.read(warrant.access(), id, offset, count).await?)
+                Answer::Read(below.read(check.access(), id, offset, count).await?)
             }
             Question::Commit(id, offset, count) => {
                 Answer::Committed(below.commit(id, offset, count).await?)
             }
-            Question::Seek(warrant, id, offset, target) => {
-                Answer::Found(below.seek(warrant.access(), id, offset, target).await?)
+            Question::Seek(check, id, offset, target) => {
+                Answer::Found(below.seek(check.access(), id, offset, target).await?)
             }
             Question::Xattr(who, id, name) => Answer::Bytes(below.xattr(&who, id, &name).await?),
             Question::Xattrs(who, id, cookie, max_bytes) => {
@@ -479,7 +479,7 @@ mod tests {
                 home.meet(next.asker());
                 let mut accounts = home.accounts();
                 let account = accounts.get_mut(&next.server).unwrap();
-                account.standing.begin_telling();
+                account.joined.begin_telling();
             }
             let mut told = std::pin::pin!(says(&home, next, question));
             assert!(tokio::time::timeout(soon, &mut told).await.is_err());

@@ -1,7 +1,8 @@
 //! Layouts that clients of other metadata servers hold: these clients read and write at the data servers themselves, and the home knows for
 //! which server's sake it has given what, so that it can recall and fence it.
 //!
-//! Holders have a number at the server whose clients they are, and another one at the home.
+//! Holders have a number at the server whose clients they are, and another one at the home. [`Layout`], [`NoLayout`] and [`LayoutEvent`] are what
+//! `nfs4-server` knows by these names, in a form that travels: this crate knows no NFS, and `server` turns the one into the other.
 //!
 //! What must never enter: stateids, and what a layout says.
 

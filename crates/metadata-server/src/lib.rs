@@ -33,5 +33,5 @@ pub use home::{Asker, ChangesElsewhere, Home, Memory};
 pub use kept::Metrics;
 pub use layouts::{Layout, LayoutEvent, Layouts, NoLayout};
 pub use pool_tree::{Homes, PoolTree};
-pub use question::{Answer, Asked, Change, Granted, News, Question, Reply, Warrant};
+pub use question::{Answer, Asked, Change, Granted, News, Question, Reply};
 pub use remote_tree::{Connection, RemoteTree};

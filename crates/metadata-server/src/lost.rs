@@ -74,7 +74,7 @@ impl Home {
             "a metadata server is away: what its clients had open and locked is given up"
         );
         // A run that has begun meanwhile says itself what is left.
-        self.give_back_all(server, |account| account.standing.is_given_up())
+        self.give_back_all(server, |account| account.joined.is_given_up())
             .await;
         true
     }
@@ -114,7 +114,7 @@ impl Home {
             }
             let is_lost = self.is_silent(account);
             let has_something = !account.held.is_empty() || !account.layouts.is_empty();
-            if is_lost && !account.standing.is_given_up() && has_something {
+            if is_lost && !account.joined.is_given_up() && has_something {
                 lost.insert(*server);
             }
         }

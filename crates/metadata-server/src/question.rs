@@ -8,46 +8,19 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use store::TreeIdentity;
 use vfs::{
-    AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
+    Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FsId, LockConflict, LockKind, LockOwner, Name, NewObject,
-    ObjectId, OpenOwner, ReadData, RequestGroup, Result, SeekTarget, SetAttributes, Share, Space,
-    Stability, Written, XattrMode, XattrName, XattrPage,
+    ObjectId, OpenOwner, OwnedAccessCheck, ReadData, RequestGroup, Result, SeekTarget,
+    SetAttributes, Share, Space, Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
 use crate::layouts::{Layout, NoLayout};
-
-/// [`AccessCheck`] in a form that travels.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Warrant {
-    who: Credentials,
-    opened: bool,
-}
-
-impl From<AccessCheck<'_>> for Warrant {
-    fn from(access: AccessCheck<'_>) -> Warrant {
-        Warrant {
-            who: access.credentials().clone(),
-            opened: matches!(access, AccessCheck::Open(_)),
-        }
-    }
-}
-
-impl Warrant {
-    /// Why the operation is allowed.
-    #[must_use]
-    pub fn access(&self) -> AccessCheck<'_> {
-        match self.opened {
-            true => AccessCheck::Open(&self.who),
-            false => AccessCheck::Credentials(&self.who),
-        }
-    }
-}
 
 /// A change of the tree, which the home makes. The names are those of [`vfs::FileSystem`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// Other attributes.
-    SetAttributes(Warrant, ObjectId, SetAttributes),
+    SetAttributes(OwnedAccessCheck, ObjectId, SetAttributes),
     /// A new object.
     Create(Credentials, ObjectId, Name, NewObject, SetAttributes),
     /// A name goes.
@@ -57,11 +30,11 @@ pub enum Change {
     /// One more name.
     Link(Credentials, ObjectId, ObjectId, Name),
     /// Bytes from an offset on.
-    Write(Warrant, ObjectId, u64, Bytes, Stability),
+    Write(OwnedAccessCheck, ObjectId, u64, Bytes, Stability),
     /// Space for an extent.
-    Allocate(Warrant, ObjectId, Extent),
+    Allocate(OwnedAccessCheck, ObjectId, Extent),
     /// An extent becomes a hole.
-    Deallocate(Warrant, ObjectId, Extent),
+    Deallocate(OwnedAccessCheck, ObjectId, Extent),
     /// An extended attribute's value.
     SetXattr(Credentials, ObjectId, XattrName, Bytes, XattrMode),
     /// An extended attribute goes.
@@ -87,7 +60,7 @@ pub enum Question {
     /// The target of a symbolic link.
     ReadLink(Credentials, ObjectId),
     /// A client of the asker opens a file.
-    Open(Warrant, ObjectId, OpenOwner, Share),
+    Open(OwnedAccessCheck, ObjectId, OpenOwner, Share),
     /// It goes on with a smaller share.
     Downgrade(ObjectId, OpenOwner, Share),
     /// It has closed the file.
@@ -97,11 +70,11 @@ pub enum Question {
     /// A lock that would be in the way.
     TestLock(ObjectId, LockOwner, ByteRange, LockKind),
     /// Bytes from an offset on, at most this many.
-    Read(Warrant, ObjectId, u64, u32),
+    Read(OwnedAccessCheck, ObjectId, u64, u32),
     /// Has what was written be stable, no matter which client wrote it.
     Commit(ObjectId, u64, u32),
     /// The next data or hole.
-    Seek(Warrant, ObjectId, u64, SeekTarget),
+    Seek(OwnedAccessCheck, ObjectId, u64, SeekTarget),
     /// The value of an extended attribute.
     Xattr(Credentials, ObjectId, XattrName),
     /// Names of extended attributes.
@@ -115,7 +88,7 @@ pub enum Question {
     /// All that clients of the asker hold is about to be told; [`Question::EndReclaim`] says that it was.
     BeginAgain,
     /// A client of the asker has opened the file, before the home was started anew or before the asker was. Or it has just made it.
-    OpenAgain(Warrant, ObjectId, OpenOwner, Share),
+    OpenAgain(OwnedAccessCheck, ObjectId, OpenOwner, Share),
     /// A client of the asker locks a range.
     Lock(ObjectId, LockOwner, ByteRange, LockKind),
     /// It has locked the range, before the home was started anew or before the asker was.
@@ -346,17 +319,18 @@ pub(crate) fn other_answer() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vfs::AccessCheck;
 
     #[test]
     fn questions_and_answers_arrive_as_they_were_sent_and_others_are_none() {
         let tree = FsId { major: 1, minor: 2 };
         let who = Credentials::root();
-        let warrant = Warrant::from(AccessCheck::Open(&who));
+        let check = OwnedAccessCheck::from(AccessCheck::Open(&who));
         let asked = Asked {
             tree: Some(tree),
             keeps: Some(3),
             clients: 5,
-            question: Question::Read(warrant, ObjectId::ROOT, 7, 8),
+            question: Question::Read(check, ObjectId::ROOT, 7, 8),
         };
         let sent = asked.encode();
         assert_eq!(Asked::decode(&sent), Some(asked));

@@ -11,14 +11,15 @@ use pool::{LeaseClock, LeaseSettings};
 use vfs::{
     AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FileSystem, Forget, LockConflict, LockKind, LockOwner, Name,
-    NewObject, ObjectId, OpenOwner, Properties, ReadData, ReplicaSlot, RequestGroup, Result,
-    SeekTarget, SetAttributes, Share, Space, Stability, Written, XattrMode, XattrName, XattrPage,
+    NewObject, ObjectId, OpenOwner, OwnedAccessCheck, Properties, ReadData, ReplicaSlot,
+    RequestGroup, Result, SeekTarget, SetAttributes, Share, Space, Stability, Written, XattrMode,
+    XattrName, XattrPage,
 };
 
 use crate::clients::Clients;
 use crate::home::{BYTES_MAX, ENTRIES_MAX};
 use crate::kept::{Kept, Metrics};
-use crate::question::{Answer, Change, News, Question, Reply, Warrant, other_answer};
+use crate::question::{Answer, Change, News, Question, Reply, other_answer};
 use crate::remote_layouts::Listeners;
 
 /// The home is told of at most this many sessions at once: 128 KiB.
@@ -335,6 +336,11 @@ impl FileSystem for RemoteTree {
         answered!(self, question, Answer::Holds(holds) => holds)
     }
 
+    /// The home says so when it is opened again.
+    async fn holds_denial(&self, _: ObjectId, _: &OpenOwner) -> Result<bool> {
+        Ok(true)
+    }
+
     async fn read(
         &self,
         access: AccessCheck<'_>,
@@ -343,13 +349,13 @@ impl FileSystem for RemoteTree {
         count: u32,
     ) -> Result<ReadData> {
         let clients = self.clients.forgotten();
-        let warrant = Warrant::from(access);
+        let check = OwnedAccessCheck::from(access);
         let mut pieces = BytesMut::new();
         loop {
             let read = pieces.len() as u32;
             let wanted = (count - read).min(BYTES_MAX);
             let from = offset.saturating_add(read.into());
-            let question = Question::Read(warrant.clone(), id, from, wanted);
+            let question = Question::Read(check.clone(), id, from, wanted);
             let piece = match self.ask_for(clients, question).await? {
                 Answer::Read(piece) if piece.bytes.len() <= wanted as usize => piece,
                 _ => return Err(other_answer()),
@@ -378,14 +384,14 @@ impl FileSystem for RemoteTree {
         stability: Stability,
     ) -> Result<Written> {
         let clients = self.clients.forgotten();
-        let warrant = Warrant::from(access);
+        let check = OwnedAccessCheck::from(access);
         let mut rest = data;
         let mut all: Option<Written> = None;
         let mut from = offset;
         loop {
             let piece = rest.split_to(rest.len().min(BYTES_MAX as usize));
             let length = piece.len() as u64;
-            let change = Change::Write(warrant.clone(), id, from, piece, stability);
+            let change = Change::Write(check.clone(), id, from, piece, stability);
             let Answer::Written(written) = self.ask_for(clients, Question::Change(change)).await?
             else {
                 return Err(other_answer());

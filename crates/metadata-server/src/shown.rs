@@ -267,6 +267,10 @@ impl FileSystem for Shown {
         self.below.holds_lock(id, owner).await
     }
 
+    async fn holds_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<bool> {
+        self.below.holds_denial(id, owner).await
+    }
+
     async fn read(
         &self,
         access: AccessCheck<'_>,

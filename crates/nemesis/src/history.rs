@@ -82,6 +82,38 @@ pub enum Act {
         /// Which.
         name: u64,
     },
+    /// A file was opened, its change attribute shown with that, then read and closed.
+    Version {
+        /// Which register.
+        register: usize,
+        /// The attribute.
+        change: u64,
+        /// What it held.
+        saw: Seen,
+    },
+    /// Attributes of a log were asked for, without an open.
+    Stat {
+        /// Which.
+        log: usize,
+        /// How long it is said to be, in bytes.
+        size: u64,
+    },
+    /// A token was looked for in every directory between which it moves, one after the other.
+    Search {
+        /// Which.
+        token: usize,
+        /// Where it was.
+        found: Vec<usize>,
+    },
+    /// A right was used that there never was, or that had been taken away.
+    Old {
+        /// Which right.
+        right: Right,
+        /// When its end was answered; zero for one that never was.
+        ended: Time,
+        /// What was done was done by it.
+        served: bool,
+    },
     /// A record was written and committed.
     Append {
         /// Which log; each has one writer.
@@ -89,6 +121,21 @@ pub enum Act {
         /// Which record of it, from zero.
         number: u64,
     },
+}
+
+/// What somebody has no right to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Right {
+    /// To read and write at a data server by a handle of a file that is removed.
+    RemovedThere,
+    /// To open such a file at another metadata server, by the handle that it had.
+    Removed,
+    /// To open a file for reading at another metadata server when its mode is 0.
+    Narrowed,
+    /// To read and write at a data server by a handle of before the file was cut.
+    Fenced,
+    /// To read and write at a data server by a handle that no server has made.
+    Forged,
 }
 
 /// What was done under a lock.
@@ -152,6 +199,10 @@ impl Act {
             Act::Move { .. } => "move",
             Act::Section(_) => "section under a lock",
             Act::Round { .. } => "round of names of one's own",
+            Act::Version { .. } => "read with its change attribute",
+            Act::Stat { .. } => "ask attributes",
+            Act::Search { .. } => "look for a name",
+            Act::Old { .. } => "use what is no right",
             Act::Append { .. } => "append and commit",
         }
     }

@@ -5,7 +5,7 @@
 //! - [`world`] is the sites, the servers and their disks, and carries faults out.
 //! - [`clients`] work at every site and record.
 //! - [`history`] is what they record.
-//! - [`check`] judges a history against `docs/semantics.md`: pure.
+//! - [`check`] judges a history against `docs/semantics.md`: pure. Of the invariants of a pool, [`check::invariants`] says who judges each.
 //! - [`survey`] reads the whole tree through every server at the end, [`sampling`] asks them how they are meanwhile.
 //! - [`stage`] lets faults come and go during a run.
 //! - [`report`] is a page about a run, [`run`] puts all of it together.

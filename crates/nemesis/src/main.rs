@@ -42,8 +42,8 @@ struct Arguments {
     /// Let a majority fail at once; of a pool, any number
     #[arg(long)]
     majority: bool,
-    /// Let servers be removed from the set, too, be lost for good with their disks, or be put back to an older copy of their data,
-    /// and replace them; everything is held by a majority then
+    /// Let servers be removed from the set, too, stopped or running, be lost for good with their disks, or be put back to an older copy
+    /// of their data, and replace them; everything is held by a majority then
     #[arg(long, conflicts_with_all = ["majority", "rolling"])]
     lose: bool,
     /// Instead of drawn faults, restart every server once, one after another, as for an upgrade
@@ -143,7 +143,7 @@ fn kinds(words: &[String], lose: bool) -> Result<Vec<Kind>> {
     let mut kinds = named(words)?;
     ensure!(
         lose || !kinds.iter().any(|kind| kind.is_final()),
-        "say --lose with --faults remove, lose or rollback: what is lost has to be held by others"
+        "say --lose with --faults remove, expel, lose or rollback: what is lost has to be held by others"
     );
     if lose && !kinds.iter().any(|kind| kind.is_final()) {
         kinds.extend(Kind::FINAL);
@@ -158,7 +158,7 @@ fn named(words: &[String]) -> Result<Vec<Kind>> {
         words => {
             let kinds = words.iter().map(|word| {
                 let kind = <Kind as clap::ValueEnum>::from_str(word, false);
-                kind.map_err(|_| anyhow::anyhow!("there is no fault `{word}`; write kill, restart, stop, cut, oneway, fill, slow, skew, jump, remove, lose, rollback or none"))
+                kind.map_err(|_| anyhow::anyhow!("there is no fault `{word}`; write kill, restart, stop, cut, oneway, fill, slow, skew, jump, remove, expel, lose, rollback or none"))
             });
             kinds.collect()
         }

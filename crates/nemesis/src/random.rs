@@ -2,42 +2,32 @@
 //!
 //! What must never enter: the machine's own randomness.
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+use fastrand::Rng;
+
+/// A sequence of them.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct Random(Rng);
 
 impl Random {
     /// Another sequence for every pair of seed and stream.
     pub fn new(seed: u64, stream: u64) -> Self {
-        let mut random = Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
-        random.next();
-        random
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        let seed = seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        Self(Rng::with_seed(seed))
     }
 
     /// A number below `bound`, which is not zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.u64(..bound)
     }
 
     /// A number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high - low + 1)
+        self.0.u64(low..=high)
     }
 
     /// One of these, unless there is none.
     pub fn one_of<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
-        match choices.len() as u64 {
-            0 => None,
-            count => choices.get(self.below(count) as usize),
-        }
+        self.0.choice(choices)
     }
 }
 

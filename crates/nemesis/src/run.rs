@@ -60,6 +60,8 @@ pub struct Outcome {
     pub violations: Vec<Violation>,
     /// How often a server said that it be asked again later.
     pub put_off: u64,
+    /// How much clients have read and written at data servers.
+    pub direct: u64,
 }
 
 /// Runs.
@@ -133,7 +135,7 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
     let samples = Arc::new(Samples::default());
     let (clients, natives) = {
         let _context = runtime.enter();
-        let mut clients = employ(&common, places);
+        let mut clients = employ(&common, places, order.kind == Together::Pool);
         let natives = clients.len();
         clients.extend(kernel::employ(&common, kernels, natives));
         (clients, natives)
@@ -169,6 +171,7 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
         samples: samples.all(),
         violations,
         put_off: common.put_off.load(Ordering::Relaxed),
+        direct: common.direct.load(Ordering::Relaxed),
     })
 }
 

@@ -51,6 +51,9 @@ pub enum Kind {
     Jump,
     /// The server is told to end and is removed from the set, which goes on without it; at the end a new one joins in its place
     Remove,
+    /// The server is removed from the set while it runs and has clients, with what it alone has; at the end it has to say so, and a new one
+    /// joins in its place
+    Expel,
     /// The server is lost for good with its disk; at the end it is removed from the set and a new one joins in its place
     Lose,
     /// The server's data directory is copied while it runs; at the end it is put back to that copy, has to refuse itself, and joins anew
@@ -72,7 +75,7 @@ impl Kind {
     ];
 
     /// Every kind from which it does not.
-    pub const FINAL: [Kind; 3] = [Kind::Remove, Kind::Lose, Kind::Rollback];
+    pub const FINAL: [Kind; 4] = [Kind::Remove, Kind::Expel, Kind::Lose, Kind::Rollback];
 
     /// What a site can suffer only one of at a time.
     fn part(self) -> Part {
@@ -80,7 +83,7 @@ impl Kind {
             Kind::Kill | Kind::Restart | Kind::Stop | Kind::Skew | Kind::Jump => Part::Process,
             Kind::Cut | Kind::Oneway | Kind::Slow => Part::Link,
             Kind::Fill => Part::Disk,
-            Kind::Remove | Kind::Lose | Kind::Rollback => Part::Everything,
+            Kind::Remove | Kind::Expel | Kind::Lose | Kind::Rollback => Part::Everything,
         }
     }
 
@@ -131,6 +134,8 @@ pub enum Blow {
     UnevenClock(i64),
     /// See [`Kind::Remove`].
     Remove,
+    /// See [`Kind::Expel`].
+    Expel,
     /// See [`Kind::Lose`].
     Lose,
     /// See [`Kind::Rollback`].
@@ -251,6 +256,7 @@ fn blow(profile: &Profile, random: &mut Random, kind: Kind, victim: usize) -> Bl
         Kind::Skew if random.below(2) == 0 => Blow::WrongClock(random.between(0, 600) as i64 - 300),
         Kind::Skew => Blow::UnevenClock(random.between(0, 1000) as i64 - 500),
         Kind::Remove => Blow::Remove,
+        Kind::Expel => Blow::Expel,
         Kind::Lose => Blow::Lose,
         Kind::Rollback => Blow::Rollback,
     }
@@ -290,6 +296,7 @@ impl fmt::Display for Blow {
             Blow::WrongClock(seconds) => write!(f, "clock {seconds:+} s wrong"),
             Blow::UnevenClock(millionths) => write!(f, "clock {millionths:+} millionths too fast"),
             Blow::Remove => write!(f, "told to end and removed from the set"),
+            Blow::Expel => write!(f, "removed from the set while it runs"),
             Blow::Lose => write!(f, "lost for good with its disk"),
             Blow::Rollback => write!(f, "copied, and later put back to that"),
         }

@@ -14,7 +14,7 @@ use crate::schedule::{Blow, Fault, Kind, Profile, draw, name};
 use crate::world::clock::Clock;
 use crate::world::{Sites, is_whole};
 
-/// Clients work undisturbed for so long before each of the restarts one by one.
+/// Clients work undisturbed for this long before each of the restarts one by one.
 const BETWEEN_RESTARTS: Duration = Duration::from_secs(4);
 
 /// How often faults and servers are looked after.
@@ -23,10 +23,10 @@ const TICK: Duration = Duration::from_millis(50);
 /// A server that has ended by itself is started again after this.
 const RESTART_AFTER: Duration = Duration::from_secs(3);
 
-/// For so long clients work on after everything is mended.
+/// How long clients work on after everything is mended.
 const AFTERWARDS: Duration = Duration::from_secs(8);
 
-/// What takes a server away for good waits so long until enough others have everything; then it is left out.
+/// What takes a server away for good waits this long until enough others have everything; then it is left out.
 const LOSS_WAITS: Duration = Duration::from_secs(60);
 
 /// So soon after everything is mended every site must have written something.

@@ -7,6 +7,7 @@
 //!   executed exactly once although connections break.
 //! - [`Connection`] is beneath that: one TCP stream, for tests that choose session, slot and
 //!   sequence number themselves.
+//! - [`Striped`] is a file that is read and written at its data servers (pNFS).
 //! - [`ops`] spells operations, for requests that no call of [`Client`] makes.
 //!
 //! Nothing is cached here, and nothing is retried that could then happen twice. State that a
@@ -39,6 +40,7 @@ pub mod ops;
 mod options;
 mod session;
 mod slots;
+mod striped;
 
 pub use back_channel::{CALLBACK_PROGRAM, Callbacks, NoCallbacks};
 pub use calls::{Access, Entry, Held, How, LockAnswer, OpenFile, Page, STAT};
@@ -50,3 +52,4 @@ pub use nfs4::StableHow4;
 pub use options::{Dial, Options};
 pub use session::Session;
 pub use slots::Slot;
+pub use striped::{DataServers, Striped};

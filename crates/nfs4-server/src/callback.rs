@@ -191,7 +191,8 @@ impl Service {
         };
         let (end, status) = match self.call_back(&callback, operation).await {
             Ok((end, status)) => {
-                tracing::debug!(?end, client = ?client, "client called back");
+                let is_executed = end == CallbackEnd::Executed;
+                tracing::debug!(is_executed, client = client.0, "client called back");
                 (end, status)
             }
             Err(error) => {

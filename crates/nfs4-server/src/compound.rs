@@ -24,7 +24,7 @@ use crate::repeats;
 use crate::reply::{self, Reply};
 use crate::service::Service;
 use crate::state::{
-    ClientId, FileKey, Principal, ReplySlot, SequenceRequest, Sequenced, SessionChannel,
+    ClientId, Departure, FileKey, Principal, ReplySlot, SequenceRequest, Sequenced, SessionChannel,
 };
 use crate::status::{OrStatus, UNCERTAIN};
 
@@ -178,6 +178,15 @@ impl Compound<'_> {
             self.current_stateid.ok_or(NfsStat4::BadStateid)
         } else {
             Ok(stateid)
+        }
+    }
+
+    /// Lets go what clients held that have gone by this request. It waits for the end of that, unless it is under way for a client itself:
+    /// its own end may have to come first.
+    pub(crate) async fn see_off(&self, departures: impl IntoIterator<Item = Departure>) {
+        match self.session {
+            None => self.service.see_off(departures).await,
+            Some(_) => drop(self.service.begin_to_see_off(departures)),
         }
     }
 
@@ -336,8 +345,11 @@ async fn answer(compound: &mut Compound<'_>, mut args: CompoundArgs) -> Rope {
 fn finish(compound: &Compound<'_>, kept: Option<&Rope>) {
     if let Some(session) = compound.session.filter(|_| !compound.is_repeat) {
         let (service, kept) = (compound.service, kept.cloned());
-        let mut state = service.state();
-        state.finish_sequence(session.slot, kept, service.now());
+        let now = service.now();
+        let is_waited_for = service.state().finish_sequence(session.slot, kept, now);
+        if is_waited_for {
+            service.request_has_ended();
+        }
     }
 }
 

@@ -13,17 +13,20 @@ use xdr::Bytes;
 /// A handle is judged again by everything that is done with it, in one step with it; that it counted before says nothing.
 #[async_trait]
 pub trait DataServer: Send + Sync {
+    /// A client has connected: what its requests are marked with ([`Shown::connected`]).
+    fn connected(&self) -> Connected;
+
     /// Whether a handle gives any right now.
     ///
     /// # Errors
     /// [`NotServed::Stale`] when it gives none.
-    async fn check(&self, handle: &[u8]) -> Result<(), NotServed>;
+    async fn check(&self, shown: Shown<'_>) -> Result<(), NotServed>;
 
     /// Bytes from `offset` on, at most `count`; holes are zeros. Fewer when the contents end before.
     ///
     /// # Errors
     /// [`NotServed::Hole`] when nothing is known to be there.
-    async fn read(&self, handle: &[u8], offset: u64, count: u32) -> Result<Bytes, NotServed>;
+    async fn read(&self, shown: Shown<'_>, offset: u64, count: u32) -> Result<Bytes, NotServed>;
 
     /// Writes all of the bytes.
     ///
@@ -31,7 +34,7 @@ pub trait DataServer: Send + Sync {
     /// [`NotServed::Stale`], also when they cannot be written: the metadata server tells the client why.
     async fn write(
         &self,
-        handle: &[u8],
+        shown: Shown<'_>,
         offset: u64,
         data: Bytes,
         stability: Stability,
@@ -41,13 +44,26 @@ pub trait DataServer: Send + Sync {
     ///
     /// # Errors
     /// [`NotServed::Stale`].
-    async fn commit(&self, handle: &[u8]) -> Result<Commitment, NotServed>;
+    async fn commit(&self, shown: Shown<'_>) -> Result<Commitment, NotServed>;
 
     /// How far the contents go here, and how much storage they take up.
     ///
     /// # Errors
     /// [`NotServed::Stale`].
-    async fn extent(&self, handle: &[u8]) -> Result<ContentsExtent, NotServed>;
+    async fn extent(&self, shown: Shown<'_>) -> Result<ContentsExtent, NotServed>;
+}
+
+/// When a client connected, as the data server counts that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connected(pub u64);
+
+/// What a client shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'h> {
+    /// The handle.
+    pub handle: &'h [u8],
+    /// Over which connection: what lies unread in one may be older than what the data server has heard since.
+    pub connected: Connected,
 }
 
 /// What a data server has of a file.

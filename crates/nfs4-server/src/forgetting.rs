@@ -11,7 +11,7 @@ use nfs4::SessionId4;
 
 use crate::service::Service;
 
-/// For so long at least, while this server answers, what is on record of a session that is not known here is kept, and for
+/// For at least this long, while this server answers, what is on record of a session that is not known here is kept, and for
 /// twice as long at most. Linux tries to connect again every five minutes at the latest.
 const KEPT: Duration = Duration::from_secs(3600);
 

@@ -29,6 +29,7 @@ mod ops;
 mod panics;
 mod places;
 mod pseudo;
+mod reclaiming;
 mod records;
 mod repeats;
 mod reply;
@@ -38,7 +39,7 @@ mod status;
 
 pub use address_range::{AddressRange, AddressRangeError};
 pub use connection::{CallbackError, Connection};
-pub use data_server::{ContentsExtent, DataServer, NotServed};
+pub use data_server::{Connected, ContentsExtent, DataServer, NotServed, Shown};
 pub use handle::FileHandle;
 pub use layouts::{
     DeviceId, FileLayout, LayoutAccess, LayoutEvent, LayoutHolder, LayoutProperties, Layouts,
@@ -51,7 +52,7 @@ pub use namespace::{
 pub use nfs4::{NfsStat4, Opnum};
 pub use observer::{NoObserver, Observer};
 pub use places::{Junction, JunctionTarget, Location};
-pub use records::{ClientRecords, RecordError};
+pub use records::{ClientRecord, ClientRecords, KnownBy, RecordError};
 pub use reply::largest_reply;
 pub use service::{Identity, Service, ServiceOptions};
 pub use state::{ClientId, ClientView, ConnectionId, Limits};

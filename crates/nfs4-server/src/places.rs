@@ -165,15 +165,7 @@ impl Whereabouts {
             Some(elsewhere) => elsewhere.to_vec(),
             None => service.places.locations(fs_id),
         };
-        let places = locations.iter().map(|location| FsLocation4 {
-            server: servers(&location.addresses),
-            rootpath: root.clone(),
-        });
-        Whereabouts {
-            places: fitting(&root, places),
-            root,
-            are_replicas: true,
-        }
+        Whereabouts::replicas(root, &locations)
     }
 
     /// Of a directory of the pseudo file system: nobody is said to have it, until clients are sent there.
@@ -181,8 +173,12 @@ impl Whereabouts {
         let root = pathname(&pseudo::path(&service.namespace, node));
         let namespace = &service.namespace;
         let elsewhere = service.moving.locations_of_all(namespace);
-        let places = elsewhere.unwrap_or_default().iter();
-        let places = places.map(|location| FsLocation4 {
+        Whereabouts::replicas(root, elsewhere.unwrap_or_default())
+    }
+
+    /// The servers at which the same is at the same path.
+    fn replicas(root: Pathname4, locations: &[Location]) -> Whereabouts {
+        let places = locations.iter().map(|location| FsLocation4 {
             server: servers(&location.addresses),
             rootpath: root.clone(),
         });

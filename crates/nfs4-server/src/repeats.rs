@@ -43,7 +43,11 @@ pub(crate) async fn answer(
 /// started anew meanwhile. `None` when it must not be executed once more; its operation is to be delayed then.
 pub(crate) fn put_off(compound: &Compound<'_>, tag: &Bytes) -> Option<Rope> {
     let session = compound.session.filter(|_| compound.may_come_again)?;
-    compound.service.state().put_off_sequence(session.slot);
+    let service = compound.service;
+    let is_waited_for = service.state().put_off_sequence(session.slot);
+    if is_waited_for {
+        service.request_has_ended();
+    }
     let mut reply = Reply::new(tag);
     let delayed = ResOp4::Failed(Opnum::Sequence.into(), NfsStat4::Delay);
     reply.push(compound, &delayed);

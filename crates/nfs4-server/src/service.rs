@@ -10,20 +10,21 @@ use nfs4::{CompoundArgs, PROC_NULL, PROGRAM, VERSION};
 use oncrpc::{AcceptStat, AuthStat, CallHeader, ReplyHeader, VersionRange};
 use oncrpc::{Credentials as RpcCredentials, RejectedReply};
 use throttle::Throttle;
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
 use xdr::{Bytes, Reader, Rope, Writer};
 
 use crate::callback::Callbacks;
 use crate::compound;
 use crate::connection::Connection;
-use crate::data_server::DataServer;
+use crate::data_server::{Connected, DataServer};
 use crate::forgetting::Forgetting;
 use crate::gates::Gates;
 use crate::moving::Moving;
 use crate::namespace::{Admission, Caller, Namespace};
 use crate::observer::Observer;
 use crate::places::Places;
-use crate::records::ClientRecords;
+use crate::records::{ClientRecord, ClientRecords};
 use crate::state::{
     ConnectionId, Departure, FileKey, KEY_BYTES, LayoutEnd, Limits, Release, State, StateCounts,
 };
@@ -51,9 +52,9 @@ pub struct ServiceOptions {
     pub identity: Identity,
     /// Bounds and time limits.
     pub limits: Limits,
-    /// Owner strings of the clients that held state before the start.
-    pub may_reclaim: Vec<Arc<[u8]>>,
-    /// Where such owner strings are kept.
+    /// The clients that held state before the start.
+    pub may_reclaim: Vec<ClientRecord>,
+    /// Where such records are kept.
     pub records: Arc<dyn ClientRecords>,
     /// Told what happens.
     pub observer: Arc<dyn Observer>,
@@ -77,12 +78,17 @@ pub struct Service {
     pub(crate) moving: Moving,
     pub(crate) places: Places,
     pub(crate) forgetting: Forgetting,
+    /// Told when a request has ended that somebody may wait for.
+    requests_end: watch::Sender<()>,
     clock: fn() -> Instant,
     /// When this start began.
     pub(crate) started: Instant,
     state: Mutex<State>,
-    connections: Mutex<HashMap<ConnectionId, Arc<dyn Connection>>>,
+    connections: Mutex<HashMap<ConnectionId, Open>>,
 }
+
+/// A connection, and when it was made as a data server counts that.
+type Open = (Arc<dyn Connection>, Option<Connected>);
 
 /// Opens and locks of vanished clients that are let go at once: each may take as long as asking another site.
 const RELEASES_AT_ONCE: usize = 64;
@@ -131,6 +137,7 @@ impl Service {
             moving: Moving::default(),
             places: Places::default(),
             forgetting: Forgetting::since(now),
+            requests_end: watch::Sender::default(),
             clock: options.clock,
             started: now,
             state: Mutex::new(state),
@@ -267,13 +274,20 @@ impl Service {
     /// Where clients are connected from.
     pub(crate) fn peers(&self) -> Vec<SocketAddr> {
         let connections = lock(&self.connections);
-        let peers = connections.values().map(|all| canonical(all.peer()));
+        let peers = connections.values().map(|(all, _)| canonical(all.peer()));
         peers.collect()
     }
 
     /// Makes a connection known, so that clients can be called back over it.
     pub fn connection_opened(&self, connection: Arc<dyn Connection>) {
-        lock(&self.connections).insert(connection.id(), connection);
+        let connected = self.data_server.as_ref().map(|server| server.connected());
+        lock(&self.connections).insert(connection.id(), (connection, connected));
+    }
+
+    /// When a connection was made, as the data server counts that; nothing where it is gone.
+    pub(crate) fn connected(&self, connection: ConnectionId) -> Option<Connected> {
+        let connections = lock(&self.connections);
+        connections.get(&connection)?.1
     }
 
     /// Forgets a connection.
@@ -308,6 +322,8 @@ impl Service {
     async fn end_grace(&self, over: Option<Vec<Departure>>) {
         let Some(records) = over else { return };
         self.see_off(records).await;
+        // One that stood still would get what others had in between and gave back.
+        self.until(|state| !state.is_reclaiming()).await;
         // Without clients that may come back there was none, though what reclaims wait for ends all the same.
         if self.in_grace() && !self.namespace.exports().is_empty() {
             tracing::info!("the grace period is over: nothing more can be reclaimed");
@@ -330,10 +346,12 @@ impl Service {
 
     /// Forgets all clients, as a restart would, and closes what they have open here; their locks stay for them
     /// to reclaim. To be called when this server has been out of touch for so long that its clients may have gone
-    /// to others.
+    /// to others. Nothing is under way for any of them afterwards.
     pub async fn forget_clients(&self) {
         let departures = self.state().forget_clients();
         self.see_off(departures).await;
+        // Some may have gone before.
+        self.until(|state| !state.is_any_executing()).await;
     }
 
     /// What may be kept for clients, in bytes.
@@ -370,28 +388,50 @@ impl Service {
     }
 
     pub(crate) fn connection(&self, id: ConnectionId) -> Option<Arc<dyn Connection>> {
-        lock(&self.connections).get(&id).cloned()
+        let connections = lock(&self.connections);
+        connections
+            .get(&id)
+            .map(|(connection, _)| connection.clone())
     }
 
     /// Lets go what clients held that have gone: of each by itself, so that none waits for another one.
     pub(crate) async fn see_off(&self, departures: impl IntoIterator<Item = Departure>) {
-        let mut under_way = Vec::new();
-        for departure in departures {
-            if let Some(own) = self.own.upgrade() {
-                // It comes to its end though nobody waits for it.
-                under_way.push(tokio::spawn(
-                    async move { own.see_off_one(departure).await },
-                ));
-            }
-        }
-        for one in under_way {
+        for one in self.begin_to_see_off(departures) {
             if let Err(error) = one.await {
                 tracing::error!(%error, "the state of a client was not released");
             }
         }
     }
 
+    /// The same, which comes to its end though nobody waits for it.
+    pub(crate) fn begin_to_see_off(
+        &self,
+        departures: impl IntoIterator<Item = Departure>,
+    ) -> Vec<JoinHandle<()>> {
+        let own = self.own.upgrade();
+        let departures = departures.into_iter();
+        let each = departures.filter_map(|departure| Some((own.clone()?, departure)));
+        each.map(|(own, departure)| tokio::spawn(async move { own.see_off_one(departure).await }))
+            .collect()
+    }
+
+    /// A request has ended that somebody may wait for.
+    pub(crate) fn request_has_ended(&self) {
+        self.requests_end.send_replace(());
+    }
+
+    /// Waits for what the end of a request brings about.
+    async fn until(&self, holds: impl Fn(&State) -> bool) {
+        let mut end = self.requests_end.subscribe();
+        while !holds(&self.state()) {
+            // The sender lives as long as this.
+            let _ = end.changed().await;
+        }
+    }
+
     async fn see_off_one(&self, departure: Departure) {
+        // A write that is under way must not arrive when somebody else has the lock.
+        self.until(|state| !state.is_executing(&departure)).await;
         loop {
             let releases = self.state().next_releases(&departure);
             match releases {

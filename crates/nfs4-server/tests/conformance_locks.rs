@@ -11,7 +11,7 @@ use nfs4::{
 
 /// A file that a client has open, and a lock of the whole of it or less.
 struct Scene {
-    _fixture: Fixture,
+    fixture: Fixture,
     client: Client,
     handle: NfsFh4,
     open: Stateid4,
@@ -23,7 +23,7 @@ impl Scene {
         let client = fixture.client().await;
         let (handle, open) = client.open_new("file").await;
         Scene {
-            _fixture: fixture,
+            fixture,
             client,
             handle,
             open,
@@ -162,6 +162,29 @@ async fn who_is_refused_learns_by_whom() {
     scene.client.on(&scene.handle, [own]).await.ok();
     let beside = lockt("other", NfsLockType4::Write, 20, u64::MAX);
     scene.client.on(&scene.handle, [beside]).await.ok();
+}
+
+/// A client that was refused a lock learned the clientid of the holder, and could make sessions in his name: renew his lease for ever, use
+/// his opens by their owners, give his locks back.
+#[tokio::test]
+async fn who_is_refused_does_not_learn_how_to_speak_for_the_holder() {
+    let scene = Scene::new().await;
+    scene.lock("owner", 10, 10).await;
+    let other = scene.fixture.client().await;
+    let (_, open) = other
+        .open_at("/export/file", open_args("other", share::ACCESS_BOTH))
+        .await;
+    let lock = ArgOp4::Lock(first_lock(open, "other", 0, 11));
+    let test = lockt("other", NfsLockType4::Write, 0, 11);
+    for asked in [lock, test] {
+        let denied = match other.on(&scene.handle, [asked]).await.results.pop() {
+            Some(ResOp4::Lock(LockRes::Denied(denied))) => denied,
+            Some(ResOp4::Lockt(LocktRes::Denied(denied))) => denied,
+            told => panic!("{told:?}"),
+        };
+        let told = (denied.owner.clientid, &denied.owner.owner[..]);
+        assert_eq!(told, (0, &b"owner"[..]));
+    }
 }
 
 #[tokio::test]

@@ -224,6 +224,32 @@ async fn a_lock_that_was_not_held_is_not_reclaimed() {
     }
 }
 
+/// It was granted to whoever asked, though others could have had the file open since.
+#[tokio::test]
+async fn an_open_that_did_not_keep_others_out_does_not_do_so_by_a_reclaim() {
+    let scene = scene().await;
+    let claim = || OpenArgs {
+        share_deny: share::DENY_WRITE,
+        claim: OpenClaim4::Previous(OpenDelegationType4::None),
+        ..open_args("denier", share::ACCESS_READ)
+    };
+    let free = scene.holder.open_new("free").await.0;
+    let liar = arrive(&scene.fixture, &scene.second, "liar").await;
+    let refused = liar.status_on(&free, [ArgOp4::Open(claim())]).await;
+    assert_eq!(refused, NfsStat4::ReclaimBad);
+    let denier = settle(&scene.fixture, &scene.first, "denier").await;
+    let denying = OpenArgs {
+        share_deny: share::DENY_WRITE,
+        ..open_args("denier", share::ACCESS_READ)
+    };
+    denier.make_file("/export", "denied").await;
+    let handle = denier.handle("/export/denied").await;
+    let before = denier.on(&handle, [ArgOp4::Open(denying)]).await;
+    before.ok();
+    let moved = arrive(&scene.fixture, &scene.second, "denier").await;
+    moved.on(&handle, [ArgOp4::Open(claim())]).await.ok();
+}
+
 #[tokio::test]
 async fn who_was_given_up_reclaims_nothing() {
     let scene = scene().await;

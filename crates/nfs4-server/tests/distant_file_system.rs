@@ -19,13 +19,6 @@ use nfs4::{
 use nfs4_server::{ClientId, Limits};
 use xdr::Bytes;
 
-/// Waits until this many operations on opens have gone to the other site.
-async fn until_sent(distant: &Distant, count: usize) {
-    while distant.sent.load(Ordering::SeqCst) < count {
-        tokio::task::yield_now().await;
-    }
-}
-
 async fn read_attributes(client: &Client) {
     client.attributes("/export/file", &[nfs4::Attr::Size]).await;
 }
@@ -56,7 +49,7 @@ async fn clients_that_open_one_file_do_not_wait_for_each_other() {
         let client = fixture.client().await;
         openings.push(opening(client, "opener"));
         // All of them are on their way though none has been answered.
-        until_sent(&distant, sent + number).await;
+        distant.until_sent(sent + number).await;
     }
     distant.way.add_permits(10);
     for opening in openings {
@@ -70,7 +63,7 @@ async fn a_client_goes_on_while_an_open_of_its_own_is_far_away() {
     let sent = distant.sent.load(Ordering::SeqCst);
     let slow = client.with_session(2, 1 << 16).await;
     let opening = opening(slow, "opener");
-    until_sent(&distant, sent + 1).await;
+    distant.until_sent(sent + 1).await;
     for _ in 0..100 {
         read_attributes(&client).await;
     }
@@ -89,7 +82,7 @@ async fn a_lease_does_not_end_while_a_request_is_far_away() {
     let (fixture, distant) = Fixture::with_distant_opens(limits);
     let client = fixture.client().await;
     let making = tokio::spawn(async move { client.open_new("file").await });
-    until_sent(&distant, 1).await;
+    distant.until_sent(1).await;
     fixture.service.housekeep().await;
     assert_eq!(fixture.service.counts().clients, 1);
     distant.way.add_permits(1);
@@ -113,8 +106,12 @@ async fn who_was_sent_away_comes_back_when_its_requests_have_ended() {
         let open = ArgOp4::Open(open_args("opener", share::ACCESS_BOTH));
         tokio::spawn(async move { slow.status_on(&handle, [open]).await })
     };
-    until_sent(&distant, sent + 1).await;
-    assert!(fixture.service.evict(ClientId(client.id)).await);
+    distant.until_sent(sent + 1).await;
+    let service = fixture.service.clone();
+    let evicting = tokio::spawn(async move { service.evict(ClientId(client.id)).await });
+    while fixture.service.counts().clients > 0 {
+        tokio::task::yield_now().await;
+    }
     let mut back = Client::stranger(fixture.service.clone(), fixture.connection());
     let mut same = introduction("client 1");
     same.clientowner.verifier = Verifier4([1; 8]);
@@ -123,6 +120,7 @@ async fn who_was_sent_away_comes_back_when_its_requests_have_ended() {
     // The open, and taking it back.
     distant.way.add_permits(2);
     assert_ne!(opening.await.expect("answered"), NfsStat4::Ok);
+    assert!(evicting.await.expect("sent away"));
     let known = back.introduce(same).await;
     back.id = known.clientid;
     let back = back.with_session(known.sequenceid, 1 << 16).await;
@@ -150,7 +148,7 @@ async fn what_an_expired_client_held_is_let_go_side_by_side_and_asked_for_again(
     let sent = distant.sent.load(Ordering::SeqCst);
     let service = fixture.service.clone();
     let maintenance = tokio::spawn(async move { service.housekeep().await });
-    until_sent(&distant, sent + FILES).await;
+    distant.until_sent(sent + FILES).await;
     distant.way.add_permits(FILES + 1);
     maintenance.await.expect("housekeeping ends");
     let asked = distant.sent.load(Ordering::SeqCst) - sent;

@@ -17,6 +17,7 @@ mod conformance_restart;
 mod conformance_sessions;
 mod conformance_too_many;
 mod distant_file_system;
+mod gone_while_under_way;
 mod ops_access;
 mod ops_attributes;
 mod ops_filehandles;

@@ -244,13 +244,4 @@ impl NfsStat4 {
     pub const fn is_ok(self) -> bool {
         matches!(self, NfsStat4::Ok)
     }
-
-    /// `Ok(())` for success, the status itself otherwise.
-    #[inline]
-    pub const fn into_result(self) -> Result<(), NfsStat4> {
-        match self {
-            NfsStat4::Ok => Ok(()),
-            status => Err(status),
-        }
-    }
 }

@@ -154,7 +154,7 @@ struct Greeted {
 impl Greeted {
     async fn run(self, shared: &EndpointState) {
         let slot = self.session.peer.slot.0;
-        let (lane, keepalive) = (self.lane.index, shared.settings.keepalive);
+        let (lane, keepalive) = (self.lane.index, shared.keepalive);
         let run = connection::run(
             self.session,
             self.lane,

@@ -19,7 +19,7 @@ use crate::flow::locked;
 /// part.
 const PARTS: usize = 4;
 
-/// So long at least passes between two lines of the log about connections that came to nothing.
+/// At least this long passes between two lines of the log about connections that came to nothing.
 const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
 /// What is known of one connection.

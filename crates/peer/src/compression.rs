@@ -3,7 +3,11 @@
 //! Most large files (archives, pictures, model weights) do not shrink, and trying costs a processor that
 //! the link could use. The [`Gauge`] is pure; it sees sizes only.
 
+use std::cell::RefCell;
+use std::io;
+
 use bytes::Bytes;
+use zstd::bulk::{Compressor, Decompressor};
 
 use crate::wire::WireError;
 
@@ -78,10 +82,7 @@ impl Gauge {
 /// The payload compressed, or `None` when that saves too little to be worth the receiver's time.
 pub(crate) async fn compress(payload: Bytes) -> (Bytes, bool) {
     let plain = payload.clone();
-    let attempt = offloaded(payload.len(), move || {
-        zstd::bulk::compress(&payload, LEVEL).ok()
-    })
-    .await;
+    let attempt = offloaded(payload.len(), move || compressed(&payload).ok()).await;
     match attempt {
         Some(small) if small.len() as u64 * 100 <= plain.len() as u64 * PAYS_PERCENT => {
             (Bytes::from(small), true)
@@ -111,7 +112,7 @@ pub(crate) async fn restore(
         let plain = if plain_bytes == 0 {
             payload
         } else {
-            let plain = zstd::bulk::decompress(&payload, plain_bytes)
+            let plain = decompressed(&payload, plain_bytes)
                 .map_err(|_| WireError::Malformed("compressed payload"))?;
             if plain.len() != plain_bytes {
                 return Err(WireError::Malformed("compressed payload"));
@@ -124,6 +125,35 @@ pub(crate) async fn restore(
         Ok(plain)
     })
     .await
+}
+
+thread_local! {
+    /// For short work, of threads that do it all the time. To make one takes longer than to compress a small file: it asks the processor
+    /// what it can do, which a virtual machine's host has to answer, and takes memory.
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn compressed(plain: &[u8]) -> io::Result<Vec<u8>> {
+    if plain.len() >= OFFLOAD_BYTES_MIN {
+        return zstd::bulk::compress(plain, LEVEL);
+    }
+    COMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(compressor) => compressor.compress(plain),
+        None => kept.insert(Compressor::new(LEVEL)?).compress(plain),
+    })
+}
+
+fn decompressed(small: &[u8], plain_bytes: usize) -> io::Result<Vec<u8>> {
+    if small.len().max(plain_bytes) >= OFFLOAD_BYTES_MIN {
+        return zstd::bulk::decompress(small, plain_bytes);
+    }
+    DECOMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(decompressor) => decompressor.decompress(small, plain_bytes),
+        None => kept
+            .insert(Decompressor::new()?)
+            .decompress(small, plain_bytes),
+    })
 }
 
 /// Runs short work in place and long work on a thread of its own.
@@ -226,5 +256,9 @@ mod tests {
             "not compressed at all"
         );
         assert!(attempt(&plain, 0, 8192, checksum).is_ok());
+        assert!(
+            attempt(&small, 4096, 8192, checksum).is_ok(),
+            "what failed before leaves nothing behind"
+        );
     }
 }

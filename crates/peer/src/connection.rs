@@ -11,12 +11,14 @@ use tokio::time::Instant;
 
 use crate::compression;
 use crate::flow::{Arrival, LaneState, Outgoing, ReportDue, locked};
+use crate::keepalive::Keepalive;
 use crate::message::{Lane, Message};
 use crate::session::SessionState;
 use crate::wire::{Frame, Header, Role, WireError, encode_frame, read_frame};
 
 /// How long a report may wait for a message to travel with. It only frees memory: a peer that may be waiting is sent it at once.
-const REPORT_DELAY: Duration = Duration::from_millis(200);
+/// Between members that only keep their leases a message goes either way in such a time.
+const REPORT_DELAY: Duration = Duration::from_secs(1);
 
 /// Payloads up to this size are copied behind their header, so that both share one TLS record.
 const COPIED_BYTES_MAX: usize = 8 * 1024;
@@ -26,7 +28,7 @@ struct Connection {
     session: Arc<SessionState>,
     lane: Arc<LaneState>,
     generation: u64,
-    keepalive: Duration,
+    keepalive: Keepalive,
     began: Instant,
     /// The ping to echo, or 0.
     echo: AtomicU64,
@@ -34,19 +36,19 @@ struct Connection {
     heard: AtomicU64,
 }
 
-/// When a writer sends a frame although nothing is to be said. Each side sends one within every keepalive
-/// interval, so that the other side's reader knows that it is there; no answer is needed for that. Where
+/// When a writer sends a frame although nothing is to be said. Each side sends one within one
+/// and a half intervals ([`Keepalive`]), so that the other side's reader knows that it is there; no answer is needed for that. Where
 /// the round trip is measured, on the control lane, there is a ping in each interval, messages or not, as soon
 /// as none of them waits.
 struct Schedule {
-    keepalive: Duration,
+    keepalive: Keepalive,
     pings: bool,
     due: Instant,
 }
 
 impl Schedule {
     /// The first frame is due at once.
-    fn new(lane: Lane, keepalive: Duration) -> Schedule {
+    fn new(lane: Lane, keepalive: Keepalive) -> Schedule {
         Schedule {
             keepalive,
             pings: lane == Lane::Control,
@@ -58,11 +60,11 @@ impl Schedule {
         Instant::now() >= self.due
     }
 
-    /// Whether the frame that is to be sent carries a ping; then the next one is due an interval later.
+    /// Whether the frame that is to be sent carries a ping; then the next one is due at the next moment.
     fn takes_ping(&mut self) -> bool {
         let ping = self.pings && self.is_due();
         if ping {
-            self.due = Instant::now() + self.keepalive;
+            self.due = self.keepalive.next(Instant::now());
         }
         ping
     }
@@ -70,7 +72,7 @@ impl Schedule {
     /// A frame was sent. It puts a frame off that would only have shown that this side is there.
     fn wrote(&mut self) {
         if !self.pings {
-            self.due = Instant::now() + self.keepalive;
+            self.due = self.keepalive.next(Instant::now());
         }
     }
 }
@@ -82,8 +84,9 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Send + 'static>(
     lane: Arc<LaneState>,
     generation: u64,
     stream: S,
-    keepalive: Duration,
+    keepalive: Keepalive,
 ) -> Result<(), WireError> {
+    let keepalive = keepalive.of(lane.lane);
     let (reader, writer) = tokio::io::split(stream);
     let connection = Connection {
         session,
@@ -101,6 +104,7 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Send + 'static>(
         ended = connection.write(writer) => ended,
         () = connection.silence() => Err(WireError::Silent),
         () = connection.lane.superseded(generation) => Ok(()),
+        () = connection.session.fell_silent() => Err(WireError::Silent),
         () = connection.session.ended() => Ok(()),
     };
     connection.lane.end_connection(generation);
@@ -146,18 +150,17 @@ impl Connection {
         if owed == ReportDue::Now {
             return;
         }
+        let soon = Instant::now() + REPORT_DELAY;
         let patience = match owed {
             ReportDue::Never => due,
-            _ => due.min(Instant::now() + REPORT_DELAY),
+            _ => due.min(soon),
         };
+        self.lane.note_looks_soon(patience <= soon);
         tokio::select! {
             () = self.lane.wake.notified() => {}
-            () = tokio::time::sleep_until(patience) => {
-                if owed != ReportDue::Never {
-                    locked(&self.lane.inbox).expedite();
-                }
-            }
+            () = tokio::time::sleep_until(patience) => locked(&self.lane.inbox).expedite(),
         }
+        self.lane.note_looks_soon(false);
     }
 
     async fn write_message<S: AsyncWrite>(
@@ -242,14 +245,16 @@ impl Connection {
         }
     }
 
-    /// Returns when no frame has arrived for three keepalive intervals. A timer for each frame would wake
+    /// Returns when no frame has arrived for three intervals. A timer for each frame would wake
     /// an idle process more often than its frames do.
     async fn silence(&self) {
-        let patience = self.keepalive * 3;
         loop {
             let heard = Duration::from_micros(self.heard.load(Ordering::Relaxed));
-            let latest = self.began + heard + patience;
+            let latest = self.began + heard + self.keepalive.patience();
             if Instant::now() >= latest {
+                if self.lane.lane == Lane::Control {
+                    self.session.fall_silent();
+                }
                 return;
             }
             tokio::time::sleep_until(latest).await;
@@ -262,7 +267,7 @@ impl Connection {
             outbox.acknowledge(header.acknowledged)?;
             outbox.extend_credit(header.credit)
         };
-        self.lane.ring_space();
+        self.lane.notify_of_space();
         if header.ping != 0 {
             self.echo.store(header.ping, Ordering::Relaxed);
         }
@@ -315,9 +320,7 @@ impl Connection {
             }
             inbox.report_due()
         };
-        if due >= ReportDue::Soon {
-            self.lane.wake.notify_one();
-        }
+        self.lane.wake_for_report(due);
         Ok(())
     }
 }
@@ -342,30 +345,60 @@ impl Arrived {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use vfs::ReplicaSlot;
 
-    const KEEPALIVE: Duration = Duration::from_secs(2);
+    use super::*;
+    use crate::handler::Sender;
+    use crate::identity::Incarnation;
+    use crate::settings::Settings;
+
+    const INTERVAL: Duration = Duration::from_secs(2);
 
     #[tokio::test(start_paused = true)]
     async fn a_message_puts_off_the_frame_that_only_shows_that_a_side_is_there() {
-        let mut schedule = Schedule::new(Lane::Data, KEEPALIVE);
+        let mut schedule = Schedule::new(Lane::Data, Keepalive::new(INTERVAL));
         assert!(schedule.is_due() && !schedule.takes_ping());
         schedule.wrote();
-        tokio::time::advance(KEEPALIVE / 2).await;
+        tokio::time::advance(INTERVAL / 2).await;
         schedule.wrote();
-        tokio::time::advance(KEEPALIVE / 2).await;
+        tokio::time::advance(INTERVAL / 2).await;
         assert!(!schedule.is_due());
-        tokio::time::advance(KEEPALIVE / 2).await;
+        tokio::time::advance(INTERVAL).await;
         assert!(schedule.is_due());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_control_lane_pings_in_each_interval_though_there_are_messages() {
-        let mut schedule = Schedule::new(Lane::Control, KEEPALIVE);
+        let mut schedule = Schedule::new(Lane::Control, Keepalive::new(INTERVAL));
         assert!(schedule.takes_ping() && !schedule.takes_ping());
-        tokio::time::advance(KEEPALIVE / 2).await;
+        tokio::time::advance(INTERVAL / 2).await;
         schedule.wrote();
-        tokio::time::advance(KEEPALIVE / 2).await;
+        tokio::time::advance(INTERVAL / 2).await;
         assert!(schedule.is_due() && schedule.takes_ping());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_connections_are_given_up_with_a_control_lane_that_is_silent() {
+        let peer = Sender {
+            slot: ReplicaSlot(2),
+            incarnation: Incarnation(1),
+        };
+        let (session, _outlets) = SessionState::new(peer, 1, &Settings::default(), Arc::default());
+        let session = Arc::new(session);
+        let keepalive = Keepalive::new(INTERVAL);
+        let began = Instant::now();
+        let begin = |lane: &Arc<LaneState>| {
+            // The other end takes what is sent, and says nothing.
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let generation = lane.begin_connection();
+            let running = run(session.clone(), lane.clone(), generation, near, keepalive);
+            (tokio::spawn(running), far)
+        };
+        let connections: Vec<_> = session.lanes.iter().map(begin).collect();
+        for (running, _far) in connections {
+            let ended = running.await.unwrap();
+            assert!(matches!(ended, Err(WireError::Silent)), "{ended:?}");
+        }
+        assert!(began.elapsed() < keepalive.of(Lane::Data).patience());
     }
 }

@@ -149,7 +149,7 @@ async fn dial_lane(
     if index == 0 {
         *locked(&peer.last_error) = None;
     }
-    let run = connection::run(session, lane, generation, stream, shared.settings.keepalive);
+    let run = connection::run(session, lane, generation, stream, shared.keepalive);
     if let Err(error) = run.await {
         tracing::debug!(peer = peer.slot.0, lane = index, %error, "a connection ended");
     }

@@ -15,6 +15,7 @@ use crate::dial;
 use crate::flow::locked;
 use crate::handler::{MessageHandler, Sender};
 use crate::identity::{Incarnation, SetId};
+use crate::keepalive::Keepalive;
 use crate::peers::{Peer, PeerState, Peers};
 use crate::set::SetDirectory;
 use crate::settings::Settings;
@@ -31,6 +32,7 @@ pub(crate) struct EndpointState {
     pub slot: ReplicaSlot,
     pub incarnation: Incarnation,
     pub settings: Settings,
+    pub keepalive: Keepalive,
     pub handler: Arc<dyn MessageHandler>,
     pub dial: Arc<ClientConfig>,
     pub accept: Arc<ServerConfig>,
@@ -191,6 +193,7 @@ impl Endpoint {
             set: identity.set,
             slot: identity.slot,
             incarnation,
+            keepalive: Keepalive::new(settings.keepalive),
             settings,
             handler,
             dial: tls::dial_config(identity)?,

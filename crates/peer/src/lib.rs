@@ -25,6 +25,7 @@ mod flow;
 mod handler;
 mod handshake;
 mod identity;
+mod keepalive;
 mod message;
 mod peers;
 mod session;

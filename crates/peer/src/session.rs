@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::compression::{self, Gauge};
@@ -49,6 +50,8 @@ pub(crate) struct SessionState {
     next_request: AtomicU64,
     gauge: Mutex<Option<Gauge>>,
     ended: watch::Sender<bool>,
+    /// Rung when nothing comes from the peer any more, on any connection as far as is known.
+    silent: Notify,
 }
 
 impl SessionState {
@@ -78,6 +81,7 @@ impl SessionState {
             next_request: AtomicU64::new(1),
             gauge: Mutex::new(settings.compression.then(Gauge::new)),
             ended: watch::Sender::new(false),
+            silent: Notify::new(),
         };
         (state, outlets)
     }
@@ -98,6 +102,16 @@ impl SessionState {
         self.ended.send_replace(true);
         // Waiters are told by the closing of their channel.
         locked(&self.pending).clear();
+    }
+
+    /// The control lane is silent: connections of the other lanes are given up with it.
+    pub(crate) fn fall_silent(&self) {
+        self.silent.notify_waiters();
+    }
+
+    /// Waits until the control lane falls silent.
+    pub(crate) async fn fell_silent(&self) {
+        self.silent.notified().await;
     }
 
     /// Hands an arrived message on, without waiting: replies to the caller that asked, the rest to
@@ -194,6 +208,13 @@ impl Session {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.0.has_ended()
+    }
+
+    /// How long a small message and its answer take to the peer and back, as the control lane has it, lately; `None` before it was
+    /// measured.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.0.counters.rtt()
     }
 
     /// Whether messages of this kind of lane, or of all data lanes, travel at present. They are kept while they do not.

@@ -16,7 +16,7 @@ use crate::message::Lane;
 /// pages of a copy that name it, 11 with the sender's view in update records, 12 with lists of members that say where clients
 /// reach them, and with junctions, 13 with contents that go as sums where the other may have them, and without an error among the
 /// answers to forwarded operations that nobody could get, 14 with lost replicas of which nothing more is taken in.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 14..=14;
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 15..=15;
 
 /// The most data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;
@@ -35,7 +35,8 @@ pub struct Settings {
     pub metadata_window_bytes: u64,
     /// The same for the control lane.
     pub control_window_bytes: u64,
-    /// How often an idle connection is probed. After three silent intervals it is given up.
+    /// How often each side shows on the control lane that it is there. After three silent intervals all connections to
+    /// the peer are given up. On other lanes both take four times as long.
     pub keepalive: Duration,
     /// How long a connection may take to be made, TLS and hello included; the first bytes have three seconds.
     pub handshake_timeout: Duration,

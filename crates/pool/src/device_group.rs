@@ -1,6 +1,7 @@
 //! The data servers over which files are striped together.
 
-use crate::fields::{Fields, Malformed};
+use fields::{Fields, Malformed};
+
 use crate::numbers::DataServerNumber;
 use std::collections::BTreeSet;
 

@@ -3,13 +3,13 @@
 //! Its form never changes: version 1 (1), key number (4), home (2), issue number (8), object (8), placement (4), generation (8),
 //! access (1), and 16 bytes of BLAKE3, keyed, over these and the number (2) of the data server.
 
-use crate::fields::{Fields, Malformed, Tag};
 use crate::keys::{HandleKey, HandleKeys};
 use crate::message::ContentsId;
 use crate::numbers::{
     DataServerNumber, Generation, HomeNumber, IssueNumber, KeyNumber, PlacementNumber,
 };
 use constant_time_eq::constant_time_eq_16;
+use fields::{Fields, Malformed, Tag};
 use std::fmt;
 use vfs::ObjectId;
 
@@ -168,15 +168,14 @@ impl Capability {
     }
 }
 
-impl HandleKeys {
-    /// Makes a handle for one data server, with the current key.
+impl HandleKey {
+    /// Makes a handle for one data server.
     #[must_use]
     pub fn seal(&self, capability: &Capability, server: DataServerNumber) -> Handle {
-        let key = self.current();
-        let sealed = capability.sealed(key.number());
+        let sealed = capability.sealed(self.number());
         let mut handle = [0; HANDLE_BYTES];
         handle[..SEALED_BYTES].copy_from_slice(&sealed);
-        handle[SEALED_BYTES..].copy_from_slice(&mac(key, &sealed, server));
+        handle[SEALED_BYTES..].copy_from_slice(&mac(self, &sealed, server));
         Handle(handle)
     }
 }

@@ -14,7 +14,6 @@
 
 pub mod data_server;
 mod device_group;
-mod fields;
 mod handle;
 pub mod home;
 mod keys;
@@ -28,9 +27,8 @@ mod stripes;
 mod wire;
 
 pub use device_group::{DeviceGroup, InvalidDeviceGroup, MAX_DATA_SERVERS};
-pub use fields::Malformed;
 pub use handle::{Access, Capability, HANDLE_BYTES, Handle, Refused};
-pub use keys::{HandleKey, HandleKeys};
+pub use keys::{HandleKey, HandleKeys, KeySource};
 pub use lease::{LeaseClock, LeaseSettings};
 pub use message::{
     Act, ContentsId, Holding, Intent, IntentNumber, Report, StoreIdentity, ToDataServer, ToHome,
@@ -68,7 +66,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
         HandleKeys::new(HandleKey::new(KeyNumber(1), [7; 32])),
     );
     if let Ok(capability) = Capability::open(bytes, server, |_| Some(&keys)) {
-        let sealed = keys.seal(&capability, server);
+        let sealed = keys.current().seal(&capability, server);
         assert_eq!(sealed.as_bytes(), bytes, "{capability:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! What a home and a data server say to each other. Messages arrive in the order they were sent, or not at all.
 
-use crate::keys::HandleKey;
-use crate::numbers::{Generation, IssueNumber, PlacementNumber};
+use crate::keys::HandleKeys;
+use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
 use control::Moment;
 use vfs::{Extent, ObjectId};
 
@@ -162,11 +162,11 @@ pub enum ToDataServer {
         asked: Moment,
         /// Handles of other issue numbers are worth nothing.
         issue: IssueNumber,
-        /// What handles are sealed with.
-        key: HandleKey,
+        /// What handles are sealed with that count.
+        keys: HandleKeys,
     },
-    /// An intent is to be carried out.
-    Take(Intent),
+    /// An intent is to be carried out. No handle of its contents was, or will be, sealed with a key behind this one, if it removes them.
+    Take(Intent, KeyNumber),
     /// What is there of some contents?
     Look {
         /// Answered only under this issue number, so that nothing older is still served.

@@ -48,6 +48,14 @@ impl Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceGroupNumber(pub u32);
 
-/// Counts the keys that one home seals handles with.
+/// Counts the keys that one home seals handles with, over its starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyNumber(pub u32);
+
+impl KeyNumber {
+    /// That of the next key. With a key a day none is ever the last.
+    #[must_use]
+    pub fn next(self) -> KeyNumber {
+        KeyNumber(self.0.saturating_add(1))
+    }
+}

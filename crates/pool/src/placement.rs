@@ -1,7 +1,8 @@
 //! Where the contents of one file lie: what its row says of it.
 
+use fields::{Fields, Malformed, Tag};
+
 use crate::device_group::DeviceGroup;
-use crate::fields::{Fields, Malformed, Tag};
 use crate::numbers::{DeviceGroupNumber, Generation, PlacementNumber, PoolId};
 use crate::stripe_unit::StripeUnit;
 use crate::stripes::{StripeMismatch, Stripes};

@@ -27,6 +27,8 @@ control::rules! {
     intents_once,
     /// What was removed leaves a tombstone, which keeps its generation (rule 3).
     tombstones,
+    /// A tombstone stays until every key is gone that may have sealed a handle of what was removed (rule 3).
+    tombstones_outlive_keys,
     /// A data server that comes with another identity or a smaller counter gets no lease (rule 5).
     identity_checked,
     /// A file is marked unsettled, stably, before a handle for writing leaves (rule 7).

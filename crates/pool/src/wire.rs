@@ -1,14 +1,14 @@
 //! The bytes of what homes and data servers say to each other. All numbers are big-endian; the first byte says which message it is.
 //!
-//! Both ends agree on a version when they connect; this is version 1.
+//! Both ends agree on a version when they connect; this is version 2.
 
-use crate::fields::{Fields, Malformed, Tag};
-use crate::keys::HandleKey;
+use crate::keys::{HandleKey, HandleKeys};
 use crate::message::{
     Act, ContentsId, Holding, Intent, IntentNumber, Report, StoreIdentity, ToDataServer, ToHome,
 };
 use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
 use control::Moment;
+use fields::{Fields, Malformed, Tag};
 use vfs::{Extent, ObjectId};
 
 const UNKNOWN_MESSAGE: Malformed = Malformed("it is of no known kind");
@@ -31,17 +31,17 @@ impl Tag for ToHomeKind {
     }
 }
 
-/// Which [`ToDataServer`] it is.
+/// Which [`ToDataServer`] it is. 1 and 2 were a lease and an intent of version 1.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum ToDataServerKind {
-    Lease = 1,
-    Take = 2,
     Look = 3,
+    Lease = 4,
+    Take = 5,
 }
 
 impl Tag for ToDataServerKind {
-    const ALL: &'static [Self] = &[Self::Lease, Self::Take, Self::Look];
+    const ALL: &'static [Self] = &[Self::Look, Self::Lease, Self::Take];
     const UNKNOWN: Malformed = UNKNOWN_MESSAGE;
 
     fn number(self) -> u8 {
@@ -125,20 +125,24 @@ impl ToHome {
 }
 
 impl ToDataServer {
-    /// The bytes that are sent; 65 at most. Those of a lease hold a secret.
+    /// The bytes that are sent; 90 at most. Those of a lease hold secrets.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self {
-            ToDataServer::Lease { asked, issue, key } => {
+            ToDataServer::Lease { asked, issue, keys } => {
                 bytes.push(ToDataServerKind::Lease.number());
                 put(&mut bytes, asked.0);
                 put(&mut bytes, issue.0);
-                bytes.extend(key.number().0.to_be_bytes());
-                bytes.extend(key.secret());
+                put_key(&mut bytes, keys.current());
+                bytes.push(u8::from(keys.previous().is_some()));
+                keys.previous()
+                    .iter()
+                    .for_each(|key| put_key(&mut bytes, key));
             }
-            ToDataServer::Take(intent) => {
+            ToDataServer::Take(intent, key) => {
                 bytes.push(ToDataServerKind::Take.number());
+                bytes.extend(key.0.to_be_bytes());
                 put(&mut bytes, intent.number.0);
                 put_contents(&mut bytes, intent.contents);
                 put(&mut bytes, intent.generation.0);
@@ -170,23 +174,23 @@ impl ToDataServer {
             ToDataServerKind::Lease => ToDataServer::Lease {
                 asked: Moment(fields.u64()?),
                 issue: IssueNumber(fields.u64()?),
-                key: HandleKey::new(KeyNumber(fields.u32()?), fields.array()?),
+                keys: keys(&mut fields)?,
             },
-            ToDataServerKind::Take => ToDataServer::Take(Intent {
-                number: IntentNumber(fields.u64()?),
-                contents: contents(&mut fields)?,
-                generation: Generation(fields.u64()?),
-                act: act(&mut fields)?,
-            }),
+            ToDataServerKind::Take => {
+                let key = KeyNumber(fields.u32()?);
+                let intent = Intent {
+                    number: IntentNumber(fields.u64()?),
+                    contents: contents(&mut fields)?,
+                    generation: Generation(fields.u64()?),
+                    act: act(&mut fields)?,
+                };
+                ToDataServer::Take(intent, key)
+            }
             ToDataServerKind::Look => ToDataServer::Look {
                 issue: IssueNumber(fields.u64()?),
                 question: fields.u64()?,
                 contents: contents(&mut fields)?,
-                stable: match fields.u8()? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(Malformed("it says neither yes nor no")),
-                },
+                stable: yes_or_no(&mut fields)?,
             },
         };
         fields.end()?;
@@ -227,6 +231,33 @@ impl Holding {
 
 fn put(bytes: &mut Vec<u8>, number: u64) {
     bytes.extend(number.to_be_bytes());
+}
+
+fn yes_or_no(fields: &mut Fields<'_>) -> Result<bool, Malformed> {
+    match fields.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed("it says neither yes nor no")),
+    }
+}
+
+fn put_key(bytes: &mut Vec<u8>, key: &HandleKey) {
+    bytes.extend(key.number().0.to_be_bytes());
+    bytes.extend(key.secret());
+}
+
+fn key(fields: &mut Fields<'_>) -> Result<HandleKey, Malformed> {
+    Ok(HandleKey::new(KeyNumber(fields.u32()?), fields.array()?))
+}
+
+/// The newest key, and the one before, if it counts.
+fn keys(fields: &mut Fields<'_>) -> Result<HandleKeys, Malformed> {
+    let current = key(fields)?;
+    let previous = match yes_or_no(fields)? {
+        true => Some(key(fields)?),
+        false => None,
+    };
+    Ok(HandleKeys::of(current, previous))
 }
 
 fn put_report(bytes: &mut Vec<u8>, report: Report) {
@@ -360,12 +391,13 @@ mod tests {
             Act::Remove,
         ];
         let takes = acts.into_iter().map(|act| {
-            ToDataServer::Take(Intent {
+            let intent = Intent {
                 number: IntentNumber(1),
                 contents: CONTENTS,
                 generation: Generation(2),
                 act,
-            })
+            };
+            ToDataServer::Take(intent, KeyNumber(11))
         });
         let looks = [true, false].map(|stable| ToDataServer::Look {
             issue: IssueNumber(8),
@@ -373,14 +405,23 @@ mod tests {
             contents: CONTENTS,
             stable,
         });
-        let lease = ToDataServer::Lease {
+        let lease = |keys| ToDataServer::Lease {
             asked: Moment(1),
             issue: IssueNumber(2),
-            key: HandleKey::new(KeyNumber(3), [4; 32]),
+            keys,
         };
-        for message in takes.chain(looks).chain([lease]) {
+        let first = HandleKeys::new(HandleKey::new(KeyNumber(3), [4; 32]));
+        let mut both = first.clone();
+        both.rotate(HandleKey::new(KeyNumber(4), [5; 32]));
+        let leases = [first, both].map(lease);
+        let longest = leases[1].encode().len();
+        for message in takes.chain(looks).chain(leases) {
+            assert!(message.encode().len() <= longest);
             comes_back(message, ToDataServer::encode, ToDataServer::decode);
         }
-        assert!(ToDataServer::decode(&[9]).is_err());
+        assert_eq!(longest, 90);
+        for unknown in [1, 2, 9] {
+            assert!(ToDataServer::decode(&[unknown]).is_err());
+        }
     }
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use control::Moment;
 use pool::home::{Command, Home, HomeSettings, Record, Recovered, Stranger};
 use pool::{
-    DataServerNumber, HandleKey, HomeNumber, IssueNumber, KeyNumber, StoreIdentity, ToDataServer,
+    DataServerNumber, HomeNumber, IssueNumber, KeyNumber, KeySource, StoreIdentity, ToDataServer,
     ToHome,
 };
 
 const SERVER: DataServerNumber = DataServerNumber(2);
 
 fn home(known: Option<StoreIdentity>) -> Home {
-    let key = HandleKey::new(KeyNumber(1), [7; 32]);
+    let keys = (KeyNumber(1), KeySource::new([7; 32]));
     let recovered = Recovered {
         servers: BTreeMap::from([(SERVER, known)]),
         ..Recovered::default()
@@ -21,7 +21,7 @@ fn home(known: Option<StoreIdentity>) -> Home {
     Home::new(
         HomeNumber(1),
         IssueNumber(1),
-        key,
+        keys,
         settings,
         Moment(0),
         recovered,

@@ -29,7 +29,7 @@ const FROZEN_TOLD: usize = 100;
 /// meanwhile.
 const FILES_AT_ONCE: usize = 32;
 
-/// So long it may take to put something on record.
+/// How long it may take to put something on record.
 const ON_RECORD: Duration = Duration::from_secs(2);
 
 /// What a replica knows of the view. What has a default is absent in what older servers say.
@@ -96,6 +96,9 @@ pub struct MemberView {
     pub excluded_by: Option<u16>,
     /// Why.
     pub reason: Option<String>,
+    /// It keeps contents, and lacks nothing that was answered without it, as far as the asked server has heard.
+    #[serde(default)]
+    pub complete: bool,
 }
 
 /// A lost replica.
@@ -205,7 +208,7 @@ impl Replica {
             names: status::names(replica),
             voters_change: voters.len() > 1,
             voters: voters.into_iter().flatten().collect(),
-            members: members(&state),
+            members: members(replica, &state),
             losses: self.losses(&state),
             audit: audit.collect(),
         }
@@ -393,7 +396,7 @@ fn named(replica: &LocalReplica, files: &[vfs::ObjectId]) -> String {
     }
 }
 
-fn members(state: &ViewState) -> Vec<MemberView> {
+fn members(replica: &LocalReplica, state: &ViewState) -> Vec<MemberView> {
     let members = state.members.iter();
     members
         .map(|(slot, member)| {
@@ -409,6 +412,7 @@ fn members(state: &ViewState) -> Vec<MemberView> {
                 excluded_at_unix_s: excluded.map(|by| by.at_unix_s),
                 excluded_by: excluded.map(|by| by.by.0),
                 reason: excluded.map(|by| by.reason.clone()),
+                complete: member.kind == Kind::Data && member.active && replica.has_complete(*slot),
             }
         })
         .collect()

@@ -239,7 +239,7 @@ async fn answer_forward(
     let answer = tokio::select! {
         answer = serve(replica.clone(), from, forwarded) => Some(answer),
         // What it waits for does not happen any more.
-        () = replica.parted() => None,
+        () = replica.stopped() => None,
     };
     drop(replica);
     match answer {

@@ -156,6 +156,7 @@ impl Replica {
         }
         reclaim::remember_others_went_on(&replica)?;
         replica.remember_trimmed()?;
+        replica.remember_complete()?;
         let views = views::begin(&replica).await?;
         let anew = views::needs_copy_anew(&replica.store)?;
         replica.state.needs_copy.fetch_or(anew, Ordering::AcqRel);
@@ -215,7 +216,7 @@ impl Replica {
         directory: ObjectId,
         durability: Option<Durability>,
     ) -> vfs::Result<()> {
-        self.file_system.set_durability(directory, durability).await
+        durability::set(&*self.file_system, directory, durability).await
     }
 
     /// The setting that holds for an object, and the directory that it comes from, if any has one.
@@ -223,7 +224,7 @@ impl Replica {
         durability::setting_of(&self.local, object).await
     }
 
-    /// Waits until every replica that is in contact has everything, at most for so long, before the
+    /// Waits until every replica that is in contact has everything, at most for this long, before the
     /// server stops. Says whether they have.
     pub async fn stop(&self, patience: Duration) -> bool {
         let everywhere = self.local.everything_everywhere();
@@ -250,7 +251,7 @@ fn begin_tasks(
     let engine = replica.engine.clone();
     Ok(vec![
         tokio::spawn(persistence::carry_out(replica.clone(), steps)),
-        tokio::spawn(async move { engine.ring().await }),
+        tokio::spawn(async move { engine.wake().await }),
         tokio::spawn(views::keep(replica.clone())),
         tokio::spawn(views::watch(replica.clone())),
         tokio::spawn(views::come_back(replica.clone())),
@@ -271,7 +272,7 @@ impl Drop for Replica {
         for task in &self.tasks {
             task.abort();
         }
-        self.local.part();
+        self.local.stop();
         if let (Some(views), Ok(runtime)) = (self.local.views.get().cloned(), Handle::try_current())
         {
             runtime.spawn(async move { views.stop().await });

@@ -9,7 +9,7 @@ use view::{DecisionKind, Outcome, Referral, TransportError, ViewError};
 
 use crate::handle::Replica;
 
-/// So long the set may take to agree.
+/// How long the set may take to agree.
 const AGREED: Duration = Duration::from_secs(10);
 
 /// A name in the root of the domain, and the trees of other servers that it leads to.

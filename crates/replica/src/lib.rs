@@ -37,6 +37,7 @@ mod status;
 
 pub use administration::{AuditView, FrozenView, LossView, MemberView, ViewStatus};
 pub use control::ClockDifference;
+pub use driver::clock::{lease_time, read_clocks};
 #[doc(hidden)]
 pub use garbage::decode_as_anything;
 pub use handle::{Replica, StartError};
@@ -45,5 +46,6 @@ pub use state::lineage::is_members_copy;
 pub use state::rejoins::{RejoinView, Stage};
 pub use state::scrub::{FindingView, ScrubView};
 pub use state::settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
-pub use status::{ControlView, LinkView, MemberNames, PeerView, ReplicaStatus, ShortView};
+pub use state::wire::LinkView;
+pub use status::{ControlView, MemberNames, PeerView, ReplicaStatus, ShortView};
 pub use view::{REASON_BYTES_MAX, Referral};

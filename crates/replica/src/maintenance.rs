@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use control::Epoch;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::driver::local_replica::LocalReplica;
-use crate::driver::waiting::UNCHANGED;
+use crate::driver::waiting::{UNCHANGED, ticks};
 use crate::membership::accounts;
 use crate::membership::links;
 use crate::membership::members;
@@ -27,38 +28,35 @@ const KEPT_IN_CONTACT: u64 = 10;
 
 /// Looks after things until the replica stops.
 pub(crate) async fn keep(replica: Arc<LocalReplica>) {
+    let told = watch::Sender::new(());
     tokio::select! {
-        () = tidy(&replica) => {}
-        () = configure(&replica) => {}
-        () = notify_of_time(&replica) => {}
+        () = tidy(&replica, told.subscribe()) => {}
+        () = configure(&replica, told.subscribe()) => {}
+        () = tell_time(&replica, &told) => {}
     }
 }
 
-/// Has the tasks that watch over the set look now and then, all at once.
-async fn notify_of_time(replica: &LocalReplica) {
-    let mut ticks = tokio::time::interval(INTERVAL);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+/// Has everything that is looked after, and the tasks that watch over the set, look now and then, all at once.
+async fn tell_time(replica: &LocalReplica, told: &watch::Sender<()>) {
+    let mut ticks = ticks(replica, INTERVAL);
     loop {
         ticks.tick().await;
+        told.send_replace(());
         replica.engine.notify();
     }
 }
 
 /// Has the set agree on members that come and go. That waits for a newcomer that does not answer, and nothing else may:
 /// not even the news that this newcomer is removed.
-async fn configure(replica: &Arc<LocalReplica>) {
-    loop {
-        tokio::time::sleep(INTERVAL).await;
+async fn configure(replica: &Arc<LocalReplica>, mut time: watch::Receiver<()>) {
+    while time.changed().await.is_ok() {
         views::configure(replica).await;
     }
 }
 
-async fn tidy(replica: &Arc<LocalReplica>) {
+async fn tidy(replica: &Arc<LocalReplica>, mut time: watch::Receiver<()>) {
     let mut trimmed = 0;
-    let mut ticks = tokio::time::interval(INTERVAL);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
+    while time.changed().await.is_ok() {
         replica.state.repeats.tell_what_ended();
         members::look_for_members(replica);
         views::note_current(replica);

@@ -15,6 +15,7 @@ use crate::membership::links::connected;
 use crate::state::rejoins::RejoinView;
 use crate::state::scrub::ScrubView;
 use crate::state::settings::Durability;
+use crate::state::wire::LinkView;
 
 /// At most this many controls are listed.
 const LISTED: usize = 200;
@@ -192,19 +193,6 @@ pub struct PeerView {
     /// Its links to third members, as it said lately.
     #[serde(default)]
     pub links: Vec<LinkView>,
-}
-
-/// A link between two other members, as one of them sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkView {
-    /// The other end's place in the set.
-    pub to: u16,
-    /// There and back, in microseconds; `None` when they are not connected.
-    pub round_trip_us: Option<u64>,
-    /// Updates of the one that says so that the other end lacks.
-    pub lag_updates: u64,
-    /// Files of which it lacks something.
-    pub lag_files: u64,
 }
 
 /// One control that is acknowledged here.
@@ -417,14 +405,7 @@ fn links_of(replica: &LocalReplica, peer: ReplicaSlot) -> Vec<LinkView> {
     let is_third =
         |slot: ReplicaSlot| slot != replica.slot() && replica.state.members.is_member(slot);
     let thirds = links.filter(|link| is_third(ReplicaSlot(link.to)));
-    thirds
-        .map(|link| LinkView {
-            to: link.to,
-            round_trip_us: link.round_trip_us,
-            lag_updates: link.lag_updates,
-            lag_files: link.lag_files,
-        })
-        .collect()
+    thirds.copied().collect()
 }
 
 fn controls(replica: &LocalReplica) -> (Vec<ControlView>, u64) {

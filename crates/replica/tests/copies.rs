@@ -116,6 +116,28 @@ async fn the_rows_of_a_tree_go_on_where_the_new_replica_was_killed() {
     set.assert_equal().await;
 }
 
+/// Nothing of one that goes while its copy is on its way holds up the next one, though the keeper of the authority was started anew in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_replica_that_is_removed_amid_its_copy_makes_way_for_another_one() {
+    let mut set = grown().await;
+    set.begin_to_add().await;
+    taken(&set, OBJECTS / 4).await;
+    set.remove(2);
+    let keeper = set.crash(0).await;
+    let keeper = keeper.with(|settings| settings.return_bytes_per_second = None);
+    set.revive(0, keeper).await;
+    let gone = set.sites[1].replica.clone();
+    eventually("it is told", || gone.is_removed()).await;
+    drop(gone);
+    drop(set.crash(1).await);
+    set.begin_to_add().await;
+    set.revive_until_ready(1).await;
+    set.assert_equal().await;
+    let members = set.sites[0].replica.view_status().members;
+    let members: Vec<u16> = members.iter().map(|member| member.slot).collect();
+    assert_eq!(members, [1, 3]);
+}
+
 /// The moment between the last row and the word that all are here is a short one, but a crash can hit it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_replica_killed_when_it_had_all_rows_but_did_not_know_it_takes_part() {

@@ -140,6 +140,18 @@ async fn thaw(survivor: &Site) {
     tokio::time::timeout(PATIENCE, thawed).await.unwrap();
 }
 
+/// It was said that it does not answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_removed_as_another_one_comes_back_is_said_to_be_removed() {
+    let (mut set, second, _) = without_the_second(|_| {}, Durability::Majority, b"contents").await;
+    set.remove(3);
+    replace(&mut set, second).await;
+    let view = set.sites[0].replica.view_status();
+    let words = "in one step: it is removed from the set";
+    let said = view.audit.iter().any(|entry| entry.what.ends_with(words));
+    assert!(said, "{:?}", view.audit);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_back_takes_the_place_of_one_that_had_sent_everything() {
     let (mut set, second, file) =

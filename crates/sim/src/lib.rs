@@ -61,10 +61,12 @@
 //! | 50 | f; `lease.rs` of `control`, `lease_state.rs` of `replica` | machines stand still in half of the random runs with failures |
 //! | 51 | f; `tests/shipped_once.rs` of `replica` | here versions are compared, there sums of blocks |
 //! | 52 | `restart.rs` of `control` | random runs with failures show it as well, since replicas begin again as in production |
-//! | 53 | `restart.rs` of `control`; seeds 22419 and 24105 of `tests/seeds.rs` | |
+//! | 53 | `restart.rs` of `control`; seeds 22419 and 24105 of `tests/seeds.rs`; `walk/renounced.rs` of `replica` | |
 //! | 54 | q; the rule in `settled.rs` of `replica` | |
 //! | 55 | q; `tests/recovered.rs` of `replica` | |
 //! | 56 | `walk/closed.rs` of `replica` | |
+//! | 57 | m; `tests/left_behind.rs` of `replica` | |
+//! | 58 | `state/majority.rs` and `membership/losses.rs` of `replica` | |
 
 #![forbid(unsafe_code)]
 

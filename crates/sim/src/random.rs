@@ -1,4 +1,5 @@
 //! Numbers that look random and follow from the seed alone (SplitMix64, Steele, Lea and Flood 2014).
+//! Not those of a library: a seed that has found a fault gives the same run with every version.
 
 /// A generator whose whole state is one number.
 #[derive(Clone, Debug)]

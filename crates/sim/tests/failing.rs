@@ -283,6 +283,8 @@ fn counterexample_18_who_is_cut_off_with_a_minority_stops_answering() {
 fn play_28(majority_stays: bool) -> Result<(), Violation> {
     let mut world = set_the_stage_for_failures(3, all_rules);
     world.model.majority_stays = majority_stays;
+    // It has another one stay.
+    world.model.complete_copies_stay = majority_stays;
     world.run_until(ms(2_000))?;
     for replica in 1..=3 {
         world.fail(ms(u64::from(replica) * 100), Fault::Full(slot(replica)));

@@ -16,6 +16,7 @@ mod locks;
 mod membership;
 mod memory;
 mod pool;
+mod pool_keys;
 mod pool_moves;
 mod pool_scripted;
 mod reading;

@@ -156,3 +156,42 @@ fn one_who_waits_outside_takes_the_place_of_one_who_is_lost_though_the_survivor_
     assert!(slower_than(&world, ms(40_000)).contains(&free));
     assert!(takes_part(&mut world, 1, 3));
 }
+
+/// A and a witness go on without B. It is admitted when it lacks what A wrote last, since what A sends it is slow, and A is lost.
+fn play_57(complete_copies_stay: bool) -> Result<(), Violation> {
+    let mut world = set_the_stage_for_sequences(3, 3, Some(3), false);
+    world.model.complete_copies_stay = complete_copies_stay;
+    world.run_until(ms(2_000))?;
+    world.fail(ms(0), Fault::Crash(slot(2)));
+    run_until_view(&mut world, 1, 2, false)?;
+    slow(&mut world, 1, 2, Lane::Stream, ms(30_000));
+    slow(&mut world, 1, 2, Lane::Data, ms(60_000));
+    world.fail(ms(0), Fault::Start(slot(2)));
+    let began = world.now.0 / 1_000;
+    // What A had then is on its way to B.
+    world.run_until(ms(began + 12_000))?;
+    let written = world.submit(ms(0), slot(1), Intent::Write(object(F)));
+    world.run_until(ms(began + 25_000))?;
+    run_until_view(&mut world, 1, 2, true)?;
+    assert!(!slower_than(&world, ms(5_000)).contains(&written));
+    world.fail(ms(0), Fault::Crash(slot(1)));
+    world.submit(ms(20_000), slot(2), Intent::Write(object(F)));
+    world.run_until(ms(world.now.0 / 1_000 + 40_000))?;
+    for lane in [Lane::Stream, Lane::Data] {
+        slow(&mut world, 1, 2, lane, ms(10));
+    }
+    world.fail(ms(0), Fault::HealAll);
+    let limit = world.now.0 / 1_000 + 120_000;
+    world.run_to_rest(ms(limit))
+}
+
+#[test]
+fn counterexample_57_who_has_not_finished_its_return_does_not_go_on_with_the_witness_alone() {
+    play_57(true).unwrap();
+    let broken = play_57(false).expect_err("it lacks what was answered");
+    let mut named = ["I3", "I4", "I5"].iter();
+    assert!(
+        named.any(|name| broken.invariant.starts_with(name)),
+        "{broken}"
+    );
+}

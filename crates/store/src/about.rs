@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 
 use vfs::{ReplicaSlot, Timestamp};
 
-use crate::codec::Fields;
 use crate::metadata::Table;
 use crate::open_store::OpenStore;
 use crate::options::TreeIdentity;
@@ -84,7 +83,7 @@ impl OpenStore {
             .take(count);
         rows.map(|row| {
             let row = row?;
-            let position = Fields::new(row.key()).u64()?;
+            let position = key::parse_number(row.key())?;
             Ok(UpdateRecord::decode(position, row.value())?)
         })
         .collect()

@@ -1,27 +1,10 @@
 //! Whether somebody may touch a file's data: permission bits, then what other opens deny.
 
 use vfs::permission::{EXECUTE, READ, WRITE, granted};
-use vfs::{AccessCheck, Credentials, Error, ObjectId, Result};
+use vfs::{Credentials, Error, ObjectId, OwnedAccessCheck, Result};
 
 use crate::open_store::OpenStore;
 use crate::rows::ObjectRow;
-
-/// Why an operation on data is allowed, in a form that outlives the request.
-#[derive(Clone, Debug)]
-pub(crate) struct Access {
-    pub(crate) who: Credentials,
-    /// The file was opened for it, so that nothing is checked any more.
-    pub(crate) opened: bool,
-}
-
-impl From<AccessCheck<'_>> for Access {
-    fn from(check: AccessCheck<'_>) -> Self {
-        Access {
-            who: check.credentials().clone(),
-            opened: matches!(check, AccessCheck::Open(_)),
-        }
-    }
-}
 
 /// Whether `who` may read the data of a file. A program that may only be executed can be read as well,
 /// because a client has to page it in; the client's own kernel keeps its users from reading it.
@@ -36,34 +19,43 @@ pub(crate) fn may_write(who: &Credentials, id: ObjectId, file: &ObjectRow) -> bo
 
 impl OpenStore {
     /// Refuses a read that neither an open nor the permissions and the other opens allow.
-    pub(crate) fn check_read(&self, access: &Access, id: ObjectId, row: &ObjectRow) -> Result<()> {
-        row.file()?;
-        if access.opened {
-            return Ok(());
-        }
-        if !may_read(&access.who, id, row) {
-            return Err(Error::AccessDenied);
-        }
-        if self.shares().denies_read(id) {
-            Err(Error::ShareDenied)
-        } else {
-            Ok(())
-        }
+    pub(crate) fn check_read(
+        &self,
+        access: &OwnedAccessCheck,
+        id: ObjectId,
+        row: &ObjectRow,
+    ) -> Result<()> {
+        let may = || may_read(&access.who, id, row);
+        check(access, row, may, || self.shares().denies_read(id))
     }
 
     /// Refuses a write that neither an open nor the permissions and the other opens allow.
-    pub(crate) fn check_write(&self, access: &Access, id: ObjectId, row: &ObjectRow) -> Result<()> {
-        row.file()?;
-        if access.opened {
-            return Ok(());
-        }
-        if !may_write(&access.who, id, row) {
-            return Err(Error::AccessDenied);
-        }
-        if self.shares().denies_write(id) {
-            Err(Error::ShareDenied)
-        } else {
-            Ok(())
-        }
+    pub(crate) fn check_write(
+        &self,
+        access: &OwnedAccessCheck,
+        id: ObjectId,
+        row: &ObjectRow,
+    ) -> Result<()> {
+        let may = || may_write(&access.who, id, row);
+        check(access, row, may, || self.shares().denies_write(id))
+    }
+}
+
+fn check(
+    access: &OwnedAccessCheck,
+    row: &ObjectRow,
+    may: impl FnOnce() -> bool,
+    denied: impl FnOnce() -> bool,
+) -> Result<()> {
+    row.file()?;
+    if access.opened {
+        return Ok(());
+    }
+    if !may() {
+        return Err(Error::AccessDenied);
+    }
+    match denied() {
+        true => Err(Error::ShareDenied),
+        false => Ok(()),
     }
 }

@@ -2,10 +2,10 @@
 
 use vfs::Error;
 use vfs::{
-    AccessCheck, Attributes, Credentials, ObjectId, Result, SetAttributes, SetTime, Timestamp,
+    AccessCheck, Attributes, Credentials, ObjectId, OwnedAccessCheck, Result, SetAttributes,
+    SetTime, Timestamp,
 };
 
-use crate::access::Access;
 use crate::clock::later_than;
 use crate::commit_hook::Change;
 use crate::metadata::Table;
@@ -41,7 +41,7 @@ impl Operation {
         set: &SetAttributes,
     ) -> Result<Attributes> {
         if let Some(size) = set.size {
-            let (access, set) = (Access::from(check), set.clone());
+            let (access, set) = (OwnedAccessCheck::from(check), set.clone());
             let resize = move |operation: Operation| operation.resize(access, id, set, size);
             return self.change_data(id, resize).await;
         }

@@ -5,9 +5,10 @@
 //! another state, and an update that a replica received just before is not mistaken for a later one.
 
 use bytes::BufMut;
+use fields::Fields;
 
-use crate::codec::{Fields, Malformed};
 use crate::committer::Ticket;
+use crate::error::Malformed;
 
 /// How many numbers are reserved at a time.
 const RANGE: u64 = 1 << 16;

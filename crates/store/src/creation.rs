@@ -1,8 +1,8 @@
 //! What a new store starts with.
 
+use fields::Fields;
 use vfs::{ChangeAttribute, FsId, ObjectId, Timestamp};
 
-use crate::codec::Fields;
 use crate::counters::Counters;
 use crate::error::StoreError;
 use crate::layout::Layout;

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use plain_file::{ReadError, is_about_contents, lacks_descriptors};
 
-use crate::codec::Malformed;
 use crate::metadata::MetadataError;
 
 /// Why a directory could not be opened, made or checked as a store.
@@ -171,6 +170,17 @@ impl From<MetadataError> for vfs::Error {
             Some(lack) if lacks_descriptors(&lack) => vfs::Error::Delay,
             _ => vfs::Error::Io(error.to_string()),
         }
+    }
+}
+
+/// Bytes on disk that no writer of ours can have produced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a stored row is damaged: {0}")]
+pub struct Malformed(pub(crate) &'static str);
+
+impl From<fields::Malformed> for Malformed {
+    fn from(fields::Malformed(what): fields::Malformed) -> Self {
+        Malformed(what)
     }
 }
 

@@ -159,6 +159,11 @@ impl FileSystem for Store {
         Ok(self.operation.locks().holds(id, owner))
     }
 
+    async fn holds_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<bool> {
+        let denials = self.operation.shares().denials(id);
+        Ok(denials.iter().any(|(holder, _)| holder == owner))
+    }
+
     fn holdings(&self) -> Holdings {
         let denials = self.operation.shares().all_denials();
         Holdings {

@@ -23,7 +23,6 @@ mod access;
 mod attributes;
 mod check;
 mod clock;
-mod codec;
 mod commit_hook;
 mod committer;
 mod counters;

@@ -72,7 +72,7 @@ impl WakeSignal {
             .stopped
     }
 
-    /// Sleeps until nudged or stopped, at most so long; false when stopped.
+    /// Sleeps until nudged or stopped, at most this long; false when stopped.
     fn wait(&self, longest: Duration) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = |state: &mut WakeState| !state.nudged && !state.stopped;

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use fields::Fields;
 use plain_file::is_about_contents;
 use tokio::runtime::RuntimeFlavor;
 use tokio::sync::broadcast;
 use vfs::{Error, ObjectId, Properties, ReplicaSlot, Timestamp, WriteVerifier};
 
 use crate::clock::Clock;
-use crate::codec::Fields;
 use crate::commit_hook::KeepsRemoved;
 use crate::committer::{Commits, Health, Ticket};
 use crate::counters::{Counters, Reserved, Sequence};

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fields::Fields;
 use tokio::sync::watch;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use crate::codec::Fields;
 use crate::metadata::{Metadata, MetadataError, Table};
 use crate::open_store::OpenStore;
 use crate::rows::key;

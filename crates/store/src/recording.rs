@@ -6,9 +6,10 @@
 //! from here.
 
 use bytes::{BufMut, Bytes};
+use fields::Fields;
 use vfs::ObjectId;
 
-use crate::codec::{Fields, Malformed};
+use crate::error::Malformed;
 use crate::metadata::Table;
 use crate::rows::{ObjectRow, key};
 

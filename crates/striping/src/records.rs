@@ -3,6 +3,7 @@
 //! | key | row |
 //! |---|---|
 //! | `striping/issue` | the issue number (8) of the last start |
+//! | `striping/key` | the number (4) of the newest key that handles are sealed with |
 //! | `striping/server/`, data server (2) | its identity (16), counter (8; its highest bit: an older copy was seen) and run (8), when it was last heard of |
 //! | `striping/intent/`, number (8) | version 1 (1), object (8), placement (4), generation (8), act (1), two numbers of the act (16), 1 when the row says what came of it (1), the data servers that owe it (2 each) |
 //! | `striping/unsettled/`, object (8) | version 1 (1); while it is there, clients may write to the file past the home, or may have |
@@ -13,9 +14,10 @@
 
 use std::collections::BTreeSet;
 
+use fields::{Fields, Malformed, Tag};
 use pool::home::Owed;
 use pool::{
-    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, Placement,
+    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, KeyNumber, Placement,
     PlacementNumber, StoreIdentity,
 };
 use vfs::{Extent, ObjectId};
@@ -24,6 +26,7 @@ use vfs::{Extent, ObjectId};
 pub(crate) type Fact = (Vec<u8>, Option<Vec<u8>>);
 
 pub(crate) const ISSUE: &[u8] = b"striping/issue";
+pub(crate) const KEY: &[u8] = b"striping/key";
 pub(crate) const SERVERS: &[u8] = b"striping/server/";
 pub(crate) const INTENTS: &[u8] = b"striping/intent/";
 pub(crate) const UNSETTLED: &[u8] = b"striping/unsettled/";
@@ -33,7 +36,7 @@ pub(crate) const PLACEMENTS: &[u8] = b"striping/placements";
 
 const VERSION: u8 = 1;
 
-/// Which [`Act`] it is, as one byte. No number is used again for another act.
+/// Which [`Act`] it is.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum ActKind {
@@ -43,17 +46,21 @@ enum ActKind {
     Remove = 4,
 }
 
-impl ActKind {
-    const ALL: [ActKind; 4] = [
-        ActKind::Fence,
-        ActKind::Truncate,
-        ActKind::Punch,
-        ActKind::Remove,
-    ];
+impl Tag for ActKind {
+    const ALL: &'static [Self] = &[Self::Fence, Self::Truncate, Self::Punch, Self::Remove];
+    const UNKNOWN: Malformed = Malformed("it asks for no known act");
 
-    fn from_number(number: u8) -> Option<ActKind> {
-        ActKind::ALL.into_iter().find(|kind| *kind as u8 == number)
+    fn number(self) -> u8 {
+        self as u8
     }
+}
+
+pub(crate) fn key(newest: KeyNumber) -> Fact {
+    (KEY.to_vec(), Some(newest.0.to_be_bytes().to_vec()))
+}
+
+pub(crate) fn parse_key(row: &[u8]) -> Option<KeyNumber> {
+    Some(KeyNumber(u32::from_be_bytes(row.try_into().ok()?)))
 }
 
 pub(crate) fn identity(server: DataServerNumber, identity: StoreIdentity) -> Fact {
@@ -68,14 +75,14 @@ pub(crate) fn identity(server: DataServerNumber, identity: StoreIdentity) -> Fac
 
 pub(crate) fn parse_identity(key: &[u8], row: &[u8]) -> Option<(DataServerNumber, StoreIdentity)> {
     let number = key.strip_prefix(SERVERS)?.try_into().ok()?;
-    let mut fields = Fields(row);
+    let mut fields = Fields::new(row);
     let identity = StoreIdentity {
-        store: u128::from_be_bytes(fields.take()?),
-        counter: u64::from_be_bytes(fields.take()?),
-        run: u64::from_be_bytes(fields.take()?),
+        store: u128::from_be_bytes(fields.array().ok()?),
+        counter: fields.u64().ok()?,
+        run: fields.u64().ok()?,
     };
     let server = DataServerNumber(u16::from_be_bytes(number));
-    fields.0.is_empty().then_some((server, identity))
+    fields.is_empty().then_some((server, identity))
 }
 
 pub(crate) fn unsettled(object: ObjectId, is_unsettled: bool) -> Fact {
@@ -130,7 +137,7 @@ pub(crate) fn intent(owed: &Owed) -> Fact {
     row.extend(contents.object.as_u64().to_be_bytes());
     row.extend(contents.placement.0.to_be_bytes());
     row.extend(generation.0.to_be_bytes());
-    row.push(kind as u8);
+    row.push(kind.number());
     row.extend(first.to_be_bytes());
     row.extend(second.to_be_bytes());
     row.push(u8::from(owed.in_row));
@@ -140,19 +147,18 @@ pub(crate) fn intent(owed: &Owed) -> Fact {
 
 pub(crate) fn parse_intent(key: &[u8], row: &[u8]) -> Option<Owed> {
     let number = key.strip_prefix(INTENTS)?.try_into().ok()?;
-    let mut fields = Fields(row);
-    if fields.take()? != [VERSION] {
+    let mut fields = Fields::new(row);
+    if fields.u8().ok()? != VERSION {
         return None;
     }
     let contents = ContentsId {
-        object: ObjectId::from_u64(u64::from_be_bytes(fields.take()?)),
-        placement: PlacementNumber(u32::from_be_bytes(fields.take()?)),
+        object: ObjectId::from_u64(fields.u64().ok()?),
+        placement: PlacementNumber(fields.u32().ok()?),
     };
-    let generation = Generation(u64::from_be_bytes(fields.take()?));
-    let [kind] = fields.take()?;
-    let kind = ActKind::from_number(kind)?;
-    let first = u64::from_be_bytes(fields.take()?);
-    let second = u64::from_be_bytes(fields.take()?);
+    let generation = Generation(fields.u64().ok()?);
+    let kind = ActKind::read(&mut fields).ok()?;
+    let first = fields.u64().ok()?;
+    let second = fields.u64().ok()?;
     let act = match kind {
         ActKind::Fence => Act::Fence,
         ActKind::Truncate => Act::Truncate(first),
@@ -162,14 +168,14 @@ pub(crate) fn parse_intent(key: &[u8], row: &[u8]) -> Option<Owed> {
         }),
         ActKind::Remove => Act::Remove,
     };
-    let in_row = match fields.take()? {
-        [0] => false,
-        [1] => true,
+    let in_row = match fields.u8().ok()? {
+        0 => false,
+        1 => true,
         _ => return None,
     };
     let mut owed = BTreeSet::new();
-    while !fields.0.is_empty() {
-        owed.insert(DataServerNumber(u16::from_be_bytes(fields.take()?)));
+    while !fields.is_empty() {
+        owed.insert(DataServerNumber(fields.u16().ok()?));
     }
     let intent = Intent {
         number: IntentNumber(u64::from_be_bytes(number)),
@@ -188,6 +194,7 @@ pub(crate) fn parse_intent(key: &[u8], row: &[u8]) -> Option<Owed> {
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = parse_unsettled(bytes, &[VERSION]);
     let _ = parse_placements(bytes);
+    let _ = parse_key(bytes);
     let (key, _) = a_move(ObjectId::from_u64(1), None);
     if let Some((object, to)) = parse_move(&key, bytes) {
         assert_eq!(a_move(object, Some(&to)), (key, Some(bytes.to_vec())));
@@ -200,16 +207,6 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
         let (key, row) = intent(&owed);
         let again = row.and_then(|row| parse_intent(&key, &row));
         assert_eq!(again.as_ref(), Some(&owed));
-    }
-}
-
-struct Fields<'r>(&'r [u8]);
-
-impl Fields<'_> {
-    fn take<const BYTES: usize>(&mut self) -> Option<[u8; BYTES]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
     }
 }
 
@@ -274,6 +271,8 @@ mod tests {
         assert_eq!(parse_move(&key, &row[1..]), None);
         let (_, row) = placements(PlacementNumber(258));
         assert_eq!(parse_placements(&row.unwrap()), Some(PlacementNumber(258)));
+        let (_, row) = super::key(KeyNumber(515));
+        assert_eq!(parse_key(&row.unwrap()), Some(KeyNumber(515)));
         let known = StoreIdentity {
             store: u128::MAX - 7,
             counter: 8,

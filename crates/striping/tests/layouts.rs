@@ -19,7 +19,9 @@ use nfs4::{
     ArgOp4, Attributes4, FileLayout4, GetdeviceinfoArgs, LayoutIomode4, NfsFh4, NfsStat4, ResOp4,
     Stateid4, layout_type,
 };
-use nfs4_client::{Callbacks, Client, How, OpenFile, Options, ops};
+use nfs4_client::{
+    Callbacks, Client, DataServers, How, OpenFile, Options, StableHow4, Striped, ops,
+};
 use nfs4_server::{AccessMode, AccessRule, Export, Namespace, Service, Squash};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -63,7 +65,7 @@ impl Metadata {
         service.housekeep().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(tcp::accept(listener, service));
+        let serving = tokio::spawn(tcp::accept(listener, service, tcp::Connections::default()));
         Metadata { address, serving }
     }
 
@@ -237,4 +239,78 @@ async fn while_a_data_server_is_away_there_are_no_layouts_and_then_another_devic
     assert_ne!(before.deviceid, after.deviceid, "its port has changed");
     let device = client.device(after.deviceid).await.unwrap();
     assert_eq!(device.multipath_ds_list.len(), 3);
+}
+
+/// A layout that is asked for until it is given, and its data servers.
+async fn striped(
+    client: &Client,
+    file: &OpenFile,
+    iomode: LayoutIomode4,
+    servers: &DataServers,
+) -> Striped {
+    loop {
+        match Striped::open(client, file, iomode, servers).await {
+            Ok(striped) => return striped,
+            Err(error) => match error.status() {
+                Some(NfsStat4::BadLayout | NfsStat4::RecallConflict) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                _ => panic!("{error}"),
+            },
+        }
+    }
+}
+
+/// Everything from an offset on, one request after the other.
+async fn rest(striped: &Striped, mut offset: u64) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        let part = striped.read(offset, u32::MAX).await;
+        match part.map_err(|error| error.status()) {
+            Ok(part) if !part.data.is_empty() => {
+                offset += part.data.len() as u64;
+                all.extend_from_slice(&part.data);
+            }
+            // Behind what a data server has, only the metadata server knows whether that is the end.
+            Ok(_) | Err(Some(NfsStat4::PnfsIoHole)) => return all,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_client_reads_and_writes_at_the_data_servers_what_others_find_through_the_home() {
+    let site = Site::new().await;
+    let metadata = Metadata::over(&site).await;
+    let (client, file, bytes) = metadata.with_file(7).await;
+    let servers = DataServers::reached(Options::at);
+    let reading = striped(&client, &file, LayoutIomode4::Read, &servers).await;
+    assert_eq!((reading.unit(), reading.width()), (UNIT, 3));
+    // From within a stripe on, a request ends where the stripe does.
+    let first = reading.read(100, u32::MAX).await.unwrap();
+    assert_eq!(first.data.len() as u64, UNIT - 100);
+    assert!(rest(&reading, 100).await == bytes[100..]);
+
+    let writing = striped(&client, &file, LayoutIomode4::ReadWrite, &servers).await;
+    let new: Vec<u8> = (0..4 * UNIT).map(|at| (at % 241) as u8).collect();
+    let from = 5 * UNIT - 9;
+    let mut done = 0;
+    while done < new.len() {
+        let (at, part) = (from + done as u64, Bytes::copy_from_slice(&new[done..]));
+        let write = writing.write(at, part, StableHow4::Unstable);
+        done += write.await.unwrap().count as usize;
+    }
+    let committed = writing.commit().await.unwrap();
+    assert_eq!(committed.len(), 3, "five stripes lie on three servers");
+    assert_eq!(writing.commit().await.unwrap(), [], "nothing is left to do");
+    let last = from + new.len() as u64 - 1;
+    let commit = client.commit_layout(&file.handle, writing.stateid, last);
+    commit.await.unwrap();
+    client
+        .return_layout(&file.handle, writing.stateid)
+        .await
+        .unwrap();
+    let all = client.read_to_end(&file).await.unwrap();
+    assert!(all[..from as usize] == bytes[..from as usize] && all[from as usize..] == new[..]);
+    servers.leave().await.unwrap();
 }

@@ -60,7 +60,7 @@ async fn story(place: &testbed::Site) {
     );
     service.housekeep().await;
     let listener = TcpListener::bind(place.nfs_address()).await.unwrap();
-    let serving = tokio::spawn(tcp::accept(listener, service));
+    let serving = tokio::spawn(tcp::accept(listener, service, tcp::Connections::default()));
     let guest = tokio::task::block_in_place(|| {
         let guest = Guest::boot(place, "alpha").unwrap();
         let mount = Mount::of(place.nfs_address(), "/export");

@@ -12,9 +12,7 @@ use std::time::Duration;
 use fixture::{HOME, Site, UNIT};
 use nfs4::NfsStat4;
 use nfs4_client::{Client, Options, ops};
-use pool::{
-    Access, Capability, DataServerNumber, Generation, HandleKey, HandleKeys, IssueNumber, Placement,
-};
+use pool::{Access, Capability, DataServerNumber, Generation, HandleKey, IssueNumber, Placement};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use store::{Store, StoreError, StoreOptions};
@@ -513,7 +511,7 @@ async fn forged_handles_and_those_of_before_a_cut_read_and_write_nothing() {
             generation,
             access: Access::ReadWrite,
         };
-        let handle = HandleKeys::new(key.clone()).seal(&capability, server);
+        let handle = key.seal(&capability, server);
         nfs4::NfsFh4(xdr::Bytes::copy_from_slice(handle.as_bytes()))
     };
     let put = async |handle: &nfs4::NfsFh4| {
@@ -554,10 +552,11 @@ async fn forged_handles_and_those_of_before_a_cut_read_and_write_nothing() {
     // What was read may lie elsewhere: this data server may not have heard of the new home yet.
     loop {
         let lease = site.network.lease.lock().unwrap().clone();
-        if let Some((renewed, key)) = lease
+        if let Some((renewed, newer)) = lease
             && renewed > issue
-            && put(&sealed(renewed, &key, after.generation)).await == NfsStat4::Ok
+            && put(&sealed(renewed, &newer, after.generation)).await == NfsStat4::Ok
         {
+            assert!(newer.number() > key.number(), "its number was used before");
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -243,6 +243,56 @@ fn what_finds_a_full_queue_is_dropped_and_counted() -> Result<()> {
 }
 
 #[test]
+fn what_a_site_sends_and_receives_is_bounded_for_all_others_together() -> Result<()> {
+    let Some(wan) = wan("a site has a narrow access", &LinkSettings::default())? else {
+        return Ok(());
+    };
+    let narrow = LinkSettings::default().bandwidth(64_000).queue(10_000);
+    wan.set_access("a", &narrow)?;
+    let [a, b, c] = ["a", "b", "c"].map(|site| datagrams(&wan, site));
+    let (a, b, c) = (a?, b?, c?);
+    let through = |direction: usize| -> Result<Traffic> {
+        let access = wan.access("a")?;
+        Ok(access[direction].traffic)
+    };
+    for _ in 0..500 {
+        for other in [&b, &c] {
+            a.send_to(&[0; 1000], other.local_addr()?)?;
+            other.send_to(&[0; 1000], a.local_addr()?)?;
+        }
+    }
+    for direction in [0, 1] {
+        let all = || {
+            let crossed = through(direction)?;
+            Ok(crossed.packets + crossed.dropped_packets == 1000)
+        };
+        eventually("the end of every packet", all)?;
+        let crossed = through(direction)?;
+        assert!(crossed.packets >= 9 && crossed.dropped_packets > 0);
+    }
+    // What the access of the sender drops reaches no link; what that of the receiver drops has crossed one.
+    let linked = |from, to| -> Result<u64> { Ok(wan.link(from, to)?.traffic()?.packets) };
+    let sent = through(0)?;
+    assert_eq!(linked("a", "b")? + linked("a", "c")?, sent.packets);
+    assert_eq!((linked("b", "a")?, linked("c", "a")?), (500, 500));
+
+    // Super-frames that are cut at either end arrive whole.
+    wan.set_access(
+        "a",
+        &LinkSettings::default().bandwidth(50_000_000).queue(20_000),
+    )?;
+    let (near, far) = connection(&wan, "a", "b")?;
+    let bytes = noise(4, 4 << 20);
+    assert!(transfer(&near, &far, &bytes)? == bytes);
+    assert!(transfer(&far, &near, &bytes)? == bytes);
+    wan.set_access("a", &LinkSettings::default())?;
+    let (near, far) = connection(&wan, "a", "b")?;
+    say(&near, &far, b"free")?;
+    assert!(wan.set_access("d", &narrow).is_err());
+    Ok(())
+}
+
+#[test]
 fn a_site_joins_one_wan_only_and_settings_are_checked() -> Result<()> {
     let Some(wan) = wan("a site joins one WAN only", &LinkSettings::default())? else {
         return Ok(());

@@ -147,7 +147,7 @@ mod tests {
 
     const DISK: Subject = ("disk", 0);
 
-    /// How many lines are told, and the last one, when something fails this often a second for so long.
+    /// How many lines are told, and the last one, when something fails this often a second for this long.
     fn lines(throttle: &Throttle, began: Instant, a_second: u32, seconds: u32) -> (usize, String) {
         let moments =
             (0..seconds * a_second).map(|at| began + Duration::from_secs(1) * at / a_second);

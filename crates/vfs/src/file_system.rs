@@ -69,6 +69,35 @@ impl<'a> AccessCheck<'a> {
     }
 }
 
+/// An [`AccessCheck`] that owns the credentials: it outlives the request, and travels to other servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnedAccessCheck {
+    /// On whose behalf the operation runs.
+    pub who: Credentials,
+    /// The file was opened for it.
+    pub opened: bool,
+}
+
+impl From<AccessCheck<'_>> for OwnedAccessCheck {
+    fn from(access: AccessCheck<'_>) -> OwnedAccessCheck {
+        OwnedAccessCheck {
+            who: access.credentials().clone(),
+            opened: matches!(access, AccessCheck::Open(_)),
+        }
+    }
+}
+
+impl OwnedAccessCheck {
+    /// The same, borrowed.
+    #[must_use]
+    pub fn access(&self) -> AccessCheck<'_> {
+        match self.opened {
+            true => AccessCheck::Open(&self.who),
+            false => AccessCheck::Credentials(&self.who),
+        }
+    }
+}
+
 /// Content of a new object, besides its attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NewObject {
@@ -355,6 +384,14 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Whether the owner holds a lock on the file.
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool>;
+
+    /// Whether the owner has the file open so that others are kept out, by what is known here.
+    async fn holds_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<bool> {
+        let denials = self.holdings().denials;
+        Ok(denials
+            .iter()
+            .any(|(file, holder)| (*file, holder) == (id, owner)))
+    }
 
     /// Reads. [`AccessCheck::Credentials`] needs read permission (or, for the owner of an executable,
     /// execute permission, as a client paging in a program has).

@@ -26,8 +26,8 @@ pub use directory::{Cookie, DirectoryChange, DirectoryEntry, DirectoryPage};
 pub use error::{Error, Result};
 pub use file_system::{
     AbsentClients, AccessCheck, Commitment, Created, Creation, Extent, FileSystem, Forget,
-    NewObject, Properties, ReadData, SeekTarget, Space, Stability, WriteVerifier, Written,
-    XattrMode, XattrPage,
+    NewObject, OwnedAccessCheck, Properties, ReadData, SeekTarget, Space, Stability, WriteVerifier,
+    Written, XattrMode, XattrPage,
 };
 pub use holdings::Holdings;
 pub use identity::{ChangeAttribute, FsId, ObjectId, ReplicaSlot};

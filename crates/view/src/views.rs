@@ -179,6 +179,9 @@ impl Views {
     /// Returns the reason when this member takes part no longer: its storage failed, or it was stopped. From then on it
     /// neither votes nor leads, and decides nothing.
     pub async fn ended(&self) -> String {
+        // All metrics change with each heartbeat. These go when Raft ends, which has said why by then.
+        let mut changes = self.core.raft.server_metrics();
+        while changes.changed().await.is_ok() {}
         let mut metrics = self.core.raft.metrics();
         let ended = metrics.wait_for(|metrics| metrics.running_state.is_err());
         match ended.await {
@@ -194,33 +197,6 @@ impl Views {
     #[must_use]
     pub fn leader(&self) -> Option<ReplicaSlot> {
         self.core.leader()
-    }
-
-    /// Whether this member leads.
-    #[must_use]
-    pub fn is_leader(&self) -> bool {
-        self.leader() == Some(self.core.slot)
-    }
-
-    /// The state, with everything that was decided anywhere before this call.
-    ///
-    /// # Errors
-    /// As [`Views::decide`].
-    pub async fn read_state(&self) -> Result<Arc<ViewState>, ViewError> {
-        let core = &self.core;
-        let limit = core.settings.decision_limit;
-        let index = match core.leader().ok_or(ViewError::NoLeader)? {
-            leader if leader == core.slot => core.read_here().await.map_err(ViewError::from)?,
-            leader => match core.ask(leader, &Request::Read, limit).await? {
-                Answer::Read(index) => index.map_err(ViewError::from)?,
-                other => return Err(unexpected(other)),
-            },
-        };
-        let applied = core.raft.wait(Some(limit));
-        let applied = applied.applied_index_at_least(Some(index), "a read");
-        applied.await.map_err(|_timeout| ViewError::NoLeader)?;
-        let state = core.state.borrow();
-        Ok(Arc::clone(&state))
     }
 
     /// Stops taking part. Returns when nothing is written to the storage any more.
@@ -248,6 +224,13 @@ impl Drop for Views {
 impl Core {
     fn leader(&self) -> Option<ReplicaSlot> {
         self.leader_in(&self.raft.metrics().borrow())
+    }
+
+    /// Whether this member leads as far as Raft knows: perhaps nobody has answered it lately.
+    fn leads(&self) -> bool {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow();
+        metrics.current_leader == Some(metrics.id)
     }
 
     fn leader_in(&self, metrics: &Metrics) -> Option<ReplicaSlot> {
@@ -326,7 +309,6 @@ impl Core {
                 Some(refused) => Ok(refused),
                 None => self.submit_here(command).await,
             }),
-            Request::Read => Answer::Read(self.read_here().await),
         }
     }
 

@@ -21,8 +21,8 @@ use pool::home::{
     Command, FileRow, Holder, Home, HomeSettings, Outcome, Record, Recovered, Request,
 };
 use pool::{
-    Access, Act, ContentsId, DataServerNumber, Generation, HandleKey, HomeNumber, IssueNumber,
-    KeyNumber, LeaseClock, LeaseSettings, PlacementNumber, ToDataServer, ToHome,
+    Access, Act, ContentsId, DataServerNumber, Generation, HomeNumber, IssueNumber, KeyNumber,
+    KeySource, LeaseClock, LeaseSettings, PlacementNumber, ToDataServer, ToHome,
 };
 use store::{NewStore, Store, StoreOptions};
 use tempfile::TempDir;
@@ -66,6 +66,7 @@ struct Reached {
 struct Said(
     DataServerNumber,
     mpsc::UnboundedSender<(DataServerNumber, ToHome)>,
+    tcp::Connections,
 );
 
 impl Outward for Said {
@@ -73,7 +74,9 @@ impl Outward for Said {
         let _home_is_gone = self.1.send((self.0, message));
     }
 
-    fn drop_connections(&self) {}
+    fn drop_connections(&self) {
+        self.2.lock().unwrap().abort_all();
+    }
 }
 
 impl Pool {
@@ -301,7 +304,8 @@ async fn data_server(
 ) -> Reached {
     let place = directory.path().join(format!("shelf {}", number.0));
     let shelf = Arc::new(Shelf::open(&StoreOptions::new(&place)).await.unwrap());
-    let outward = Arc::new(Said(number, said.clone()));
+    let connections = tcp::Connections::default();
+    let outward = Arc::new(Said(number, said.clone(), connections.clone()));
     let started = Instant::now();
     let now: LeaseClock = Arc::new(move || Moment(started.elapsed().as_micros() as u64));
     let lease = (LeaseSettings::default(), now);
@@ -310,7 +314,7 @@ async fn data_server(
     let service = Service::of_data_server(Arc::new(server.clone()), options(&major, 90));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tasks.push(tokio::spawn(tcp::accept(listener, service)));
+    tasks.push(tokio::spawn(tcp::accept(listener, service, connections)));
     let (messages, mut inbox) = mpsc::unbounded_channel();
     let receiver = server.clone();
     tasks.push(tokio::spawn(async move {
@@ -364,9 +368,9 @@ impl Site {
         let options_of_store = StoreOptions::new(directory.path().join("store"));
         let store = Arc::new(Store::create(&options_of_store, &NewStore::default()).unwrap());
         let recovered = recovered(&servers);
-        let key = HandleKey::new(KeyNumber(1), [1; 32]);
+        let keys = (KeyNumber(1), KeySource::new([1; 32]));
         let (issue, settings) = (IssueNumber(1), HomeSettings::default());
-        let home = Home::new(HOME, issue, key, settings, Moment(0), recovered);
+        let home = Home::new(HOME, issue, keys, settings, Moment(0), recovered);
         let pool = Arc::new(Pool {
             core: Mutex::new(Core {
                 home,
@@ -408,9 +412,9 @@ impl Site {
         {
             let mut core = self.pool.core.lock().unwrap();
             let recovered = recovered(&self.pool.servers);
-            let key = HandleKey::new(KeyNumber(2), [2; 32]);
+            let keys = (KeyNumber(2), KeySource::new([2; 32]));
             let (settings, now) = (HomeSettings::default(), self.pool.now());
-            core.home = Home::new(HOME, IssueNumber(2), key, settings, now, recovered);
+            core.home = Home::new(HOME, IssueNumber(2), keys, settings, now, recovered);
         }
         let served = serve(&self.pool, (2, 90), &mut self.tasks).await;
         (self.service, self.address) = served;
@@ -444,7 +448,8 @@ async fn serve(
     let service = Service::new(namespace, options);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tasks.push(tokio::spawn(tcp::accept(listener, service.clone())));
+    let accepting = tcp::accept(listener, service.clone(), tcp::Connections::default());
+    tasks.push(tokio::spawn(accepting));
     let kept = service.clone();
     tasks.push(tokio::spawn(async move {
         loop {

@@ -34,7 +34,7 @@ const SIZE: usize = 4096;
 /// How many clients make them.
 const CLIENTS: usize = 8;
 
-/// For so long the writer elsewhere is watched before the return, to know how it fares without one.
+/// How long the writer elsewhere is watched before the return, to know how it fares without one.
 const BEFORE: Duration = Duration::from_secs(10);
 
 /// How a server catches up, and the settings that lead to it: update after update, or by a whole copy of which only what

@@ -35,13 +35,13 @@ const SETTINGS: [(&str, &str); 2] = [
 /// What is written at once, in bytes.
 const SIZE: usize = 4096;
 
-/// The first writer is at work for so long before it loses its server.
+/// The first writer is at work for this long before it loses its server.
 const RUN_UP: Duration = Duration::from_secs(2);
 
 /// A client that is told to come again does so after this.
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// Without success for so long a trial has failed.
+/// Without success for this long a trial has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Until a write was accepted, the longest stall elsewhere, and until the killed server was back.

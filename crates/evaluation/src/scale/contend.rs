@@ -21,7 +21,7 @@ pub(super) const COMMON_ONE_IN: u64 = 5;
 /// How often a client looks whether it has been answered.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Nobody should have to wait so long in the mean.
+/// Nobody should have to wait this long in the mean.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much the two do.

@@ -5,10 +5,10 @@
 
 mod claims;
 mod held;
+mod joined_server;
 mod ranges;
-mod standing;
 
 pub use claims::Claims;
 pub use held::{Held, Left};
+pub use joined_server::{Asking, JoinedServer};
 pub use ranges::Ranges;
-pub use standing::{Asking, Standing};

@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::progress::Progress;
 use crate::status::failure;
 
-/// So long it may take until what the member alone had can be given up: the others have to leave it out first, and to bring their
+/// How long it may take until what the member alone had can be given up: the others have to leave it out first, and to bring their
 /// copies level.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -110,7 +110,7 @@ fn at_stake(slot: u16, data: &Path) -> Result<Option<String>, Failure> {
         }
         Err(error) => return Err(failure(error)),
     };
-    if let Some(what) = of_lost(&view, slot) {
+    if let Some(what) = of_lost(&view, slot).or_else(|| of_only_complete(&view, slot)) {
         return Ok(Some(what));
     }
     let status = runtime
@@ -138,6 +138,22 @@ fn of_lost(view: &ViewStatus, slot: u16) -> Option<String> {
     loss.leaves_something.then(|| {
         format!(
             "replica {slot} is lost and may alone have changes of its last moments (`meridian frozen` lists where), which it hands over when it is back"
+        )
+    })
+}
+
+/// The same of one that takes part while those others that keep contents have not finished their return: what they lack of it they
+/// would never get.
+fn of_only_complete(view: &ViewStatus, slot: u16) -> Option<String> {
+    let takes_part = |member: &&server::MemberView| member.active && member.kind == "data";
+    let (own, others): (Vec<_>, Vec<_>) = (view.members.iter())
+        .filter(takes_part)
+        .partition(|member| member.slot == slot);
+    let alone =
+        !own.is_empty() && !others.is_empty() && !others.iter().any(|member| member.complete);
+    alone.then(|| {
+        format!(
+            "no other replica that takes part has said yet that it has everything that replica {slot} has answered; try again in a few seconds"
         )
     })
 }
@@ -198,6 +214,7 @@ mod tests {
             excluded_at_unix_s: (*part == Some(false)).then_some(7),
             excluded_by: None,
             reason: None,
+            complete: *part == Some(true),
         };
         ViewStatus {
             epoch: 5,
@@ -239,5 +256,18 @@ mod tests {
         assert_eq!(too_few_are_left(&soon, 3), None);
         soon.voters = [1, 2, 3, 4].into();
         assert!(too_few_are_left(&soon, 3).is_some());
+    }
+
+    /// The first of two and a witness was removed while the second was just coming back: what that lacked nobody had any more.
+    #[test]
+    fn the_only_member_with_everything_is_removed_by_an_explicit_word_alone() {
+        let mut coming = view(&[HERE, HERE, HERE]);
+        coming.members[1].complete = false;
+        coming.members[2].kind = "witness".to_owned();
+        assert!(of_only_complete(&coming, 1).is_some());
+        assert_eq!(of_only_complete(&coming, 2), None, "the first has it all");
+        assert_eq!(of_only_complete(&coming, 3), None, "it keeps no contents");
+        assert_eq!(of_only_complete(&view(&[HERE, HERE, HERE]), 1), None);
+        assert_eq!(of_only_complete(&view(&[HERE, AWAY, HERE]), 2), None);
     }
 }

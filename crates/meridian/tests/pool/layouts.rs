@@ -1,6 +1,9 @@
 //! Clients of a metadata server that has joined read and write at the data servers themselves, and are fenced for everybody's sake,
 //! whichever server is killed or stands still.
 
+#[path = "keys.rs"]
+mod keys;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,7 +31,12 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let (first, names, second, shown) = two_configured(LEASE);
+        Scene::configured(LEASE)
+    }
+
+    /// The same with these lines of configuration at the metadata servers.
+    fn configured(text: &str) -> Scene {
+        let (first, names, second, shown) = two_configured(text);
         let machines = [(); 2].map(|()| joined(&first));
         let data = machines.each_ref().map(start);
         for number in [3, 4] {
@@ -101,6 +109,18 @@ async fn layout_of(
     }
 }
 
+/// Connections to the data servers of a layout.
+async fn servers_of(client: &Client, layout: &FileLayout4) -> Vec<Client> {
+    let device = client.device(layout.deviceid).await.unwrap();
+    let mut servers = Vec::new();
+    for addresses in &device.multipath_ds_list {
+        let address = addresses.0[0].socket().unwrap();
+        servers.push(Client::connect(Options::at(address)).await.unwrap());
+    }
+    assert_eq!((servers.len(), layout.fh_list.len()), (2, 2));
+    servers
+}
+
 impl Holder {
     async fn at(server: &Running, name: &str) -> Holder {
         Holder::with(Options::at(server.address), name).await
@@ -117,13 +137,7 @@ impl Holder {
 
     async fn of(client: Client, file: OpenFile) -> Holder {
         let (stateid, layout) = layout_of(&client, &file, LayoutIomode4::ReadWrite).await;
-        let device = client.device(layout.deviceid).await.unwrap();
-        let mut servers = Vec::new();
-        for addresses in &device.multipath_ds_list {
-            let address = addresses.0[0].socket().unwrap();
-            servers.push(Client::connect(Options::at(address)).await.unwrap());
-        }
-        assert_eq!((servers.len(), layout.fh_list.len()), (2, 2));
+        let servers = servers_of(&client, &layout).await;
         Holder {
             client,
             file,

@@ -279,6 +279,10 @@ impl FileSystem for PoolTree {
         self.at(id).xattrs(who, id, cookie, max_bytes).await
     }
 
+    async fn holds_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<bool> {
+        self.at(id).holds_denial(id, owner).await
+    }
+
     fn others_went_on(&self, of: ObjectId) -> bool {
         self.at(of).others_went_on(of)
     }

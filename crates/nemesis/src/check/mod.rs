@@ -8,11 +8,16 @@
 mod appends;
 mod copies;
 mod creates;
+pub mod invariants;
 mod moves;
 mod registers;
 mod replaces;
+mod rights;
 mod rounds;
+mod searches;
 mod sections;
+mod stats;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,6 +49,10 @@ pub fn judge(events: &[Event], surveys: &[Survey]) -> Vec<Violation> {
     violations.extend(sections::check(events, surveys));
     violations.extend(appends::check(events, surveys));
     violations.extend(copies::check(surveys));
+    violations.extend(rights::check(events));
+    violations.extend(versions::check(events));
+    violations.extend(searches::check(events));
+    violations.extend(stats::check(events));
     violations.sort_by_key(|violation| violation.at.unwrap_or(Time::MAX));
     violations
 }

@@ -88,6 +88,11 @@ fn sights<'e>(register: usize, events: &'e [Event], surveys: &'e [Survey]) -> Ve
         Act::Read {
             register: which,
             saw: Some(saw),
+        }
+        | Act::Version {
+            register: which,
+            saw,
+            ..
         } if *which == register => Some(Sight {
             who: format!("client {} at site {}", event.client, event.site),
             begin: event.begin,

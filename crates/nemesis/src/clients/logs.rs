@@ -2,9 +2,11 @@
 //!
 //! What must never enter: reading; what is there at the end is seen by `survey`.
 
+use nfs4::LayoutIomode4;
 use nfs4_client::{Client, Error, How, OpenFile};
 
 use super::content::{RECORD_SIZE, of_record};
+use super::direct::Direct;
 use super::{Worker, unknown, within};
 use crate::history::{Act, Outcome};
 
@@ -14,11 +16,14 @@ const RECORDS_PER_OPEN: u64 = 20;
 /// A log has no more records, so that the disks suffice for long runs.
 const RECORDS_MAX: u64 = 12_000;
 
+/// An open log, and its layout, if there is one.
+type Opened = (OpenFile, Option<Direct>);
+
 impl Worker {
     /// Appends to a log until the work is over.
     pub(super) async fn log(&mut self, log: usize) {
         let mut number = 0;
-        let mut open: Option<OpenFile> = None;
+        let mut open: Option<Opened> = None;
         while let Some(client) = self.next().await {
             if number >= RECORDS_MAX {
                 return;
@@ -35,7 +40,7 @@ impl Worker {
                 .await;
             number += 1;
             if number % RECORDS_PER_OPEN == 0
-                && let Some(file) = open.take()
+                && let Some((file, _)) = open.take()
                 && within(client.close(&file)).await.is_err()
             {
                 self.forget().await;
@@ -44,22 +49,39 @@ impl Worker {
     }
 
     async fn append(
-        &self,
+        &mut self,
         client: &Client,
         log: usize,
         number: u64,
-        open: &mut Option<OpenFile>,
+        open: &mut Option<Opened>,
     ) -> Result<(), Error> {
-        let file = match open.take() {
-            Some(file) => file,
+        let (file, mut direct) = match open.take() {
+            Some(opened) => opened,
             None => {
-                let place = &self.common.tree.logs[log];
-                within(client.open_handle(&place.handle, &How::write())).await?
+                let handle = self.common.tree.logs[log].handle.clone();
+                let file = within(client.open_handle(&handle, &How::write())).await?;
+                let direct = match self.has_layouts {
+                    true => self.direct(client, &file, LayoutIomode4::ReadWrite).await,
+                    false => None,
+                };
+                (file, direct)
             }
         };
-        let record = of_record(log, number);
-        within(client.write_all(&file, number * RECORD_SIZE, &record)).await?;
-        *open = Some(file);
+        let (record, offset) = (of_record(log, number), number * RECORD_SIZE);
+        if let Some(has) = &direct {
+            let (stateid, written) = (has.stateid, has.write_stably(offset, record.clone(), true));
+            let written = written.await;
+            self.note(&written);
+            if written.is_err() {
+                // Until it is opened again the client goes through the metadata server.
+                self.give_back(client, &file, stateid).await;
+                direct = None;
+            }
+        }
+        if direct.is_none() {
+            within(client.write_all(&file, offset, &record)).await?;
+        }
+        *open = Some((file, direct));
         Ok(())
     }
 }

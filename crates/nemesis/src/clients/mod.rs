@@ -7,13 +7,18 @@
 //! What must never enter: judgement; see `check`.
 
 pub mod content;
+mod direct;
 pub mod kernel;
+mod layouts;
 mod locks;
 mod logs;
+mod looks;
 mod names;
 mod registers;
+mod rights;
 pub mod tree;
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,6 +57,8 @@ pub struct Common {
     pub done: AtomicBool,
     /// How often a server said that it be asked again later.
     pub put_off: AtomicU64,
+    /// How much was read and written at data servers.
+    pub direct: AtomicU64,
     seed: u64,
     last_value: AtomicU64,
     /// Where each token was last seen.
@@ -66,6 +73,7 @@ impl Common {
             tree,
             done: AtomicBool::new(false),
             put_off: AtomicU64::new(0),
+            direct: AtomicU64::new(0),
             seed,
             last_value: AtomicU64::new(0),
             tokens: (0..TOKENS)
@@ -112,6 +120,14 @@ impl Target {
         }
     }
 
+    /// The same site, and another server.
+    fn with_address(&self, address: SocketAddr) -> Self {
+        Self {
+            site: self.site.clone(),
+            address,
+        }
+    }
+
     /// A client called so, in its run of this number.
     pub async fn client(&self, name: &str, generation: u64) -> Result<Client, Error> {
         let Self { site, address } = self.clone();
@@ -125,6 +141,7 @@ impl Target {
             patience: PATIENCE,
             renewal: Some(Duration::from_secs(3)),
             slots: 4,
+            callbacks: Arc::new(direct::GivesBackSoon),
             ..options
         })
         .await
@@ -138,27 +155,36 @@ enum Role {
     Names,
     Locks,
     Log(usize),
+    Layouts,
+    Rights,
+    Looks,
 }
 
-/// Puts clients to work at every site. They end when [`Common::done`] is set.
-pub fn employ(common: &Arc<Common>, places: &[Place]) -> Vec<JoinHandle<()>> {
+/// What clients do at every site.
+const EVERYWHERE: [Role; 4] = [Role::Registers, Role::Registers, Role::Names, Role::Locks];
+
+/// What they do in a pool besides.
+const IN_POOLS: [Role; 4] = [Role::Layouts, Role::Layouts, Role::Rights, Role::Looks];
+
+/// Puts clients to work at every site, with layouts where the servers are a pool. They end when [`Common::done`] is set.
+pub fn employ(common: &Arc<Common>, places: &[Place], is_pool: bool) -> Vec<JoinHandle<()>> {
     let mut clients = Vec::new();
+    let targets: Vec<Target> = places.iter().map(Target::of).collect();
+    let in_pools = if is_pool { &IN_POOLS[..] } else { &[] };
     for (site, place) in places.iter().enumerate() {
-        let roles = [
-            Role::Registers,
-            Role::Registers,
-            Role::Names,
-            Role::Locks,
-            Role::Log(site * 2),
-            Role::Log(site * 2 + 1),
-        ];
-        for role in roles {
+        let logs = [Role::Log(site * 2), Role::Log(site * 2 + 1)];
+        for role in [&EVERYWHERE[..], &logs, in_pools].concat() {
             let worker = Worker {
                 common: Arc::clone(common),
                 site,
                 number: clients.len(),
                 random: Random::new(common.seed, 1000 + clients.len() as u64),
                 target: Target::of(place),
+                targets: targets.clone(),
+                // One of the two logs of a site.
+                has_layouts: is_pool && matches!(role, Role::Log(log) if log % 2 == 0),
+                data_servers: HashMap::new(),
+                elsewhere: None,
                 generation: 0,
                 session: None,
             };
@@ -176,6 +202,14 @@ struct Worker {
     number: usize,
     random: Random,
     target: Target,
+    /// Those of all sites.
+    targets: Vec<Target>,
+    /// A log is appended to by a layout.
+    has_layouts: bool,
+    /// Sessions with data servers.
+    data_servers: HashMap<SocketAddr, Client>,
+    /// A session with another metadata server.
+    elsewhere: Option<Client>,
     generation: u64,
     session: Option<Client>,
 }
@@ -187,6 +221,9 @@ impl Worker {
             Role::Names => self.names().await,
             Role::Locks => self.locks().await,
             Role::Log(log) => self.log(log).await,
+            Role::Layouts => self.layouts().await,
+            Role::Rights => self.rights().await,
+            Role::Looks => self.looks().await,
         }
         if let Some(client) = self.session.take() {
             self.count_put_off(&client);

@@ -11,7 +11,7 @@ use super::tree::{REPLACED_NAMES, TOKENS, contest_name, replaced_name, token_nam
 use super::{Worker, outcome_of, unknown, within};
 use crate::history::{Act, Outcome, Seen, Time};
 
-/// For so long, in microseconds, all compete for one name.
+/// How long all compete for one name, in microseconds.
 const CONTEST_US: Time = 500_000;
 
 impl Worker {

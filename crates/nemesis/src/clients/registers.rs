@@ -39,7 +39,7 @@ impl Worker {
         let begin = self.now();
         let outcome = match within(open(client, place, by_name, How::write())).await {
             Err(error) => outcome_of(&error),
-            Ok(file) => match within(write(client, &file, value, commits)).await {
+            Ok(file) => match within(write_through(client, &file, value, commits)).await {
                 Err(error) => unknown(&error),
                 Ok(()) => Outcome::Done,
             },
@@ -69,7 +69,13 @@ pub(super) async fn read_value(client: &Client, file: &OpenFile) -> Result<Seen,
     Ok(value_in(&answer.data))
 }
 
-async fn write(client: &Client, file: &OpenFile, value: u64, commits: bool) -> Result<(), Error> {
+/// Writes a value through the metadata server, and closes the file.
+pub(super) async fn write_through(
+    client: &Client,
+    file: &OpenFile,
+    value: u64,
+    commits: bool,
+) -> Result<(), Error> {
     let content = of_value(value);
     match commits {
         true => client.write_all(file, 0, &content).await?,

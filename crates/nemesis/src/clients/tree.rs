@@ -54,6 +54,8 @@ pub struct Place {
 pub struct Tree {
     /// Files that are overwritten.
     pub registers: Vec<Place>,
+    /// Where clients make names that nobody else touches.
+    pub own: NfsFh4,
     /// Where names are competed for.
     pub contest: NfsFh4,
     /// Where names are replaced.
@@ -91,7 +93,7 @@ impl Tree {
             );
         }
         let contest = directory(client, &root, CONTEST).await?;
-        directory(client, &root, OWN).await?;
+        let own = directory(client, &root, OWN).await?;
         let replaced = directory(client, &root, REPLACED).await?;
         for number in 0..REPLACED_NAMES {
             file(
@@ -133,6 +135,7 @@ impl Tree {
         }
         Ok(Self {
             registers,
+            own,
             contest,
             replaced,
             rings,

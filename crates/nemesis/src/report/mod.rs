@@ -12,11 +12,13 @@ use anyhow::{Context, Result};
 use plot::{Band, Curve, Timeline, colour, escaped};
 use serde_json::json;
 
+use crate::check::invariants::INVARIANTS;
 use crate::history::Event;
 use crate::run::{Order, Outcome};
 use crate::sampling::Sample;
 use crate::schedule::name;
 use crate::stage::Suffered;
+use crate::world::Together;
 
 /// A curve has about this many points.
 const POINTS: f64 = 240.0;
@@ -44,6 +46,7 @@ pub fn write(order: &Order, outcome: &Outcome) -> Result<()> {
         "kinds": summary::by_kind(&outcome.events),
         "failures": summary::failures(&outcome.events),
         "put_off": outcome.put_off,
+        "direct": outcome.direct,
         "samples": outcome.samples,
     });
     fs::write(
@@ -75,6 +78,18 @@ pub fn in_short(order: &Order, outcome: &Outcome) -> String {
                 event.act.kind()
             );
         }
+    }
+    if order.kind == Together::Pool {
+        let judged = INVARIANTS.iter().map(|invariant| {
+            let evidence = invariant.evidence(&outcome.events);
+            format!("{} {evidence}", invariant.number)
+        });
+        let judged = judged.collect::<Vec<_>>().join(", ");
+        let _ = writeln!(
+            text,
+            "{} reads and writes at data servers; operations that were judged by invariant: {judged}",
+            outcome.direct
+        );
     }
     let done = outcome
         .events
@@ -123,6 +138,9 @@ fn page(order: &Order, outcome: &Outcome) -> String {
         put_off = outcome.put_off,
     );
     page += &verdict(outcome);
+    if order.kind == Together::Pool {
+        page += &invariants(outcome);
+    }
     page += &plots(order, outcome);
     page += &tables(order, outcome);
     page + "</html>\n"
@@ -144,6 +162,26 @@ fn verdict(outcome: &Outcome) -> String {
         );
     }
     html + "</ol></div>\n"
+}
+
+/// Which invariants of a pool were judged by what, and how often.
+fn invariants(outcome: &Outcome) -> String {
+    let mut html = format!(
+        "<h2>Invariants of a pool</h2>\n<p>Clients have read and written {} times at data servers.</p>\n\
+         <table><tr><th>invariant</th><th>judged by</th><th>operations</th></tr>\n",
+        outcome.direct
+    );
+    for invariant in &INVARIANTS {
+        let _ = writeln!(
+            html,
+            "<tr><td>{}: {}</td><td>{}</td><td>{}</td></tr>",
+            invariant.number,
+            escaped(invariant.says),
+            escaped(invariant.judge),
+            invariant.evidence(&outcome.events)
+        );
+    }
+    html + "</table>\n"
 }
 
 fn plots(order: &Order, outcome: &Outcome) -> String {

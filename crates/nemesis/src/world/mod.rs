@@ -157,6 +157,10 @@ impl Sites {
             Blow::Kill => server.kill(),
             Blow::Restart => server.stop(),
             Blow::Remove => server.leave(),
+            Blow::Expel => {
+                server.expect_removal();
+                Ok(())
+            }
             Blow::Stop => server.signal(Signal::STOP),
             Blow::Fill(left) => server.disk().fill(*left),
             Blow::Lose => server.lose(),
@@ -179,6 +183,10 @@ impl Sites {
     pub fn go_on(&self, fault: &Fault) -> Result<()> {
         match fault.blow {
             Blow::Remove => self.remove(fault.victim).map(drop),
+            Blow::Expel => {
+                self.expel(fault.victim);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -200,6 +208,43 @@ impl Sites {
         Ok(!server.is_leaving())
     }
 
+    /// A server that runs is removed from the set. It decides about something all the time, so what it alone has is given up: whatever it
+    /// has answered a majority has.
+    fn expel(&self, site: usize) {
+        let slot = self.slots()[site].to_string();
+        let inviter = self.server(FIRST).handle();
+        let mut server = self.server(site);
+        if !server.is_leaving() {
+            return;
+        }
+        match inviter.ask(&["set", "remove", &slot, "--discard"]) {
+            Ok(_) => server.expelled(),
+            Err(error) => {
+                server.wait_for(format!("`meridian set remove --discard` fails: {error:#}"));
+            }
+        }
+    }
+
+    /// A server that was removed while it runs is replaced when it has said that it was: one that takes part on would never get so far.
+    fn replace_expelled(&self, site: usize) -> Result<bool> {
+        self.expel(site);
+        {
+            let mut server = self.server(site);
+            if server.is_leaving() {
+                return Ok(false);
+            }
+            if server.is_expelled() {
+                let said = server.handle().membership();
+                if !said.is_ok_and(|status| status["removed"] == true) {
+                    server.wait_for("its own word that it was removed".to_owned());
+                    return Ok(false);
+                }
+                server.lose()?;
+            }
+        }
+        self.replace(site)
+    }
+
     /// Ends it; says whether that is done, or has to be tried again a little later.
     pub fn end(&self, fault: &Fault) -> Result<bool> {
         match fault.blow {
@@ -208,6 +253,7 @@ impl Sites {
                 true => self.replace(fault.victim),
                 false => Ok(false),
             },
+            Blow::Expel => self.replace_expelled(fault.victim),
             Blow::Rollback => self.roll_back(fault.victim),
             _ => self.mend(fault).map(|()| true),
         }
@@ -278,7 +324,7 @@ impl Sites {
             Blow::Cut(_) | Blow::Mute(_) | Blow::Deafen(_) => self.heal(fault),
             Blow::Jump(_) => server.jump(0),
             Blow::Slow(_, bits) => self.speed_up(fault, *bits),
-            Blow::Remove | Blow::Lose | Blow::Rollback => Ok(()),
+            Blow::Remove | Blow::Expel | Blow::Lose | Blow::Rollback => Ok(()),
         }
     }
 

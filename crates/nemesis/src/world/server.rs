@@ -35,8 +35,19 @@ const LOG_LINES: usize = 12;
 /// A process that is told to end so soon after its start may not know yet what that means.
 const SETTING_UP: Duration = Duration::from_secs(1);
 
-/// A server whose removal is refused for so long is started anew.
+/// A server whose removal is refused for this long is started anew.
 const HANDS_OVER_AFTER: Duration = Duration::from_secs(30);
+
+/// How far the removal of a server from the set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Removal {
+    /// Nobody removes it, or it is gone.
+    None,
+    /// It is to be removed, and is not yet.
+    Due,
+    /// It was removed, and runs.
+    Done,
+}
 
 /// A server, running or not.
 #[derive(Debug)]
@@ -57,8 +68,8 @@ pub struct Server {
     is_lost: bool,
     /// Its data were put back to a copy, and it has not been replaced since.
     was_put_back: bool,
-    /// It was told to end in order to be removed, and is not yet.
-    is_leaving: bool,
+    /// How far its removal from the set is.
+    removal: Removal,
     /// What its replacement by another one waits for, for people.
     pub waits_for: String,
     /// Since when its removal is refused.
@@ -98,7 +109,7 @@ impl Server {
             is_down: false,
             is_lost: false,
             was_put_back: false,
-            is_leaving: false,
+            removal: Removal::None,
             waits_for: String::new(),
             refused: None,
             began: Instant::now(),
@@ -113,7 +124,7 @@ impl Server {
     /// Kills it, and all that it had is gone.
     pub fn lose(&mut self) -> Result<()> {
         self.kill()?;
-        self.is_lost = true;
+        (self.is_lost, self.removal) = (true, Removal::None);
         Ok(fs::remove_dir_all(self.disk.data())?)
     }
 
@@ -124,20 +135,35 @@ impl Server {
 
     /// Tells it to end; it is to be removed.
     pub fn leave(&mut self) -> Result<()> {
-        self.is_leaving = true;
+        self.expect_removal();
         self.stop()
+    }
+
+    /// It is to be removed, and is told nothing.
+    pub fn expect_removal(&mut self) {
+        self.removal = Removal::Due;
     }
 
     /// Whether that has happened, and it is not removed yet.
     pub fn is_leaving(&self) -> bool {
-        self.is_leaving
+        self.removal == Removal::Due
+    }
+
+    /// It was removed, and runs.
+    pub fn expelled(&mut self) {
+        self.removal = Removal::Done;
+    }
+
+    /// Whether that has happened, and nobody has its place.
+    pub fn is_expelled(&self) -> bool {
+        self.removal == Removal::Done
     }
 
     /// The set was asked to remove it, which has ended: when that is done its data go. One whose removal is refused for long has
     /// something that nobody else has; it is started anew to hand that over, and told to end again when it takes part.
     pub fn removed(&mut self, outcome: Result<String>) -> Result<()> {
         let Err(error) = outcome else {
-            (self.is_leaving, self.refused) = (false, None);
+            self.refused = None;
             return self.lose();
         };
         self.wait_for(format!("`meridian set remove` is refused: {error:#}"));

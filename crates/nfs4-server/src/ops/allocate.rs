@@ -13,11 +13,11 @@ pub(crate) async fn allocate(
     let object = compound.current_writable()?;
     let extent = extent(args.offset, args.length)?;
     let right = right(compound, &object, args.stateid, StateidUse::Write)?;
-    let authority = right.authority(&object.who);
+    let access = right.access(&object.who);
     object
         .export
         .file_system
-        .allocate(authority, object.id, extent)
+        .allocate(access, object.id, extent)
         .await
         .map_err(status_of_io)
 }

@@ -6,20 +6,18 @@ use std::sync::Arc;
 use nfs4::attributes::fh_expire;
 use nfs4::{
     ArgOp4, Attr, Attributes4, Bitmap4, CommitArgs, CommitResOk, GetattrArgs, GetattrResOk,
-    NfsFtype4, NfsStat4, PutfhArgs, ReadArgs, ReadResOk, ResOp4, StableHow4, Verifier4, WriteArgs,
-    WriteResOk,
+    NfsFtype4, NfsStat4, PutfhArgs, ReadArgs, ReadResOk, ResOp4, Verifier4, WriteArgs, WriteResOk,
 };
-use vfs::Stability;
 use xdr::Bytes;
 
-use super::io::IO_BYTES_MAX;
+use super::io::{IO_BYTES_MAX, stability, write_result};
 use super::{
     bind_conn_to_session, create_session, destroy_clientid, destroy_session, exchange_id,
     reclaim_complete, refuse, status,
 };
 use crate::attributes::check_readable;
 use crate::compound::Compound;
-use crate::data_server::{DataServer, NotServed};
+use crate::data_server::{DataServer, NotServed, Shown};
 use crate::reply;
 
 /// What GETATTR knows.
@@ -76,12 +74,22 @@ fn current(compound: &Compound<'_>) -> Result<Bytes, NfsStat4> {
     compound.contents.clone().ok_or(NfsStat4::NoFileHandle)
 }
 
+/// The handle as the client shows it.
+fn shown<'h>(compound: &Compound<'_>, handle: &'h Bytes) -> Result<Shown<'h>, NfsStat4> {
+    let connected = compound.service.connected(compound.connection.id());
+    Ok(Shown {
+        handle,
+        connected: connected.ok_or(NfsStat4::Stale)?,
+    })
+}
+
 async fn putfh(
     compound: &mut Compound<'_>,
     server: &dyn DataServer,
     args: PutfhArgs,
 ) -> Result<(), NfsStat4> {
-    server.check(&args.object.0).await.map_err(status_of)?;
+    let shown = shown(compound, &args.object.0)?;
+    server.check(shown).await.map_err(status_of)?;
     compound.contents = Some(args.object.0);
     Ok(())
 }
@@ -97,7 +105,9 @@ async fn read(
         return Err(reply::too_big(compound));
     }
     let count = args.count.min(IO_BYTES_MAX).min(space);
-    let data = server.read(&handle, args.offset, count).await;
+    let data = server
+        .read(shown(compound, &handle)?, args.offset, count)
+        .await;
     let data = data.map_err(status_of)?;
     compound.service.observer.bytes_read(data.len() as u64);
     // Where the file ends only the metadata server knows.
@@ -112,24 +122,14 @@ async fn write(
     let handle = current(compound)?;
     let mut data = args.data;
     data.truncate(IO_BYTES_MAX as usize);
-    let stability = match args.stable {
-        StableHow4::Unstable => Stability::Unstable,
-        StableHow4::DataSync => Stability::Data,
-        StableHow4::FileSync => Stability::File,
-    };
-    let written = server.write(&handle, args.offset, data, stability).await;
+    let stability = stability(args.stable);
+    let written = server
+        .write(shown(compound, &handle)?, args.offset, data, stability)
+        .await;
     let written = written.map_err(status_of)?;
     let observer = &compound.service.observer;
     observer.bytes_written(u64::from(written.count));
-    Ok(WriteResOk {
-        count: written.count,
-        committed: match written.stability {
-            Stability::Unstable => StableHow4::Unstable,
-            Stability::Data => StableHow4::DataSync,
-            Stability::File => StableHow4::FileSync,
-        },
-        writeverf: Verifier4(written.verifier.0),
-    })
+    Ok(write_result(&written))
 }
 
 async fn commit(
@@ -141,7 +141,10 @@ async fn commit(
     if args.offset.checked_add(u64::from(args.count)).is_none() {
         return Err(NfsStat4::Inval);
     }
-    let done = server.commit(&handle).await.map_err(status_of)?;
+    let done = server
+        .commit(shown(compound, &handle)?)
+        .await
+        .map_err(status_of)?;
     Ok(CommitResOk {
         writeverf: Verifier4(done.verifier.0),
     })
@@ -154,7 +157,10 @@ async fn getattr(
 ) -> Result<GetattrResOk, NfsStat4> {
     let handle = current(compound)?;
     check_readable(&args.attr_request)?;
-    let extent = server.extent(&handle).await.map_err(status_of)?;
+    let extent = server
+        .extent(shown(compound, &handle)?)
+        .await
+        .map_err(status_of)?;
     let lease = compound.service.state().limits().lease.as_secs();
     let values = Attributes4 {
         supported_attrs: Some(READABLE),

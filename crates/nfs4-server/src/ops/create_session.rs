@@ -51,10 +51,10 @@ pub(crate) async fn create_session(
             "raise `clients` in [limits], or find out with `meridian clients` who they are";
         tracing::warn!(gone, %sum, remedy, "too many clients: some that hold nothing have to go");
     }
-    service.see_off(departures).await;
+    compound.see_off(departures).await;
     let (created, departure) = service.state().create_session(&request, service.now())?;
     // The old incarnation's opens and locks must be gone before the new one meets them.
-    service.see_off(departure).await;
+    compound.see_off(departure).await;
     Ok(CreateSessionResOk {
         sessionid: created.session,
         sequence: created.sequence,

@@ -12,6 +12,6 @@ pub(crate) async fn destroy_clientid(
     let (service, client) = (compound.service, ClientId(args.clientid));
     let has_moved = service.has_moved(client);
     let departure = service.state().destroy_client(client, has_moved)?;
-    service.see_off(departure).await;
+    compound.see_off(departure).await;
     Ok(())
 }

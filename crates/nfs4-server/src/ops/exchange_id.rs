@@ -42,7 +42,7 @@ pub(crate) async fn exchange_id(
     };
     let service = compound.service;
     let (exchanged, departure) = service.state().exchange_id(request, service.now())?;
-    service.see_off(departure).await;
+    compound.see_off(departure).await;
 
     let confirmed = if exchanged.confirmed {
         exchgid::CONFIRMED_R

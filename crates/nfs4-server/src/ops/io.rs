@@ -1,7 +1,7 @@
 //! What READ, WRITE and the other operations on data share: by which right they happen.
 
-use nfs4::{NfsStat4, Stateid4};
-use vfs::{AccessCheck, Credentials, Error};
+use nfs4::{NfsStat4, StableHow4, Stateid4, Verifier4, WriteResOk};
+use vfs::{AccessCheck, Credentials, Error, Stability, Written};
 
 use crate::compound::Compound;
 use crate::handle::ObjectHandle;
@@ -21,7 +21,7 @@ pub(super) enum Right {
 }
 
 impl Right {
-    pub(super) fn authority<'a>(&self, who: &'a Credentials) -> AccessCheck<'a> {
+    pub(super) fn access<'a>(&self, who: &'a Credentials) -> AccessCheck<'a> {
         match self {
             Right::Open => AccessCheck::Open(who),
             Right::ModeBits | Right::ModeBitsBesidesOpen => AccessCheck::Credentials(who),
@@ -62,5 +62,27 @@ pub(super) fn right(
         _ if state.in_grace() || object.export.file_system.others_reclaim() => Err(NfsStat4::Grace),
         Resolved::Anonymous | Resolved::ReadBypass => Ok(Right::ModeBits),
         Resolved::WriteOnly => Ok(Right::ModeBitsBesidesOpen),
+    }
+}
+
+/// How stable a WRITE is to be.
+pub(super) fn stability(asked: StableHow4) -> Stability {
+    match asked {
+        StableHow4::Unstable => Stability::Unstable,
+        StableHow4::DataSync => Stability::Data,
+        StableHow4::FileSync => Stability::File,
+    }
+}
+
+/// The successful result of a WRITE.
+pub(super) fn write_result(written: &Written) -> WriteResOk {
+    WriteResOk {
+        count: written.count,
+        committed: match written.stability {
+            Stability::Unstable => StableHow4::Unstable,
+            Stability::Data => StableHow4::DataSync,
+            Stability::File => StableHow4::FileSync,
+        },
+        writeverf: Verifier4(written.verifier.0),
     }
 }

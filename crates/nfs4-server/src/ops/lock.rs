@@ -14,7 +14,7 @@ use crate::callback::LockWaiter;
 use crate::compound::Compound;
 use crate::handle::ObjectHandle;
 use crate::service::Service;
-use crate::state::{FileKey, LockGrant, Reclaim, State, StateKind};
+use crate::state::{ClientId, FileKey, LockGrant, Reclaim, State, StateKind};
 use crate::status::{OrStatus, status_of};
 
 pub(crate) async fn lock(compound: &mut Compound<'_>, args: LockArgs) -> LockRes {
@@ -42,8 +42,7 @@ async fn attempt(
     let file = object.key();
 
     let _gate = service.gates.pass(session.client, file).await;
-    let now = service.now();
-    service.state().admit(session.client, reclaim, now)?;
+    let _reclaiming = service.admit(session.client, reclaim)?;
     if reclaim == Reclaim::No && object.export.file_system.others_reclaim() {
         return Err(NfsStat4::Grace);
     }
@@ -81,7 +80,7 @@ async fn attempt(
             .map_err(refused)?;
     }
     if let Err(conflict) = outcome {
-        return Ok(Err(denied(service, &conflict)));
+        return Ok(Err(denied(service, session.client, &conflict)));
     }
     let enter = |state: &mut State| state.record_lock(session.client, &grant, file);
     let recorded = match space {
@@ -205,9 +204,11 @@ pub(super) fn kind_of(locktype: NfsLockType4) -> LockKind {
     }
 }
 
-/// Describes the lock in the way. A holder that is no client of this server has clientid 0.
-pub(super) fn denied(service: &Service, conflict: &LockConflict) -> Lock4Denied {
+/// Describes the lock in the way to a client. Of a holder that is another client, or one of another server, the clientid is 0: whoever
+/// knows the clientid of somebody else can make sessions in his name.
+pub(super) fn denied(service: &Service, client: ClientId, conflict: &LockConflict) -> Lock4Denied {
     let holder = service.state().client_named(&conflict.owner.client);
+    let holder = holder.filter(|holder| *holder == client);
     Lock4Denied {
         offset: conflict.range.start(),
         length: conflict.range.length(),

@@ -30,6 +30,6 @@ async fn test(compound: &mut Compound<'_>, args: &LocktArgs) -> Result<LocktRes,
         .await;
     Ok(match conflict.or_status()? {
         None => LocktRes::Ok,
-        Some(conflict) => LocktRes::Denied(denied(service, &conflict)),
+        Some(conflict) => LocktRes::Denied(denied(service, session.client, &conflict)),
     })
 }

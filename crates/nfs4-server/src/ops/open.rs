@@ -6,7 +6,7 @@ use nfs4::{
 };
 use vfs::{
     AccessCheck, Attributes, ChangeAttribute, Creation, Credentials, DirectoryChange, Error, Name,
-    NewObject, SetAttributes, Share, permission,
+    NewObject, OpenOwner, SetAttributes, Share, permission,
 };
 
 use super::directory::change_info;
@@ -15,7 +15,8 @@ use super::space::Space;
 use crate::attributes::to_set;
 use crate::compound::Compound;
 use crate::handle::{Handle, ObjectHandle};
-use crate::state::{Reclaim, State, StateKind};
+use crate::service::Service;
+use crate::state::{ClientId, Reclaim, State, StateKind};
 use crate::status::{OrStatus, status_of, status_of_name};
 
 pub(crate) async fn open(
@@ -29,8 +30,7 @@ pub(crate) async fn open(
         _ => Reclaim::No,
     };
     let service = compound.service;
-    let now = service.now();
-    service.state().admit(session.client, reclaim, now)?;
+    let _reclaiming = service.admit(session.client, reclaim)?;
     // Before a file is made: the client asks for the same once more.
     if reclaim == Reclaim::No
         && let Handle::Object(object) = compound.current()?
@@ -342,14 +342,17 @@ async fn register(
         // The owner's own open makes no exception (RFC 8881, section 18.16.3).
         return Err(NfsStat4::ShareDenied);
     }
+    if reclaim == Reclaim::Yes && (share.deny_read || share.deny_write) {
+        prove(service, client, object, &owner).await?;
+    }
     let opened = match &found.made {
         Some(made) => {
             let opening = file_system.open_made(&object.who, object.id, &owner, share);
             opening.await.map(|()| made.clone())
         }
         None => {
-            let authority = open_authority(found, reclaim).await?;
-            file_system.open(authority, object.id, &owner, share).await
+            let access = open_access(found, reclaim).await?;
+            file_system.open(access, object.id, &owner, share).await
         }
     };
     let opened = opened.map_err(|error| match (error, reclaim) {
@@ -383,9 +386,26 @@ async fn register(
     }
 }
 
+/// Fails where the owner has to hold something of the file, and does not: its open was given up, and somebody else may have had
+/// the file open in between, whom it had kept out.
+async fn prove(
+    service: &Service,
+    client: ClientId,
+    object: &ObjectHandle,
+    owner: &OpenOwner,
+) -> Result<(), NfsStat4> {
+    let file_system = &object.export.file_system;
+    let must_prove = service.state().must_prove(client) || file_system.others_went_on(object.id);
+    if !must_prove {
+        return Ok(());
+    }
+    let holds = file_system.holds_denial(object.id, owner).await;
+    holds.or_status()?.then_some(()).ok_or(NfsStat4::ReclaimBad)
+}
+
 /// By which right the file is opened: its maker, and an owner who had it open before a restart, are not
 /// kept out by its mode.
-async fn open_authority(found: &Found, reclaim: Reclaim) -> Result<AccessCheck<'_>, NfsStat4> {
+async fn open_access(found: &Found, reclaim: Reclaim) -> Result<AccessCheck<'_>, NfsStat4> {
     let ObjectHandle {
         export, id, who, ..
     } = &found.object;
@@ -412,7 +432,7 @@ async fn empty_if_asked(
     if !found.empty {
         return Ok(None);
     }
-    let authority = if share.write {
+    let access = if share.write {
         AccessCheck::Open(who)
     } else {
         AccessCheck::Credentials(who)
@@ -425,7 +445,7 @@ async fn empty_if_asked(
     let emptied = object
         .export
         .file_system
-        .set_attributes(authority, object.id, &set)
+        .set_attributes(access, object.id, &set)
         .await
         .or_status()?;
     Ok(Some(emptied))

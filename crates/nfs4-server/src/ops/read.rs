@@ -19,10 +19,10 @@ pub(crate) async fn read(
         return Err(reply::too_big(compound));
     }
     let count = args.count.min(IO_BYTES_MAX).min(space);
-    let authority = right.authority(&object.who);
+    let access = right.access(&object.who);
     let file_system = &object.export.file_system;
     let data = file_system
-        .read(authority, object.id, args.offset, count)
+        .read(access, object.id, args.offset, count)
         .await
         .map_err(|error| right.status(error))?;
     compound

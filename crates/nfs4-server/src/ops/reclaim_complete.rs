@@ -31,21 +31,23 @@ pub(crate) async fn reclaim_complete(
             return Err(NfsStat4::Delay);
         }
     }
-    let owner = service.state().owner_to_record(session.client)?;
-    if let Some(owner) = owner {
+    let recording = service.state().owner_to_record(session.client)?;
+    if let Some(recording) = &recording {
         // From the end on the client may hold state, so the next incarnation must know it. What it held would be lost in a restart
         // if it were let go on without that, so it waits: a disk that is full will not always be.
-        if let Err(error) = service.records.add(owner.clone()).await {
+        if let Err(error) = service.records.add(recording.record.clone()).await {
             if let Some(sum) = UNRECORDED.failed(UNWRITTEN, service.now()) {
                 tracing::error!(%error, %sum, "a client cannot be recorded, and waits");
             }
             return Err(NfsStat4::Delay);
         }
         // It may have been sent away meanwhile; nobody comes under its name before this request ends.
-        let is_gone = service.state().owner_to_record(session.client).is_err();
-        if is_gone && let Err(error) = service.records.remove(owner).await {
+        let is_gone = service.state().client_name(session.client).is_none();
+        if is_gone && let Err(error) = service.records.remove(recording.record.owner.clone()).await
+        {
             tracing::error!(%error, "cannot remove a client record");
         }
     }
-    service.state().reclaim_complete(session.client).map(drop)
+    let mut state = service.state();
+    state.reclaim_complete(session.client, recording.as_ref())
 }

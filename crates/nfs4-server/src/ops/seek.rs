@@ -19,9 +19,9 @@ pub(crate) async fn seek(
         DataContent4::Hole => SeekTarget::Hole,
     };
     let file_system = &object.export.file_system;
-    let authority = right.authority(&object.who);
+    let access = right.access(&object.who);
     let found = match file_system
-        .seek(authority, object.id, args.offset, target)
+        .seek(access, object.id, args.offset, target)
         .await
     {
         Err(Error::NotFound) => return Err(NfsStat4::Nxio),

@@ -35,7 +35,7 @@ async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, 
     };
     // The stateid of a mere repeat is not known any more, and was good.
     let access = if set.size.is_some() && !compound.is_repeat {
-        right(compound, &object, args.stateid, StateidUse::Write)?.authority(&who)
+        right(compound, &object, args.stateid, StateidUse::Write)?.access(&who)
     } else {
         AccessCheck::Credentials(&who)
     };

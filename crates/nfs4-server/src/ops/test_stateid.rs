@@ -9,8 +9,9 @@ pub(crate) async fn test_stateid(
     args: TestStateidArgs,
 ) -> Result<TestStateidResOk, NfsStat4> {
     let session = compound.session()?;
-    let state = compound.service.state();
-    let check = |stateid| state.test_stateid(session.client, stateid);
+    let service = compound.service;
+    // One at a time: there may be so many that others would wait for the tables.
+    let check = |stateid| service.state().test_stateid(session.client, stateid);
     Ok(TestStateidResOk {
         status_codes: args.stateids.iter().map(check).collect(),
     })

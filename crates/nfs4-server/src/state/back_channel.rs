@@ -121,7 +121,7 @@ impl State {
         back_channel: bool,
     ) -> Result<(), NfsStat4> {
         let session = self.sessions.get_mut(&id).ok_or(NfsStat4::BadSession)?;
-        session.connections.insert(connection);
+        session.associate(connection, &mut self.associations);
         if back_channel {
             session.back.connections.insert(connection);
             session.back.was_open = true;
@@ -147,9 +147,11 @@ impl State {
 
     /// Forgets a connection that is gone.
     pub fn connection_closed(&mut self, connection: ConnectionId) {
-        for session in self.sessions.values_mut() {
-            session.connections.remove(&connection);
-            session.back.connections.remove(&connection);
+        for id in self.associations.remove(&connection).unwrap_or_default() {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.connections.remove(&connection);
+                session.back.connections.remove(&connection);
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use super::newcomers::Newcomer;
 use super::session::CreatedSession;
 use super::space::Kept;
 use super::{Departure, State};
+use crate::records::{ClientRecord, KnownBy};
 
 /// The shorthand for a client that the server hands out in EXCHANGE_ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,7 +106,39 @@ pub(super) struct Client {
     pub(super) newcomer: Newcomer,
 }
 
+impl ClientIdentity {
+    /// By what the client is known again.
+    pub(super) fn known_by(&self) -> KnownBy {
+        KnownBy {
+            verifier: self.verifier,
+            network: network_of(self.address),
+            user: self.principal.user(),
+        }
+    }
+}
+
+impl Principal {
+    fn user(self) -> Option<u32> {
+        match self {
+            Principal::Nobody => None,
+            Principal::User(user) => Some(user),
+        }
+    }
+}
+
 impl Client {
+    /// What is kept of it across restarts.
+    pub(super) fn record(&self) -> ClientRecord {
+        ClientRecord {
+            owner: self.owner.clone(),
+            known_by: Some(KnownBy {
+                verifier: self.verifier,
+                network: self.network,
+                user: self.principal.user(),
+            }),
+        }
+    }
+
     pub(super) fn is_expired(&self, now: Instant, lease: Duration) -> bool {
         let lease = match self.confirmed {
             true => lease,
@@ -231,8 +264,8 @@ impl State {
     ///
     /// # Errors
     /// `NOENT`, `NOT_SAME`, `PERM` for updates that do not fit, `CLID_INUSE` when another principal, or somebody at
-    /// another address, uses the owner string, `DELAY` while what it held before is being let go, and while somebody at another address may
-    /// be the client, restarted.
+    /// another address, uses the owner string, `DELAY` while what it held before is being let go, while somebody at another address may
+    /// be the client, restarted, and while the client is expected back after a restart of the server.
     pub fn exchange_id(
         &mut self,
         request: ExchangeRequest,
@@ -246,6 +279,13 @@ impl State {
             .owners
             .get(&identity.owner)
             .and_then(|records| records.confirmed);
+        if confirmed.is_none() && self.grace.expects_another(identity) {
+            return Err(NfsStat4::Delay);
+        }
+        // While it waits for the server its lease goes on.
+        let is_waiting = confirmed
+            .and_then(|id| self.clients.get(&id))
+            .is_some_and(|client| self.has_request_under_way(client));
         let Some(existing) = confirmed.and_then(|id| self.clients.get_mut(&id)) else {
             if request.update {
                 return Err(NfsStat4::NoEnt);
@@ -255,7 +295,8 @@ impl State {
 
         let same_principal = existing.principal == identity.principal;
         let same_incarnation = existing.verifier == identity.verifier;
-        let in_use = existing.is_in_use() && !existing.is_expired(now, self.limits.lease);
+        let is_expired = !is_waiting && existing.is_expired(now, self.limits.lease);
+        let in_use = existing.is_in_use() && !is_expired;
         if request.update {
             return match (same_incarnation, same_principal) {
                 (false, _) => Err(NfsStat4::NotSame),

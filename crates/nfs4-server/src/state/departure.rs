@@ -1,9 +1,9 @@
 //! Clients that have gone, and what they held behind the file system boundary until all of it is let go.
 //!
-//! It is let go piece by piece, so that a client that held much keeps nobody from the tables. Until the end nobody comes under
-//! the name of its owner: file systems know what a client holds by that name, so what is taken anew could not be told from
-//! what is to be let go. A request of the client that is still being executed takes back what it has done, by that name, so its end
-//! is waited for, too.
+//! It is let go piece by piece, so that a client that held much keeps nobody from the tables. Nothing is let go before the
+//! requests of the client that are still being executed have ended: one of them may write by what others are given then, and takes
+//! back what it has done by the client's name. Until the end nobody comes under the name of the owner: file systems know what a
+//! client holds by that name, so what is taken anew could not be told from what is to be let go.
 //!
 //! What must never enter: how something is let go, and how long that takes.
 
@@ -18,8 +18,8 @@ use super::{LayoutEnd, Release, State};
 /// This much is handed out at a time.
 const RELEASES_AT_A_TIME: usize = 64;
 
-/// A client that has gone and that held something, or has a record. The caller that gets it asks
-/// for [`State::next_releases`] until there are none left.
+/// A client that has gone and that held something, has a record, or has requests under way. The caller that gets it waits while it
+/// [is executing](State::is_executing), and asks for [`State::next_releases`] then, until there are none left.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "what the client held would never be let go"]
 pub struct Departure(u64);
@@ -92,15 +92,16 @@ impl Departures {
         self.end_if_over(departure.0);
     }
 
-    /// A request of a session that is gone was executed to its end.
-    pub(super) fn request_ended(&mut self, session: SessionId4) {
+    /// A request of a session that is gone was executed to its end. Whether its client is departing.
+    pub(super) fn request_ended(&mut self, session: SessionId4) -> bool {
         let Some(number) = self.sessions.get(&session).copied() else {
-            return;
+            return false;
         };
         if let Some(departing) = self.all.get_mut(&number) {
             departing.requests = departing.requests.saturating_sub(1);
         }
         self.end_if_over(number);
+        true
     }
 
     fn end_if_over(&mut self, number: u64) {
@@ -122,6 +123,20 @@ impl Departures {
 }
 
 impl State {
+    /// Whether a request of a client that has gone is still being executed, so that nothing of it is to be let go.
+    #[must_use]
+    pub fn is_executing(&self, departure: &Departure) -> bool {
+        let departing = self.departures.all.get(&departure.0);
+        departing.is_some_and(|departing| departing.requests > 0)
+    }
+
+    /// The same of any client that has gone.
+    #[must_use]
+    pub fn is_any_executing(&self) -> bool {
+        let mut all = self.departures.all.values();
+        all.any(|departing| departing.requests > 0)
+    }
+
     /// What of a departure is to be let go next; to be asked for again when all of it is. `None` at the end: the client may
     /// come back, once its requests have ended.
     pub fn next_releases(&mut self, departure: &Departure) -> Option<Vec<Release>> {

@@ -9,7 +9,7 @@ use nfs4::{LayoutIomode4, NfsStat4, Stateid4};
 use vfs::Share;
 
 use super::client::ClientId;
-use super::open::next_seqid;
+use super::stateid::Seqid;
 use super::{FileKey, OpenFile, Release, Resolved, State, StateidUse};
 use crate::layouts::{DeviceId, LayoutAccess, LayoutHolder};
 
@@ -20,10 +20,10 @@ const DEVICES_OF_CLIENT: usize = 256;
 pub(super) struct Layout {
     pub(super) client: ClientId,
     file: FileKey,
-    /// The newest sequence number; 0 before the first layout.
-    pub(super) seqid: u32,
+    /// The newest sequence number; none before the first layout.
+    pub(super) seqid: Seqid,
     /// That of the last reply. Recalls are numbered after it.
-    replied: u32,
+    replied: Seqid,
     read: bool,
     write: bool,
     /// LAYOUTGETs under way.
@@ -105,8 +105,8 @@ impl State {
         let layout = Layout {
             client,
             file,
-            seqid: 0,
-            replied: 0,
+            seqid: Seqid::NONE,
+            replied: Seqid::NONE,
             read: false,
             write: false,
             asking: 1,
@@ -133,7 +133,7 @@ impl State {
         let layout = self.layouts.all.get_mut(&holder.0);
         let layout = layout.ok_or(NfsStat4::ReturnConflict)?;
         layout.asking = layout.asking.saturating_sub(1);
-        layout.seqid = next_seqid(layout.seqid);
+        layout.seqid = layout.seqid.next();
         layout.replied = layout.seqid;
         layout.recalled = false;
         match access {
@@ -147,7 +147,7 @@ impl State {
     pub fn abandon_layout(&mut self, holder: LayoutHolder) -> Option<Release> {
         let layout = self.layouts.all.get_mut(&holder.0)?;
         layout.asking = layout.asking.saturating_sub(1);
-        let has_nothing = layout.asking == 0 && layout.seqid == 0;
+        let has_nothing = layout.asking == 0 && layout.seqid == Seqid::NONE;
         has_nothing.then(|| self.forget_layout(holder.0, LayoutEnd::Returned))?
     }
 
@@ -182,7 +182,7 @@ impl State {
         (iomode, whole): (LayoutIomode4, bool),
     ) -> Result<(Option<Stateid4>, Option<Release>), NfsStat4> {
         let (key, layout) = self.layout_of(client, stateid, file)?;
-        if stateid.seqid < layout.replied {
+        if layout.seqid.find(stateid.seqid) < Some(layout.replied) {
             return Err(NfsStat4::OldStateid);
         }
         let end = match whole {
@@ -190,7 +190,7 @@ impl State {
             false => None,
         };
         let kept = self.layouts.all.get_mut(&key).map(|layout| {
-            layout.seqid = next_seqid(layout.seqid);
+            layout.seqid = layout.seqid.next();
             layout.replied = layout.seqid;
             self.numbers.stateid(key, layout.seqid)
         });
@@ -240,9 +240,9 @@ impl State {
     /// is nothing to recall, or nothing yet that the client could know.
     pub fn recall_layout(&mut self, holder: LayoutHolder) -> Option<(ClientId, FileKey, Stateid4)> {
         let layout = self.layouts.all.get_mut(&holder.0);
-        let layout = layout.filter(|layout| layout.seqid != 0)?;
+        let layout = layout.filter(|layout| layout.seqid != Seqid::NONE)?;
         if !std::mem::replace(&mut layout.recalled, true) {
-            layout.seqid = next_seqid(layout.seqid);
+            layout.seqid = layout.seqid.next();
         }
         let stateid = self.numbers.stateid(holder.0, layout.seqid);
         Some((layout.client, layout.file, stateid))
@@ -284,7 +284,7 @@ impl State {
     }
 
     /// Whether a layout of a client has this stateid, for TEST_STATEID and FREE_STATEID.
-    pub(super) fn layout_seqid(&self, key: u64) -> Option<(ClientId, u32)> {
+    pub(super) fn layout_seqid(&self, key: u64) -> Option<(ClientId, Seqid)> {
         let layout = self.layouts.all.get(&key)?;
         Some((layout.client, layout.seqid))
     }
@@ -298,9 +298,10 @@ impl State {
         file: FileKey,
     ) -> Result<(u64, &Layout), NfsStat4> {
         let key = self.numbers.state_of(stateid)?;
+        self.confirmed(client)?;
         let layout = self.layouts.all.get(&key).ok_or(NfsStat4::BadStateid)?;
         let is_known = layout.client == client && layout.file == file;
-        match is_known && (1..=layout.seqid).contains(&stateid.seqid) {
+        match is_known && layout.seqid.find(stateid.seqid).is_some() {
             true => Ok((key, layout)),
             false => Err(NfsStat4::BadStateid),
         }

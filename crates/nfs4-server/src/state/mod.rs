@@ -28,12 +28,13 @@ use nfs4::{NfsStat4, SessionId4};
 use vfs::{LockOwner, ObjectId, OpenOwner};
 
 use crate::layouts::LayoutHolder;
+use crate::records::ClientRecord;
 
 pub use back_channel::{BackChannel, BackChannelHealth, Callback, CallbackEnd};
 pub use census::ClientView;
 pub use client::{ClientId, ClientIdentity, ExchangeRequest, Exchanged, Principal};
 pub use departure::Departure;
-pub use grace::Reclaim;
+pub use grace::{Reclaim, Recording};
 pub use layout::LayoutEnd;
 pub use memory::Memory;
 pub use numbers::KEY_BYTES;
@@ -55,7 +56,7 @@ use layout::LayoutTable;
 use newcomers::Newcomers;
 use numbers::Numbers;
 use open::{Lock, Open};
-use session::Session;
+use session::{Associations, Session};
 
 /// Bounds on what clients can make the server remember, and its time limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +139,7 @@ pub struct State {
     nobody_goes_until: Option<Instant>,
     memory: Memory,
     sessions: HashMap<SessionId4, Session>,
+    associations: Associations,
     /// Those that are never used again, while the keeper of what requests have done does not know that yet.
     ended_sessions: Vec<SessionId4>,
     opens: HashMap<u64, Open>,
@@ -150,7 +152,7 @@ pub struct State {
 }
 
 impl State {
-    /// Starts with nothing but the owners of the clients that may reclaim what they held before.
+    /// Starts with nothing but the records of the clients that may reclaim what they held before.
     /// `incarnation` must differ from those of earlier starts, and `key` must be random, so that nobody guesses the numbers that
     /// clients are given.
     #[must_use]
@@ -158,7 +160,7 @@ impl State {
         limits: Limits,
         incarnation: u32,
         key: [u8; KEY_BYTES],
-        may_reclaim: impl IntoIterator<Item = Arc<[u8]>>,
+        may_reclaim: impl IntoIterator<Item = ClientRecord>,
         now: Instant,
     ) -> State {
         let grace = Grace::new(may_reclaim, now, &limits);
@@ -172,6 +174,7 @@ impl State {
             nobody_goes_until: None,
             memory: Memory::default(),
             sessions: HashMap::new(),
+            associations: Associations::new(),
             ended_sessions: Vec::new(),
             opens: HashMap::new(),
             open_index: HashMap::new(),

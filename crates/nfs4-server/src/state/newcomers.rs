@@ -57,17 +57,29 @@ impl Default for Newcomer {
 pub(super) struct Newcomers {
     /// This server's number among those with the same scope, if there are others.
     place: Option<u16>,
-    /// Names of clients whose state was given up, and when this server said that it has not got them. They may not
-    /// reclaim any of it.
-    lost: HashMap<Arc<[u8]>, Option<Instant>>,
+    /// Names of clients whose state was given up. They may not reclaim any of it.
+    lost: HashMap<Arc<[u8]>, Lost>,
 }
+
+/// What is known of the loss of a client's state.
+#[derive(Debug)]
+struct Lost {
+    /// When this server said that it has not got the client.
+    said: Option<Instant>,
+    /// Since when it is known that it is lost, as far as somebody has looked.
+    since: Option<Instant>,
+}
+
+/// For so many leases names of clients whose state was given up are remembered. By then nothing stands under them any more, and what is
+/// reclaimed must be proved by that.
+const LEASES_OF_LOST: u32 = 2;
 
 impl Newcomers {
     /// Remembers that a client's state was given up. Where there is no space, nobody is welcome any more, so
     /// nothing wrong can be granted.
     fn lose(&mut self, name: &Arc<[u8]>, space: usize, said: Option<Instant>) {
         if self.place.is_some() && self.lost.len() < space {
-            self.lost.insert(name.clone(), said);
+            self.lost.insert(name.clone(), Lost { said, since: said });
         }
     }
 }
@@ -152,7 +164,7 @@ impl State {
     #[must_use]
     pub fn is_being_given_up(&self, client: ClientId, now: Instant) -> Option<Arc<[u8]>> {
         let name = &self.clients.get(&client)?.name;
-        let said = (*self.newcomers.lost.get(name)?)?;
+        let said = self.newcomers.lost.get(name)?.said?;
         let lately = now.saturating_duration_since(said) <= self.limits.lease;
         lately.then(|| name.clone())
     }
@@ -170,12 +182,14 @@ impl State {
         departures
     }
 
-    /// Whether the client is one of this server's, or may yet reclaim after its restart.
+    /// Whether the client is one of this server's, may yet reclaim after its restart, or has gone and requests of it may be under way.
     fn has(&self, name: &[u8]) -> bool {
         let Some((_, owner)) = Client::verifier_and_owner(name) else {
             return false;
         };
-        self.client_named(name).is_some() || self.grace.may_reclaim(owner)
+        self.client_named(name).is_some()
+            || self.grace.may_reclaim(owner)
+            || self.departures.is_departing(owner)
     }
 
     pub(super) fn lose(&mut self, client: &Client) {
@@ -198,9 +212,13 @@ impl State {
         }
     }
 
-    /// Ends the time of those who came a lease ago or earlier.
+    /// Ends the time of those who came a lease ago or earlier, and forgets those who lost all long ago.
     pub(super) fn end_newcomers(&mut self, now: Instant) {
         let lease = self.limits.lease;
+        self.newcomers.lost.retain(|_, lost| {
+            let since = *lost.since.get_or_insert(now);
+            now.saturating_duration_since(since) <= lease * LEASES_OF_LOST
+        });
         for client in self.clients.values_mut() {
             let over = |since: Instant| now.saturating_duration_since(since) > lease;
             if client.newcomer.since.is_some_and(over) {

@@ -6,6 +6,7 @@
 use nfs4::{NfsStat4, SessionId4, Stateid4};
 
 use super::client::ClientId;
+use super::stateid::Seqid;
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
@@ -83,8 +84,8 @@ impl Numbers {
     }
 
     /// The stateid of a state: the place of the server, four bytes that nobody can guess, the number.
-    pub(super) fn stateid(&self, state: u64, seqid: u32) -> Stateid4 {
-        self.compose(Of::State, state, seqid)
+    pub(super) fn stateid(&self, state: u64, seqid: Seqid) -> Stateid4 {
+        self.compose(Of::State, state, seqid.wire())
     }
 
     /// A stateid that an earlier start may have granted, and that is good for nothing.
@@ -101,7 +102,7 @@ impl Numbers {
         let mut number = [0; 8];
         number[2..].copy_from_slice(&stateid.other[6..]);
         let state = u64::from_be_bytes(number);
-        match self.stateid(state, stateid.seqid) == *stateid {
+        match self.compose(Of::State, state, stateid.seqid) == *stateid {
             true => Ok(state),
             false => Err(NfsStat4::BadStateid),
         }
@@ -163,7 +164,7 @@ mod tests {
                 clients.insert(numbers.next_client().1);
                 sessions.insert(numbers.next_session());
                 let state = numbers.next_state();
-                states.insert(numbers.stateid(state, 1).other);
+                states.insert(numbers.stateid(state, Seqid::FIRST).other);
                 states.insert(numbers.bygone_stateid().other);
             }
         }
@@ -191,7 +192,7 @@ mod tests {
     fn a_stateid_of_another_start_or_server_or_with_other_bytes_is_none() {
         let mut here = numbers(1, 7, 3);
         let state = here.next_state();
-        let stateid = here.stateid(state, 5);
+        let stateid = here.stateid(state, Seqid::FIRST.next());
         assert_eq!(here.state_of(&stateid), Ok(state));
         assert_eq!(Numbers::place_of(&stateid), 3);
         for elsewhere in [numbers(2, 7, 3), numbers(1, 8, 3), numbers(1, 7, 4)] {

@@ -10,12 +10,12 @@ use nfs4::{NfsStat4, Stateid4};
 use vfs::{LockOwner, OpenOwner, Share};
 
 use super::client::ClientId;
-use super::stateid::check_sequence;
+use super::stateid::Seqid;
 use super::{FileKey, Release, State, StateKind};
 
 #[derive(Debug)]
 pub(super) struct Open {
-    pub(super) seqid: u32,
+    pub(super) seqid: Seqid,
     pub(super) client: ClientId,
     owner: Arc<[u8]>,
     pub(super) file: FileKey,
@@ -27,7 +27,7 @@ pub(super) struct Open {
 
 #[derive(Debug)]
 pub(super) struct Lock {
-    pub(super) seqid: u32,
+    pub(super) seqid: Seqid,
     pub(super) client: ClientId,
     owner: Arc<[u8]>,
     file: FileKey,
@@ -108,7 +108,7 @@ impl State {
         if let Some(key) = self.open_index.get(&index).copied()
             && let Some(open) = self.opens.get_mut(&key)
         {
-            open.seqid = next_seqid(open.seqid);
+            open.seqid = open.seqid.next();
             open.share = open.share.union(share);
             if !open.granted.contains(&share) {
                 open.granted.push(share);
@@ -123,7 +123,7 @@ impl State {
         self.memory.add_state(owner, &self.limits)?;
         let key = self.numbers.next_state();
         let open = Open {
-            seqid: 1,
+            seqid: Seqid::FIRST,
             client,
             owner: index.1.clone(),
             file,
@@ -138,7 +138,7 @@ impl State {
             record.opens.insert(key);
         }
         Ok(OpenGrant {
-            stateid: self.numbers.stateid(key, 1),
+            stateid: self.numbers.stateid(key, Seqid::FIRST),
         })
     }
 
@@ -164,7 +164,7 @@ impl State {
         if open.client != client || open.file != file {
             return Err(NfsStat4::BadStateid);
         }
-        check_sequence(stateid.seqid, open.seqid)?;
+        open.seqid.check(stateid.seqid)?;
         let record = self.confirmed(client)?;
         let owner = OpenOwner::new(&record.name, &open.owner);
         Ok(OpenFile {
@@ -201,7 +201,7 @@ impl State {
         share: Share,
     ) -> Result<Stateid4, NfsStat4> {
         let entry = self.opens.get_mut(&open.key).ok_or(NfsStat4::BadStateid)?;
-        entry.seqid = next_seqid(entry.seqid);
+        entry.seqid = entry.seqid.next();
         entry.share = share;
         entry
             .granted
@@ -265,7 +265,7 @@ impl State {
         if lock.client != client || lock.file != file {
             return Err(NfsStat4::BadStateid);
         }
-        check_sequence(stateid.seqid, lock.seqid)?;
+        lock.seqid.check(stateid.seqid)?;
         let open = self.opens.get(&lock.open).ok_or(NfsStat4::BadStateid)?;
         Ok(LockGrant {
             open: lock.open,
@@ -278,21 +278,23 @@ impl State {
     /// Enters a lock, or a change of one, that the file system carried out.
     ///
     /// # Errors
-    /// `BAD_STATEID` when the open is gone meanwhile, `DELAY` when there is no space for more. The caller then unlocks again.
+    /// `STALE_CLIENTID` when the client is gone meanwhile, `BAD_STATEID` when the open is, `DELAY` when there is no space for more. The
+    /// caller then unlocks again.
     pub fn record_lock(
         &mut self,
         client: ClientId,
         grant: &LockGrant,
         file: FileKey,
     ) -> Result<Stateid4, NfsStat4> {
+        self.confirmed(client)?;
         let index = (client, grant.name.clone(), file);
         if let Some(key) = self.lock_index.get(&index).copied()
             && let Some(lock) = self.locks.get_mut(&key)
         {
-            lock.seqid = next_seqid(lock.seqid);
+            lock.seqid = lock.seqid.next();
             return Ok(self.numbers.stateid(key, lock.seqid));
         }
-        if !self.opens.contains_key(&grant.open) || !self.clients.contains_key(&client) {
+        if !self.opens.contains_key(&grant.open) {
             return Err(NfsStat4::BadStateid);
         }
         let owner = grant.name.clone();
@@ -301,7 +303,7 @@ impl State {
         self.locks.insert(
             key,
             Lock {
-                seqid: 1,
+                seqid: Seqid::FIRST,
                 client,
                 owner,
                 file,
@@ -315,7 +317,7 @@ impl State {
         if let Some(record) = self.clients.get_mut(&client) {
             record.locks.insert(key);
         }
-        Ok(self.numbers.stateid(key, 1))
+        Ok(self.numbers.stateid(key, Seqid::FIRST))
     }
 
     /// Finds the lock that FREE_STATEID names (RFC 8881, section 18.38).
@@ -332,7 +334,7 @@ impl State {
             if open.client != client {
                 return Err(NfsStat4::BadStateid);
             }
-            check_sequence(stateid.seqid, open.seqid)?;
+            open.seqid.check(stateid.seqid)?;
             return Err(NfsStat4::LocksHeld);
         }
         if let Some((holder, _)) = self.layout_seqid(key) {
@@ -345,7 +347,7 @@ impl State {
         if lock.client != client {
             return Err(NfsStat4::BadStateid);
         }
-        check_sequence(stateid.seqid, lock.seqid)?;
+        lock.seqid.check(stateid.seqid)?;
         Ok((lock.file, self.lock_owner(client, &lock.owner)?))
     }
 
@@ -394,13 +396,5 @@ impl State {
         self.lock_index
             .remove(&(lock.client, lock.owner, lock.file));
         Some(Release::Locks(lock.file, owner))
-    }
-}
-
-/// Sequence numbers of stateids skip zero, which means "the current one".
-pub(super) fn next_seqid(seqid: u32) -> u32 {
-    match seqid.wrapping_add(1) {
-        0 => 1,
-        next => next,
     }
 }

@@ -1,6 +1,6 @@
 //! Sessions and their reply caches: exactly-once execution (RFC 8881, section 2.10.6).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Instant;
 
 use nfs4::{NfsStat4, SessionId4};
@@ -195,6 +195,7 @@ struct Slot {
 
 #[derive(Debug)]
 pub(super) struct Session {
+    id: SessionId4,
     pub(super) client: ClientId,
     channel: SessionChannel,
     slots: Vec<Slot>,
@@ -205,7 +206,18 @@ pub(super) struct Session {
     pub(super) back: BackPath,
 }
 
+/// The sessions of each connection, so that one that ends need not be looked for in all of them: anybody can open connections.
+pub(super) type Associations = HashMap<ConnectionId, HashSet<SessionId4>>;
+
 impl Session {
+    /// Associates a connection with it (RFC 8881, section 2.10.3.1).
+    pub(super) fn associate(&mut self, connection: ConnectionId, associations: &mut Associations) {
+        if self.connections.insert(connection) {
+            let sessions = associations.entry(connection).or_default();
+            sessions.insert(self.id);
+        }
+    }
+
     fn is_busy(&self) -> bool {
         self.executing() > 0
     }
@@ -263,7 +275,9 @@ impl State {
         client.create_refused = false;
         client.renewed = now;
         let id = self.numbers.next_session();
-        let created = make_session(request, id, channel, reserved);
+        let mut created = make_session(request, id, channel, reserved);
+        let session = &mut created.session;
+        session.associate(request.connection, &mut self.associations);
         client.sessions.push(created.answer.session);
         client.last_create = Some(created.answer.clone());
         self.sessions
@@ -304,7 +318,7 @@ impl State {
                     return Err(NfsStat4::SeqFalseRetry);
                 }
                 let reply = reply.clone().ok_or(NfsStat4::RetryUncachedRep)?;
-                session.connections.insert(request.connection);
+                session.associate(request.connection, &mut self.associations);
                 renew(&mut self.clients, session.client, now);
                 return Ok(Sequenced::Replay(reply));
             }
@@ -327,10 +341,10 @@ impl State {
         slot.operations = request.operations;
         slot.principal = request.principal;
         slot.progress = Progress::UnderWay;
+        let number = (u64::from(slot.rounds) << 32) | u64::from(slot.sequence);
         // Without state protection, a client that uses a session over a connection associates it
         // (RFC 8881, section 2.10.3.1).
-        session.connections.insert(request.connection);
-        let number = (u64::from(slot.rounds) << 32) | u64::from(slot.sequence);
+        session.associate(request.connection, &mut self.associations);
         let (client, channel) = (session.client, session.channel);
         renew(&mut self.clients, client, now);
         Ok(Sequenced::Execute {
@@ -350,18 +364,21 @@ impl State {
         })
     }
 
-    /// Ends a request that [`State::sequence`] let through. `reply` is kept for repeats when given.
-    pub fn finish_sequence(&mut self, place: ReplySlot, reply: Option<Rope>, now: Instant) {
+    /// Ends a request that [`State::sequence`] let through. `reply` is kept for repeats when given. Whether its client has gone
+    /// meanwhile, so that its end is waited for.
+    pub fn finish_sequence(&mut self, place: ReplySlot, reply: Option<Rope>, now: Instant) -> bool {
         // The session may have been destroyed meanwhile, even by the request itself.
         let Some(session) = self.sessions.get_mut(&place.session) else {
             return self.departures.request_ended(place.session);
         };
         session.slots[place.slot as usize].progress = Progress::Done(reply);
         renew(&mut self.clients, session.client, now);
+        false
     }
 
-    /// Takes back that a request was begun: the client is to send it again with the same sequence number.
-    pub fn put_off_sequence(&mut self, place: ReplySlot) {
+    /// Takes back that a request was begun: the client is to send it again with the same sequence number. Whether the client has gone
+    /// meanwhile.
+    pub fn put_off_sequence(&mut self, place: ReplySlot) -> bool {
         let Some(session) = self.sessions.get_mut(&place.session) else {
             return self.departures.request_ended(place.session);
         };
@@ -372,6 +389,7 @@ impl State {
         slot.sequence = slot.sequence.wrapping_sub(1);
         // The reply to the one before has been seen.
         slot.progress = Progress::Done(None);
+        false
     }
 
     /// Ends a session (RFC 8881, section 18.37). The client record stays.
@@ -428,8 +446,17 @@ impl State {
     }
 
     pub(super) fn remove_session(&mut self, id: SessionId4) {
-        if let Some(session) = self.sessions.remove(&id) {
-            self.memory.give_back(session.reserved);
+        let Some(session) = self.sessions.remove(&id) else {
+            return;
+        };
+        self.memory.give_back(session.reserved);
+        for connection in &session.connections {
+            if let Some(sessions) = self.associations.get_mut(connection) {
+                sessions.remove(&id);
+                if sessions.is_empty() {
+                    self.associations.remove(connection);
+                }
+            }
         }
     }
 
@@ -494,11 +521,12 @@ fn make_session(
         principal: Principal::Nobody,
     };
     let session = Session {
+        id,
         client: request.client,
         channel,
         slots: (0..channel.slots).map(|_| slot()).collect(),
         reserved,
-        connections: BTreeSet::from([request.connection]),
+        connections: BTreeSet::new(),
         back,
     };
     NewSession { session, answer }

@@ -28,14 +28,58 @@ pub enum StateidUse {
     Write,
 }
 
-/// Checks a stateid's sequence number against the current one; zero means "the current one"
-/// (RFC 8881, section 8.2.2).
-pub(super) fn check_sequence(given: u32, current: u32) -> Result<(), NfsStat4> {
-    match given {
-        0 => Ok(()),
-        _ if given == current => Ok(()),
-        _ if given < current => Err(NfsStat4::OldStateid),
-        _ => Err(NfsStat4::BadStateid),
+/// The sequence number of a stateid: how often what it stands for has changed, from one on (RFC 8881, section 8.2.2). On the wire it
+/// starts again at one behind the largest, since zero means "the current one".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seqid(pub(super) u64);
+
+/// How many sequence numbers differ on the wire.
+const SEQIDS: u64 = u32::MAX as u64;
+
+impl Seqid {
+    /// Of a layout state without a layout. Nobody is told of it.
+    pub(super) const NONE: Seqid = Seqid(0);
+    pub(super) const FIRST: Seqid = Seqid(1);
+
+    #[must_use]
+    pub(super) fn next(self) -> Seqid {
+        Seqid(self.0 + 1)
+    }
+
+    /// As it is sent.
+    pub(super) fn wire(self) -> u32 {
+        match self.0 {
+            0 => 0,
+            // It fits: at most 2^32 - 1.
+            count => ((count - 1) % SEQIDS + 1) as u32,
+        }
+    }
+
+    /// Which one of those so far was sent like this. What is less than half of all numbers ahead is yet to come, and never was.
+    pub(super) fn find(self, given: u32) -> Option<Seqid> {
+        if given == 0 || self == Seqid::NONE {
+            return None;
+        }
+        let (given, current) = (u64::from(given), u64::from(self.wire()));
+        let back = (current + SEQIDS - given) % SEQIDS;
+        let is_past = back <= SEQIDS / 2;
+        self.0
+            .checked_sub(back)
+            .filter(|count| is_past && *count > 0)
+            .map(Seqid)
+    }
+
+    /// Checks what a client gives for the current one.
+    ///
+    /// # Errors
+    /// `OLD_STATEID` for one that was, `BAD_STATEID` for one that was not yet.
+    pub(super) fn check(self, given: u32) -> Result<(), NfsStat4> {
+        match self.find(given) {
+            _ if given == 0 => Ok(()),
+            Some(found) if found == self => Ok(()),
+            Some(_) => Err(NfsStat4::OldStateid),
+            None => Err(NfsStat4::BadStateid),
+        }
     }
 }
 
@@ -48,7 +92,7 @@ impl State {
     /// Resolves the stateid of a READ, WRITE, SETATTR or similar on `file`.
     ///
     /// # Errors
-    /// `BAD_STATEID`, `OLD_STATEID`; `OPENMODE` when the open does not allow the use.
+    /// `BAD_STATEID`, `OLD_STATEID`; `OPENMODE` when the open does not allow the use; `STALE_CLIENTID` when the client is gone.
     pub fn resolve_for_io(
         &self,
         client: ClientId,
@@ -63,9 +107,11 @@ impl State {
             return Ok(Resolved::ReadBypass);
         }
         let key = self.numbers.state_of(stateid)?;
+        // What it held is about to be somebody else's.
+        self.confirmed(client)?;
         let open_key = match self.locks.get(&key) {
             Some(lock) if lock.client == client => {
-                check_sequence(stateid.seqid, lock.seqid)?;
+                lock.seqid.check(stateid.seqid)?;
                 lock.open
             }
             Some(_) => return Err(NfsStat4::BadStateid),
@@ -76,7 +122,7 @@ impl State {
             return Err(NfsStat4::BadStateid);
         }
         if open_key == key {
-            check_sequence(stateid.seqid, open.seqid)?;
+            open.seqid.check(stateid.seqid)?;
         }
         match wanted {
             StateidUse::Write if !open.share.write => Err(NfsStat4::OpenMode),
@@ -97,7 +143,7 @@ impl State {
             if owner != client {
                 return Err(NfsStat4::BadStateid);
             }
-            check_sequence(stateid.seqid, seqid)
+            seqid.check(stateid.seqid)
         });
         outcome.err().unwrap_or(NfsStat4::Ok)
     }

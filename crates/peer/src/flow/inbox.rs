@@ -90,9 +90,9 @@ impl Inbox {
         (self.reported_received, self.reported_credit)
     }
 
-    /// What is due soon has waited long enough.
+    /// What is due soon, if anything is, has waited long enough.
     pub(crate) fn expedite(&mut self) {
-        self.expedited = true;
+        self.expedited = self.report_due() >= ReportDue::Soon;
     }
 
     /// Whether a report by itself is worth a frame.

@@ -1,5 +1,6 @@
 //! A lane that is shared by its senders, its current connection and its handler.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{Notify, watch};
@@ -24,6 +25,8 @@ pub(crate) struct LaneState {
     pub inbox: Mutex<Inbox>,
     /// Rung when the connection's writer may have something to do.
     pub wake: Notify,
+    /// Whether the writer looks by itself, in a moment, at what is to be reported.
+    looks_soon: AtomicBool,
     /// Rung when the outbox may have space.
     space: Notify,
     /// Counts connections; only the newest may write. 0 before the first.
@@ -40,6 +43,7 @@ impl LaneState {
             outbox: Mutex::new(Outbox::new(window)),
             inbox: Mutex::new(Inbox::new(window)),
             wake: Notify::new(),
+            looks_soon: AtomicBool::new(false),
             space: Notify::new(),
             generation: watch::Sender::new(0),
             connected: watch::Sender::new(0),
@@ -115,10 +119,10 @@ impl LaneState {
     pub(crate) async fn push(&self, message: Outgoing) {
         let mut message = Some(message);
         loop {
-            let rung = self.space.notified();
-            tokio::pin!(rung);
+            let notified = self.space.notified();
+            tokio::pin!(notified);
             // Registered before looking, or space made in between would go unnoticed.
-            rung.as_mut().enable();
+            notified.as_mut().enable();
             {
                 let mut outbox = locked(&self.outbox);
                 let cost = message.as_ref().map_or(0, |message| message.cost);
@@ -130,13 +134,13 @@ impl LaneState {
                     break;
                 }
             }
-            rung.await;
+            notified.await;
         }
         self.wake.notify_one();
     }
 
-    /// Rings everyone who waits for space.
-    pub(crate) fn ring_space(&self) {
+    /// Notifies all who wait for space.
+    pub(crate) fn notify_of_space(&self) {
         self.space.notify_waiters();
     }
 
@@ -155,7 +159,23 @@ impl LaneState {
             inbox.consume(cost);
             inbox.report_due()
         };
-        if due >= ReportDue::Soon {
+        self.wake_for_report(due);
+    }
+
+    /// Whether the writer looks by itself soon. Said after it has looked at what is due.
+    pub(crate) fn note_looks_soon(&self, looks_soon: bool) {
+        self.looks_soon.store(looks_soon, Ordering::SeqCst);
+    }
+
+    /// Wakes the writer when something is due to be reported, unless that can wait until it looks by itself. Called after what makes it
+    /// due was noted under the inbox's lock.
+    pub(crate) fn wake_for_report(&self, due: ReportDue) {
+        let wakes = match due {
+            ReportDue::Never => false,
+            ReportDue::Soon => !self.looks_soon.load(Ordering::SeqCst),
+            ReportDue::Now => true,
+        };
+        if wakes {
             self.wake.notify_one();
         }
     }
@@ -188,5 +208,32 @@ impl Drop for Consumed {
         if let Some(lane) = self.lane.upgrade() {
             lane.consume(self.cost);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn is_woken(lane: &LaneState) -> bool {
+        let woken = tokio::time::timeout(Duration::ZERO, lane.wake.notified());
+        woken.await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_that_may_wait_does_not_wake_a_writer_that_looks_soon() {
+        let lane = LaneState::new(Lane::Metadata, 1, 1 << 20);
+        lane.wake_for_report(ReportDue::Soon);
+        assert!(is_woken(&lane).await);
+        lane.note_looks_soon(true);
+        lane.wake_for_report(ReportDue::Soon);
+        assert!(!is_woken(&lane).await);
+        lane.wake_for_report(ReportDue::Now);
+        assert!(is_woken(&lane).await);
+        lane.note_looks_soon(false);
+        lane.wake_for_report(ReportDue::Never);
+        assert!(!is_woken(&lane).await);
     }
 }

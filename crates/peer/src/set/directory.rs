@@ -30,6 +30,7 @@ use super::authority::{
 use super::files::{self, DirectoryLock, damaged};
 use super::invitation::Invitation;
 use super::list::{Member, MemberList};
+use super::remembered::{Remembered, Stamp};
 use super::{Kind, SetError};
 use crate::identity::SetId;
 use crate::tls::{Identity, replica_of};
@@ -87,6 +88,7 @@ pub struct SetDirectory {
     path: PathBuf,
     /// Whether this replica knows, since it started, that its list is the newest one that a majority of the set knows.
     is_current: Arc<AtomicBool>,
+    remembered: Arc<Remembered>,
 }
 
 impl SetDirectory {
@@ -105,6 +107,7 @@ impl SetDirectory {
             kind,
             path,
             is_current: Arc::default(),
+            remembered: Arc::default(),
         }
     }
 
@@ -405,18 +408,27 @@ impl SetDirectory {
     }
 
     pub(super) fn read_set(&self) -> Result<SetFile, SetError> {
-        if !self.exists()? {
-            return Err(SetError::NoSet(self.path.clone()));
-        }
         let path = self.list_file();
+        let stamp = match std::fs::metadata(&path) {
+            Ok(file) => Stamp::of(&file),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(SetError::NoSet(self.path.clone()));
+            }
+            Err(error) => return Err(files::io_error(&path)(error)),
+        };
+        if let Some(file) = self.remembered.find(stamp) {
+            return Ok(file);
+        }
         let text = files::read(&path)?;
-        serde_json::from_str(&text).map_err(|error| match text.contains("\"signature\"") {
+        let file = serde_json::from_str(&text).map_err(|error| match text.contains("\"signature\"") {
             true => damaged(&path, error),
             false => damaged(
                 &path,
                 "its list of members is not signed; sets of earlier versions of this program have to be made anew",
             ),
-        })
+        })?;
+        self.remembered.keep(stamp, &file, SystemTime::now());
+        Ok(file)
     }
 
     /// Looks whether the set's authority has signed a list.

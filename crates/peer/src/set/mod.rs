@@ -1,7 +1,7 @@
 //! How a set of replicas, or a pool of data servers, begins and grows: its certificate authority, invitations, joining.
 //!
 //! A set has an authority of its own, made by [`SetDirectory::create_for`] with the first replica. A
-//! server that is to join gets one token from [`SetDirectory::invite`]: where to call, the
+//! server that is to join gets one token from [`SetDirectory::invite_as`]: where to call, the
 //! fingerprint of the authority, a secret that works once, the slot reserved for it, and when it
 //! expires. [`join`] turns the token into a certificate, the list of members, and what the handler
 //! of the first replica says of the tree. A pool does the same with [`SetDirectory::of_pool`]; what
@@ -19,6 +19,7 @@ mod joining;
 mod keeper;
 mod kind;
 mod list;
+mod remembered;
 #[cfg(test)]
 mod tests;
 mod token;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use fastrand::Rng;
 use prost::Message as _;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,7 +12,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use vfs::ReplicaSlot;
 
-use super::proxy::Random;
 use super::replica::{Replica, TestSet, quick};
 use crate::wire::{Header, Hello, HelloReply, Role, encode_frame, read_short, write_short};
 use crate::{Identity, Lane, Message, PROTOCOL_VERSIONS, Settings};
@@ -96,11 +96,9 @@ async fn assert_well(replica: &Replica, set: &TestSet, slot: u16) {
 async fn garbage_instead_of_tls_or_a_hello_harms_nobody() {
     let set = TestSet::of(2).await;
     let first = Replica::start(set.identity(1), 1, quick()).await;
-    let mut random = Random(42);
+    let mut random = Rng::with_seed(42);
     for _ in 0..20 {
-        let garbage: Vec<u8> = (0..random.below(2000))
-            .map(|_| random.next() as u8)
-            .collect();
+        let garbage: Vec<u8> = (0..random.u64(..2000)).map(|_| random.u8(..)).collect();
         let mut socket = TcpStream::connect(&first.address).await.expect("connects");
         let _ = socket.write_all(&garbage).await;
         drop(socket);
@@ -281,11 +279,9 @@ async fn a_peer_that_ignores_credit_is_cut_off() {
 
 #[test]
 fn decoders_take_any_bytes() {
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     for _ in 0..20_000 {
-        let bytes: Vec<u8> = (0..random.below(120))
-            .map(|_| random.next() as u8)
-            .collect();
+        let bytes: Vec<u8> = (0..random.u64(..120)).map(|_| random.u8(..)).collect();
         let _ = Header::decode(&bytes[..]);
         let _ = Hello::decode(&bytes[..]);
         let certificate = rustls::pki_types::CertificateDer::from(bytes);

@@ -3,27 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use fastrand::Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-
-/// SplitMix64: enough to spread cuts.
-#[derive(Clone, Debug)]
-pub(super) struct Random(pub u64);
-
-impl Random {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 pub(super) struct Proxy {
     pub address: String,
@@ -40,12 +23,12 @@ impl Proxy {
         let calm = Arc::new(AtomicBool::new(false));
         let (counted, calmed) = (cuts.clone(), calm.clone());
         tokio::spawn(async move {
-            let mut random = Random(seed);
+            let mut random = Rng::with_seed(seed);
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect(&target).await else {
                     continue;
                 };
-                let budgets = [random.below(bytes_max), random.below(bytes_max)];
+                let budgets = [random.u64(..bytes_max), random.u64(..bytes_max)];
                 let (counted, calmed) = (counted.clone(), calmed.clone());
                 tokio::spawn(async move {
                     let (from_client, to_client) = client.into_split();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::proxy::{Proxy, Random};
+use fastrand::Rng;
+
+use super::proxy::Proxy;
 use super::replica::{NOT_ADMITTED, Replica, Seen, TestSet, quick};
 use crate::{Incarnation, Lane, Message, SendError, Session};
 
@@ -12,12 +14,12 @@ async fn send_numbered(session: Session, seed: u64, count: u32) {
     let tasks = lanes.map(|lane| {
         let session = session.clone();
         tokio::spawn(async move {
-            let mut random = Random(seed);
+            let mut random = Rng::with_seed(seed);
             let count = if lane == Lane::Data { count / 8 } else { count };
             for kind in 0..count {
                 let size = match lane {
-                    Lane::Data => random.below(40_000),
-                    _ => random.below(300),
+                    Lane::Data => random.u64(..40_000),
+                    _ => random.u64(..300),
                 };
                 let message = numbered(kind, size as usize);
                 session
@@ -34,10 +36,10 @@ async fn send_numbered(session: Session, seed: u64, count: u32) {
 
 /// Half of the payloads compress.
 fn numbered(kind: u32, size: usize) -> Message {
-    let mut random = Random(kind.into());
+    let mut random = Rng::with_seed(kind.into());
     let payload: Vec<u8> = match kind % 2 {
         0 => vec![kind as u8; size],
-        _ => (0..size).map(|_| random.next() as u8).collect(),
+        _ => (0..size).map(|_| random.u8(..)).collect(),
     };
     Message::new(kind, kind.to_be_bytes().to_vec()).with_payload(payload)
 }

@@ -2,8 +2,8 @@
 
 use super::{Command, DataServer, HomeSide, Shelf};
 use crate::handle::{Access, Capability, Refused};
-use crate::keys::{HandleKey, HandleKeys};
-use crate::numbers::{Generation, HomeNumber, IssueNumber};
+use crate::keys::HandleKeys;
+use crate::numbers::{Generation, HomeNumber, IssueNumber, KeyNumber};
 use control::Moment;
 
 /// A read or write that has begun.
@@ -39,8 +39,7 @@ impl DataServer {
         now: Moment,
         home: HomeNumber,
         asked: Moment,
-        issue: IssueNumber,
-        key: HandleKey,
+        (issue, keys): (IssueNumber, HandleKeys),
     ) -> Vec<Command> {
         let believed = self
             .asked
@@ -57,41 +56,52 @@ impl DataServer {
             // What was admitted under a previous lease must not happen beside what comes now; the next lease will do.
             return Vec::new();
         }
+        let before = known.as_ref().map(|side| side.keys.oldest());
+        let oldest = keys.oldest();
         match known {
             Some(side) if side.issue > issue => return Vec::new(),
             Some(side) if side.issue == issue => {
-                side.keys.rotate(key);
+                side.keys = keys;
                 side.lease_until = lease_until.max(side.lease_until);
                 if gap {
                     side.leased_since = now;
                 }
             }
             _ => {
+                // Requests of another issue are refused by that.
+                let since = known.filter(|_| !gap).map(|side| side.leased_since);
                 let side = HomeSide {
                     issue,
-                    keys: HandleKeys::new(key),
-                    leased_since: now,
+                    keys,
+                    leased_since: since.unwrap_or(now),
                     lease_until,
                 };
                 self.homes.insert(home, side);
             }
         }
         let drops = gap && self.rules.gap_drops_requests();
-        drops
-            .then_some(Command::DropConnections)
-            .into_iter()
-            .collect()
+        let drops = drops.then_some(Command::DropConnections);
+        // What the run before has not done, this one does.
+        let forgets = (before != Some(oldest)).then(|| self.forget(home, oldest));
+        drops.into_iter().chain(forgets).collect()
+    }
+
+    fn forget(&self, home: HomeNumber, oldest: KeyNumber) -> Command {
+        match self.rules.tombstones_outlive_keys() {
+            true => Command::Forget(home, oldest),
+            false => Command::Forget(home, KeyNumber(u32::MAX)),
+        }
     }
 
     /// A client wants to read or write with a handle. If it may, the read or write happens at once, and [`DataServer::finish`]
-    /// is called when it has happened. `now` is when the caller took the request up; a caller that stood still since then may have
-    /// heard of a new lease meanwhile, and the request is refused as one from before the gap.
+    /// is called when it has happened. `connected` is when the client made the connection over which the request came. What came over one
+    /// of before a gap between two leases is refused behind it, whether the connection is closed yet or not.
     ///
     /// # Errors
     /// When the handle is worth nothing here and now.
     pub fn begin(
         &mut self,
-        now: Moment,
+        (now, connected): (Moment, Moment),
         shelf: &impl Shelf,
         handle: &[u8],
         wanted: Access,
@@ -99,7 +109,7 @@ impl DataServer {
         let keys = |home| self.homes.get(&home).map(|side: &HomeSide| &side.keys);
         let capability = Capability::open(handle, self.number, keys)?;
         let contents = capability.contents();
-        self.check_lease(now, capability.home)?;
+        self.check_lease((now, connected), capability.home)?;
         let issue = self.homes.get(&capability.home).map(|side| side.issue);
         if issue != Some(capability.issue) && self.rules.issue_checked() {
             return Err(NotServed::OtherIssue);
@@ -137,16 +147,21 @@ impl DataServer {
             return (Err(NotServed::NoLease), Vec::new());
         };
         let answered = match self.rules.lease_checked_before_reply() {
-            true => self.check_lease(now, home),
+            // That it may be answered was told when it began.
+            true => self.check_lease((now, now), home),
             false => Ok(()),
         };
         (answered, self.go_on(shelf, Some(ticket)))
     }
 
-    fn check_lease(&self, now: Moment, home: HomeNumber) -> Result<(), NotServed> {
+    fn check_lease(
+        &self,
+        (now, connected): (Moment, Moment),
+        home: HomeNumber,
+    ) -> Result<(), NotServed> {
         let is_leased = self.homes.get(&home).is_some_and(|side| {
             let since = side.leased_since;
-            now < side.lease_until && (since <= now || !self.rules.gap_drops_requests())
+            now < side.lease_until && (since <= connected || !self.rules.gap_drops_requests())
         });
         if is_leased || !self.rules.lease_checked() {
             Ok(())

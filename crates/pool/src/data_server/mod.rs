@@ -13,7 +13,7 @@ use crate::lease::LeaseSettings;
 use crate::message::{
     ContentsId, Intent, IntentNumber, Report, StoreIdentity, ToDataServer, ToHome,
 };
-use crate::numbers::{DataServerNumber, Generation, HomeNumber, IssueNumber};
+use crate::numbers::{DataServerNumber, Generation, HomeNumber, IssueNumber, KeyNumber};
 use crate::rules::Rules;
 use control::Moment;
 use requests::Waiting;
@@ -44,8 +44,10 @@ pub enum Command {
     /// Send a message to a home.
     Send(HomeNumber, ToHome),
     /// Carry an intent out, with its generation and all that was written before, in one stable step; then call
-    /// [`DataServer::carried_out`].
-    CarryOut(HomeNumber, Intent),
+    /// [`DataServer::carried_out`]. What is removed leaves a tombstone, which stays until [`Command::Forget`] names a key behind this one.
+    CarryOut(HomeNumber, Intent, KeyNumber),
+    /// No key of this home counts any more that is older than this one, and the tombstones of such keys may go.
+    Forget(HomeNumber, KeyNumber),
     /// Make contents stable, then call [`DataServer::made_stable`].
     MakeStable(HomeNumber, u64, ContentsId),
     /// Close every connection of clients, before another request begins: requests that lie there were received before a gap between
@@ -58,7 +60,7 @@ pub enum Command {
 struct HomeSide {
     issue: IssueNumber,
     keys: HandleKeys,
-    /// When the first lease behind the last gap came, or the first of this issue number.
+    /// When the first lease behind the last gap came.
     leased_since: Moment,
     lease_until: Moment,
 }
@@ -117,10 +119,10 @@ impl DataServer {
         message: ToDataServer,
     ) -> Vec<Command> {
         match message {
-            ToDataServer::Lease { asked, issue, key } => {
-                self.take_lease(now, home, asked, issue, key)
+            ToDataServer::Lease { asked, issue, keys } => {
+                self.take_lease(now, home, asked, (issue, keys))
             }
-            ToDataServer::Take(intent) => self.take_intent(shelf, home, intent),
+            ToDataServer::Take(intent, key) => self.take_intent(shelf, home, (intent, key)),
             ToDataServer::Look {
                 issue,
                 question,

@@ -2,7 +2,7 @@
 
 use super::{Command, DataServer, Shelf, Ticket};
 use crate::message::{ContentsId, Intent, ToHome};
-use crate::numbers::{HomeNumber, IssueNumber};
+use crate::numbers::{HomeNumber, IssueNumber, KeyNumber};
 use std::collections::BTreeSet;
 
 /// Something that a home wants, and what has to finish first.
@@ -18,16 +18,21 @@ pub(super) struct Waiting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
-    Intent(Intent),
+    /// With the last key that may have sealed handles of what it removes.
+    Intent(Intent, KeyNumber),
     Look(u64, ContentsId, bool),
 }
 
 impl Wish {
     fn contents(&self) -> ContentsId {
         match self {
-            Wish::Intent(intent) => intent.contents,
+            Wish::Intent(intent, _) => intent.contents,
             Wish::Look(_, contents, _) => *contents,
         }
+    }
+
+    fn is_intent(&self, intent: Intent) -> bool {
+        matches!(self, Wish::Intent(wanted, _) if *wanted == intent)
     }
 }
 
@@ -36,14 +41,13 @@ impl DataServer {
         &mut self,
         shelf: &impl Shelf,
         home: HomeNumber,
-        intent: Intent,
+        (intent, key): (Intent, KeyNumber),
     ) -> Vec<Command> {
-        let known =
-            |waiting: &Waiting| waiting.home == home && waiting.wish == Wish::Intent(intent);
+        let known = |waiting: &Waiting| waiting.home == home && waiting.wish.is_intent(intent);
         if self.waiting.iter().any(known) {
             return Vec::new();
         }
-        self.enqueue(shelf, home, Wish::Intent(intent))
+        self.enqueue(shelf, home, Wish::Intent(intent, key))
     }
 
     pub(super) fn look(
@@ -86,7 +90,7 @@ impl DataServer {
 
     /// Whether an intent waits for these contents or is being carried out.
     pub(super) fn is_being_fenced(&self, contents: ContentsId) -> bool {
-        let fences = |waiting: &Waiting| matches!(waiting.wish, Wish::Intent(intent) if intent.contents == contents);
+        let fences = |waiting: &Waiting| matches!(waiting.wish, Wish::Intent(intent, _) if intent.contents == contents);
         self.waiting.iter().any(fences)
     }
 
@@ -129,11 +133,11 @@ impl DataServer {
 
     fn step(&self, shelf: &impl Shelf, home: HomeNumber, wish: Wish) -> Step {
         match wish {
-            Wish::Intent(intent) if self.is_carried_out(shelf, intent) => {
+            Wish::Intent(intent, _) if self.is_carried_out(shelf, intent) => {
                 let (number, report) = (intent.number, shelf.report(intent.contents));
                 Step::Finished(Command::Send(home, ToHome::Taken { number, report }))
             }
-            Wish::Intent(intent) => Step::UnderWay(Command::CarryOut(home, intent)),
+            Wish::Intent(intent, key) => Step::UnderWay(Command::CarryOut(home, intent, key)),
             Wish::Look(question, contents, true) => {
                 Step::UnderWay(Command::MakeStable(home, question, contents))
             }
@@ -158,12 +162,8 @@ impl DataServer {
         intent: Intent,
     ) -> Vec<Command> {
         let (number, report) = (intent.number, shelf.report(intent.contents));
-        self.end(
-            shelf,
-            home,
-            Wish::Intent(intent),
-            ToHome::Taken { number, report },
-        )
+        let taken = ToHome::Taken { number, report };
+        self.end(shelf, home, |wish| wish.is_intent(intent), taken)
     }
 
     /// [`Command::MakeStable`] is done.
@@ -175,23 +175,21 @@ impl DataServer {
         contents: ContentsId,
     ) -> Vec<Command> {
         let report = shelf.report(contents);
-        self.end(
-            shelf,
-            home,
-            Wish::Look(question, contents, true),
-            ToHome::Looked { question, report },
-        )
+        let looked = ToHome::Looked { question, report };
+        let asked = Wish::Look(question, contents, true);
+        self.end(shelf, home, |wish| *wish == asked, looked)
     }
 
     fn end(
         &mut self,
         shelf: &impl Shelf,
         home: HomeNumber,
-        wish: Wish,
+        is_the_wish: impl Fn(&Wish) -> bool,
         answer: ToHome,
     ) -> Vec<Command> {
-        let is_it =
-            |waiting: &Waiting| waiting.home == home && waiting.wish == wish && waiting.under_way;
+        let is_it = |waiting: &Waiting| {
+            waiting.home == home && is_the_wish(&waiting.wish) && waiting.under_way
+        };
         let Some(place) = self.waiting.iter().position(is_it) else {
             return Vec::new();
         };

@@ -2,7 +2,7 @@
 
 use super::{FileRow, Holder, Outcome, Owed};
 use crate::message::{IntentNumber, StoreIdentity, ToDataServer};
-use crate::numbers::DataServerNumber;
+use crate::numbers::{DataServerNumber, KeyNumber};
 use control::{Mark, OperationId};
 use vfs::ObjectId;
 
@@ -11,6 +11,8 @@ use vfs::ObjectId;
 pub enum Record {
     /// A data server was heard of, with these contents.
     StoreIdentity(DataServerNumber, StoreIdentity),
+    /// The number of the newest key. No key of a later run has it, or a smaller one.
+    Key(KeyNumber),
     /// An intent, with all who owe it.
     Intend(Owed),
     /// A data server owes an intent no more. The intent goes when nobody owes it and the row says it.

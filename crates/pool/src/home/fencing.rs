@@ -3,7 +3,7 @@
 use super::command::{Command, Record};
 use super::file::{File, Job};
 use super::{Home, Outcome, Owed};
-use crate::message::{Act, ContentsId, Intent, IntentNumber, Report, ToDataServer};
+use crate::message::{Act, ContentsId, Intent, IntentNumber, Report};
 use crate::numbers::DataServerNumber;
 use control::{Moment, OperationId};
 use std::collections::BTreeMap;
@@ -16,7 +16,8 @@ const REPEAT: Duration = Duration::from_secs(1);
 /// Holders are asked for their layouts.
 #[derive(Clone, Debug)]
 pub(super) struct Recalling {
-    operation: OperationId,
+    /// Nobody waits for it where a key is to be renewed; without holders nothing is fenced then.
+    operation: Option<OperationId>,
     act: Act,
     /// Then they are fenced.
     until: Moment,
@@ -46,10 +47,10 @@ impl Home {
             return;
         };
         if file.holders.is_empty() || act == Act::Fence || !self.settings.rules.cut_fences() {
-            self.intend(now, object, operation, act);
+            self.intend(now, object, Some(operation), act);
             return;
         }
-        self.recall(now, object, operation, act);
+        self.recall(now, object, Some(operation), act);
     }
 
     /// Asks all holders for their layouts before `act`.
@@ -57,7 +58,7 @@ impl Home {
         &mut self,
         now: Moment,
         object: ObjectId,
-        operation: OperationId,
+        operation: Option<OperationId>,
         act: Act,
     ) {
         let Some(file) = self.files.get_mut(&object) else {
@@ -78,8 +79,13 @@ impl Home {
 
     /// All have given their layouts back, or have had their time.
     pub(super) fn recalled(&mut self, now: Moment, object: ObjectId) {
-        let job = self.files.get_mut(&object).and_then(|file| file.job.take());
-        if let Some(Job::Recalling(recalling)) = job {
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        let (job, has_holders) = (file.job.take(), !file.holders.is_empty());
+        if let Some(Job::Recalling(recalling)) = job
+            && (has_holders || recalling.operation.is_some())
+        {
             self.intend(now, object, recalling.operation, recalling.act);
         }
     }
@@ -88,7 +94,7 @@ impl Home {
         &mut self,
         now: Moment,
         object: ObjectId,
-        operation: OperationId,
+        operation: Option<OperationId>,
         act: Act,
     ) {
         let fences = act == Act::Fence || self.settings.rules.cut_fences();
@@ -108,7 +114,7 @@ impl Home {
             act,
         };
         file.job = Some(Job::Carrying(Carrying {
-            operation: Some(operation),
+            operation,
             number,
             act,
             reports: BTreeMap::new(),
@@ -129,7 +135,7 @@ impl Home {
         let intent = owed.intent;
         for member in &owed.owed {
             if self.next_owed(*member, intent.contents) == Some(intent) {
-                self.send(*member, ToDataServer::Take(intent));
+                self.send_intent(*member, intent);
             }
         }
     }
@@ -184,7 +190,7 @@ impl Home {
             self.intents.remove(&number);
         }
         if let Some(next) = self.next_owed(from, contents) {
-            self.send(from, ToDataServer::Take(next));
+            self.send_intent(from, next);
         }
         let job = self
             .files

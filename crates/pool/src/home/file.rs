@@ -6,7 +6,7 @@ use super::moving::{Moving, Switching};
 use super::{Holder, Request};
 use crate::handle::Access;
 use crate::message::{ContentsId, Report};
-use crate::numbers::{DataServerNumber, Generation};
+use crate::numbers::{DataServerNumber, Generation, KeyNumber};
 use control::OperationId;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,7 +29,7 @@ pub struct FileRow {
 #[derive(Clone, Debug)]
 pub(super) struct File {
     pub(super) row: FileRow,
-    pub(super) holders: BTreeMap<Holder, Access>,
+    pub(super) holders: BTreeMap<Holder, Held>,
     /// What each data server said last.
     pub(super) seen: BTreeMap<DataServerNumber, Report>,
     /// For whose sake the data servers were last asked what they have before anybody writes, so that what is written shows.
@@ -39,6 +39,14 @@ pub(super) struct File {
     pub(super) job: Option<Job>,
     /// What waits for the job to end, in order.
     pub(super) queue: VecDeque<(OperationId, Request)>,
+}
+
+/// What a holder was given last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) access: Access,
+    /// Which key its handles were sealed with.
+    pub(super) key: KeyNumber,
 }
 
 /// What is being done.
@@ -70,7 +78,14 @@ impl File {
     pub(super) fn has_writers(&self) -> bool {
         self.holders
             .values()
-            .any(|access| *access == Access::ReadWrite)
+            .any(|held| held.access == Access::ReadWrite)
+    }
+
+    /// How many changes wait before everything else.
+    pub(super) fn changes_queued(&self) -> usize {
+        let queued = self.queue.iter();
+        let changes = queued.take_while(|(_, queued)| queued.is_change());
+        changes.count()
     }
 
     /// Its row says everything.

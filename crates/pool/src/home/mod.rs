@@ -7,6 +7,7 @@ mod asking;
 mod command;
 mod fencing;
 mod file;
+mod keys;
 mod moving;
 mod request;
 mod servers;
@@ -17,13 +18,14 @@ pub use request::{Holder, Outcome, Request};
 pub use servers::{ServerView, Stranger};
 
 use crate::handle::{Access, Capability, Handle};
-use crate::keys::{HandleKey, HandleKeys};
+use crate::keys::KeySource;
 use crate::lease::LeaseSettings;
 use crate::message::{Intent, IntentNumber, StoreIdentity, ToDataServer, ToHome};
-use crate::numbers::{DataServerNumber, HomeNumber, IssueNumber};
+use crate::numbers::{DataServerNumber, HomeNumber, IssueNumber, KeyNumber};
 use crate::rules::Rules;
 use control::{Mark, Moment, OperationId};
 use file::File;
+use keys::Keys;
 use servers::Server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,6 +38,8 @@ pub struct HomeSettings {
     pub lease: LeaseSettings,
     /// How long clients that are asked for a layout may keep it before they are fenced.
     pub recall_patience: Duration,
+    /// How long handles are sealed with one key. It counts as long again, and longer where layouts under it are not given back yet.
+    pub key_life: Duration,
     /// For tests: the rules in force.
     pub rules: Rules,
 }
@@ -45,6 +49,7 @@ impl Default for HomeSettings {
         HomeSettings {
             lease: LeaseSettings::default(),
             recall_patience: Duration::from_secs(2),
+            key_life: Duration::from_hours(24),
             rules: Rules::ALL,
         }
     }
@@ -81,7 +86,7 @@ pub struct Recovered {
 pub struct Home {
     number: HomeNumber,
     issue: IssueNumber,
-    keys: HandleKeys,
+    keys: Keys,
     settings: HomeSettings,
     servers: BTreeMap<DataServerNumber, Server>,
     /// Data servers that were removed. Their leases may not have run out.
@@ -99,12 +104,13 @@ pub struct Home {
 }
 
 impl Home {
-    /// A home that starts: with an issue number that it has made stable and never used before, and a key drawn at random.
+    /// A home that starts: with the numbers of its issue and of its first key, which it has made stable and never used before, and a secret drawn
+    /// at random for its keys.
     #[must_use]
     pub fn new(
         number: HomeNumber,
         issue: IssueNumber,
-        key: HandleKey,
+        (first, source): (KeyNumber, KeySource),
         settings: HomeSettings,
         started: Moment,
         recovered: Recovered,
@@ -117,7 +123,7 @@ impl Home {
         let mut home = Home {
             number,
             issue,
-            keys: HandleKeys::new(key),
+            keys: Keys::new(first, source, started, settings.key_life),
             settings,
             servers: recovered.servers.into_iter().map(server).collect(),
             dismissed: BTreeSet::new(),
@@ -168,10 +174,10 @@ impl Home {
     /// When [`Home::handle_timer`] has to be called, if nothing else happens.
     #[must_use]
     pub fn next_timer(&self) -> Option<Moment> {
-        self.files
-            .values()
-            .filter_map(|file| self.wakes(file))
-            .min()
+        let files = self.files.values();
+        let files = files.filter_map(|file| self.wakes(file)).min();
+        let keys = self.keys_wake();
+        Some(files.map_or(keys, |files| files.min(keys)))
     }
 
     /// Time has passed.
@@ -180,6 +186,7 @@ impl Home {
         for object in objects {
             self.time_passed(now, object);
         }
+        self.change_keys(now);
         self.take_commands()
     }
 
@@ -197,7 +204,10 @@ impl Home {
         };
         match by {
             None => file.has_writers(),
-            Some(holder) => file.holders.get(&holder) == Some(&Access::ReadWrite),
+            Some(holder) => {
+                let held = file.holders.get(&holder);
+                held.is_some_and(|held| held.access == Access::ReadWrite)
+            }
         }
     }
 
@@ -212,7 +222,7 @@ impl Home {
             generation: row.generation,
             access: Access::Home,
         };
-        self.keys.seal(&capability, server)
+        self.keys.sealing().seal(&capability, server)
     }
 
     fn take_commands(&mut self) -> Vec<Command> {
@@ -233,6 +243,12 @@ impl Home {
     fn send(&mut self, to: DataServerNumber, message: ToDataServer) {
         let after = self.mark();
         self.commands.push(Command::Send { to, message, after });
+    }
+
+    /// Tells a data server what it has to carry out.
+    fn send_intent(&mut self, to: DataServerNumber, intent: Intent) {
+        let key = self.keys.last_of_removed();
+        self.send(to, ToDataServer::Take(intent, key));
     }
 
     fn answer(&mut self, operation: OperationId, outcome: Outcome) {

@@ -79,9 +79,9 @@ impl Home {
         if !self.settings.rules.old_contents_fenced() {
             self.answer(operation, Outcome::Done);
         } else if file.holders.is_empty() {
-            self.intend(now, object, operation, Act::Fence);
+            self.intend(now, object, Some(operation), Act::Fence);
         } else {
-            self.recall(now, object, operation, Act::Fence);
+            self.recall(now, object, Some(operation), Act::Fence);
         }
     }
 

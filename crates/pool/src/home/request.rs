@@ -2,7 +2,7 @@
 
 use super::Home;
 use super::command::Record;
-use super::file::Job;
+use super::file::{Held, Job};
 use crate::handle::{Access, Capability, Handle};
 use crate::message::Act;
 use crate::numbers::DataServerNumber;
@@ -68,7 +68,7 @@ pub enum Outcome {
 
 impl Request {
     /// It goes before whatever waits for data servers that may be away.
-    fn is_change(&self) -> bool {
+    pub(super) fn is_change(&self) -> bool {
         let of_use = matches!(self, Request::Change(_) | Request::Alone | Request::Behind);
         of_use || self.is_of_a_move()
     }
@@ -123,19 +123,24 @@ impl Home {
 
     /// A change waits for no data server that is away, and so for no question either: what was asked is asked again behind it.
     fn go_first(&mut self, object: ObjectId, operation: OperationId, change: Request) {
+        self.put_questions_off(object);
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        let place = file.changes_queued();
+        file.queue.insert(place, (operation, change));
+    }
+
+    /// What was asked is asked again, behind the changes.
+    pub(super) fn put_questions_off(&mut self, object: ObjectId) {
         let asked_again = self.stop_asking(object);
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
-        let queued = file.queue.iter();
-        let changes = queued.take_while(|(_, queued)| queued.is_change());
-        let place = changes.count();
-        let change = (operation, change);
-        let looks = asked_again
-            .into_iter()
-            .map(|operation| (operation, Request::Look));
-        for (behind, queued) in std::iter::once(change).chain(looks).enumerate() {
-            file.queue.insert(place + behind, queued);
+        let place = file.changes_queued();
+        for (behind, operation) in asked_again.into_iter().enumerate() {
+            file.queue
+                .insert(place + behind, (operation, Request::Look));
         }
     }
 
@@ -165,7 +170,7 @@ impl Home {
                 }
                 Request::Change(act) => self.change(now, object, operation, act),
                 Request::Alone if file.has_writers() => {
-                    self.recall(now, object, operation, Act::Fence);
+                    self.recall(now, object, Some(operation), Act::Fence);
                 }
                 Request::Alone | Request::Behind => {
                     self.answer(operation, Outcome::Done);
@@ -223,12 +228,20 @@ impl Home {
             self.settle_first(now, object, again);
             return;
         }
+        let key = self.keys.sealing().clone();
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
-        let held = file.holders.entry(holder).or_insert(access);
-        *held = access.max(*held);
-        let access = *held;
+        let before = file.holders.get(&holder).map(|held| held.access);
+        let access = before.map_or(access, |before| access.max(before));
+        let key_number = key.number();
+        file.holders.insert(
+            holder,
+            Held {
+                access,
+                key: key_number,
+            },
+        );
         if access == Access::ReadWrite && !file.row.unsettled {
             file.row.unsettled = true;
             if self.settings.rules.unsettled_first() {
@@ -247,7 +260,7 @@ impl Home {
             access,
         };
         let members = file.row.members.iter();
-        let handles = members.map(|member| (*member, self.keys.seal(&capability, *member)));
+        let handles = members.map(|member| (*member, key.seal(&capability, *member)));
         let outcome = Outcome::Layout(handles.collect());
         self.answer(operation, outcome);
     }

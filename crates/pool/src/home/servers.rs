@@ -180,7 +180,7 @@ impl Home {
             .filter(|intent| told.insert(intent.contents))
             .collect();
         for intent in &intents {
-            self.send(from, ToDataServer::Take(*intent));
+            self.send_intent(from, *intent);
         }
         if !intents.is_empty() && rules.intents_before_lease() {
             return;
@@ -193,7 +193,7 @@ impl Home {
         let lease = ToDataServer::Lease {
             asked,
             issue: self.issue,
-            key: self.keys.current().clone(),
+            keys: self.keys.told().clone(),
         };
         self.send(from, lease);
         self.put_questions(from);

@@ -47,7 +47,7 @@ impl Engine {
             guard.settle_previous();
             guard.notifies = true;
         });
-        self.ring_contents();
+        self.notify_of_contents();
     }
 
     /// Those out of the view, of these, who lack contents of more files than are kept for anybody, beyond a number for each.
@@ -112,7 +112,7 @@ impl Engine {
             }
             guard.notifies = true;
         });
-        self.ring_contents();
+        self.notify_of_contents();
     }
 
     /// A peer begins without any contents.
@@ -149,7 +149,7 @@ impl Engine {
                 guard.ledger.shipped.remove(&file);
             }
         });
-        self.ring_contents();
+        self.notify_of_contents();
     }
 
     /// A peer that begins with a copy wants the contents of these files. Says whether its account was given up: then it needs another copy.
@@ -191,7 +191,7 @@ impl Engine {
                 }
             }
         });
-        self.ring_contents();
+        self.notify_of_contents();
     }
 
     /// How much a peer lacks; `None` when no account is kept for it. The files are listed when it lacks more than `many` bytes of at most `most`

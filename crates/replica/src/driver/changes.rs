@@ -78,7 +78,7 @@ impl Engine {
             guard.let_go(under);
             guard.note_complete_without_content(file);
         });
-        self.ring_contents();
+        self.notify_of_contents();
     }
 
     /// A file is getting a new version, with all the data that is here.
@@ -95,7 +95,7 @@ impl Engine {
             }
         });
         if renewed {
-            self.ring_contents();
+            self.notify_of_contents();
         }
     }
 }

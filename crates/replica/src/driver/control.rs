@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 
 use control::{
-    Admission, ControlName, Envelope, Epoch, Incarnation, Position, Proposal, Subject, Update, View,
+    Admission, ControlName, Envelope, Epoch, Incarnation, Overlay, Position, Proposal, Subject,
+    Update, View,
 };
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::engine::Guard;
-use crate::driver::tree::WithNew;
 use crate::state::ledger::PendingVerdict;
 
 /// Questions.
@@ -142,11 +142,7 @@ impl Guard<'_> {
         made: Subject,
         parent: ObjectId,
     ) -> Option<Proposal> {
-        let tree = WithNew {
-            tree: &self.tree,
-            object,
-            parent,
-        };
+        let tree = Overlay::new(&self.tree, object, Some(parent));
         self.core.handle_created(self.now, &tree, made, parent)
     }
 

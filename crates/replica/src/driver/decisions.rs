@@ -1,10 +1,17 @@
 //! What this replica proposes to the set.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
 use vfs::ReplicaSlot;
 use view::{Decision, DecisionKind, Outcome};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::state::time::unix_seconds;
+
+/// What is told of once, with sums later.
+const ALONE: &str =
+    "a replica does not leave the view: nobody else there has everything that it has answered";
 
 impl LocalReplica {
     /// Something to be decided, in the name of this replica, as it knows the view.
@@ -17,8 +24,14 @@ impl LocalReplica {
         }
     }
 
-    /// Proposes that a member leaves the view.
+    /// Proposes that a member leaves the view, unless nobody else has all that was answered.
     pub(crate) async fn exclude(&self, slot: ReplicaSlot, reason: &str) {
+        if !self.can_do_without(slot) {
+            if let Some(sum) = self.state.repeats.is_to_tell(ALONE, slot) {
+                tracing::warn!(peer = slot.0, reason, %sum, "{ALONE}");
+            }
+            return;
+        }
         let decision = self.decision(DecisionKind::Exclude {
             slot,
             reason: reason.to_owned(),
@@ -28,15 +41,19 @@ impl LocalReplica {
         }
     }
 
-    /// Whether it was decided so.
+    /// Whether it was decided so. `false` also where that is not known in time: the next attempt proposes it again.
     pub(crate) async fn decide(&self, decision: Decision) -> bool {
+        /// An attempt takes at most this long, and never longer than a member is silent before it is suspected.
+        const LONGEST: Duration = Duration::from_secs(2);
         let Some(views) = self.views.get() else {
             return false;
         };
-        match views.decide(decision).await {
-            Ok(Outcome::Applied) => return true,
-            Ok(Outcome::Refused(why)) => tracing::debug!(why, "no replica leaves the view"),
-            Err(error) => tracing::debug!(%error, "nothing is decided"),
+        let limit = self.state.settings.suspicion.min(LONGEST);
+        match timeout(limit, views.decide(decision)).await {
+            Ok(Ok(Outcome::Applied)) => return true,
+            Ok(Ok(Outcome::Refused(why))) => tracing::debug!(why, "no replica leaves the view"),
+            Ok(Err(error)) => tracing::debug!(%error, "nothing is decided"),
+            Err(_elapsed) => tracing::debug!("nothing is decided in time"),
         }
         false
     }

@@ -280,9 +280,14 @@ impl Engine {
         self.contents.subscribe()
     }
 
-    /// Changes when somebody waits for contents that would rest otherwise.
-    pub(crate) fn urgent_contents(&self) -> watch::Receiver<u64> {
+    /// Changes when somebody waits for what peers lack and what would rest otherwise: contents, and updates for those far away.
+    pub(crate) fn urgency(&self) -> watch::Receiver<u64> {
         self.urgent.subscribe()
+    }
+
+    /// Somebody waits until peers have the updates that there are.
+    pub(crate) fn expedite_updates(&self) {
+        self.urgent.send_modify(|count| *count += 1);
     }
 
     /// Somebody waits for this file to be shipped, or for all files.
@@ -298,12 +303,12 @@ impl Engine {
         if nothing {
             return;
         }
-        self.urgent.send_modify(|count| *count += 1);
-        self.ring_contents();
+        self.expedite_updates();
+        self.notify_of_contents();
     }
 
     /// There is more to ship.
-    pub(crate) fn ring_contents(&self) {
+    pub(crate) fn notify_of_contents(&self) {
         self.contents.send_modify(|count| *count += 1);
     }
 
@@ -329,7 +334,7 @@ impl Engine {
     }
 
     /// Wakes the core when it asked to be woken; for ever.
-    pub(crate) async fn ring(&self) {
+    pub(crate) async fn wake(&self) {
         let mut alarm = self.alarm.subscribe();
         loop {
             let at = *alarm.borrow_and_update();

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use control::{
-    ClockReading, ClockSight, Incarnation, LeaseSettings, Moment, Question, SiteLease, View, judge,
+    ClockReading, ClockSight, Incarnation, LeaseSettings, Moment, Question, SiteLease, View,
+    readings, steady,
 };
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::sync::{Notify, watch};
 use vfs::ReplicaSlot;
 
+use crate::driver::clock::{lease_time, read_clocks};
 use crate::state::locks::Table;
 use crate::state::settings::Settings;
 
@@ -27,9 +28,9 @@ struct State {
 /// What this replica may do now.
 pub(crate) struct LeaseState {
     state: Table<State>,
-    /// When the lease runs out, in microseconds of [`now`]; 0 when there is none.
+    /// When the lease runs out, in microseconds of [`lease_time`]; 0 when there is none.
     until: AtomicU64,
-    /// By how much the time of day has been ahead of [`now`], in microseconds. Stored behind
+    /// By how much the time of day has been ahead of [`lease_time`], in microseconds. Stored behind
     /// `until`, loaded before it: a reader that sees the distance after a jump sees that the lease
     /// has ended.
     ahead_us: AtomicI64,
@@ -51,31 +52,6 @@ pub(crate) struct LeaseState {
     epoch: watch::Sender<u64>,
 }
 
-/// Clocks are read at most this many times, when the process lost its processor between two
-/// readings.
-const READINGS: usize = 16;
-
-/// Now, on the clock of leases.
-pub(crate) fn now() -> Moment {
-    Moment(micros(clock_gettime(ClockId::Boottime)))
-}
-
-fn micros(time: Timespec) -> u64 {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-    seconds * 1_000_000 + nanos / 1_000
-}
-
-fn read_clocks() -> ClockReading {
-    let before = now();
-    let time_of_day_us = micros(clock_gettime(ClockId::Realtime));
-    ClockReading {
-        before,
-        time_of_day_us,
-        after: now(),
-    }
-}
-
 impl LeaseState {
     /// Nobody takes part who has not been told so.
     pub(crate) fn new(
@@ -91,7 +67,7 @@ impl LeaseState {
         };
         let lease = LeaseState {
             state: Table::new(State {
-                lease: SiteLease::new(slot, incarnation, lease, now()),
+                lease: SiteLease::new(slot, incarnation, lease, lease_time()),
                 view,
                 next: None,
             }),
@@ -148,15 +124,7 @@ impl LeaseState {
     /// The moment, if the clocks are as far apart as they have been.
     fn steady(&self, read: impl Fn() -> ClockReading) -> Option<Moment> {
         let ahead_us = self.ahead_us.load(Ordering::Acquire);
-        for _ in 0..READINGS {
-            let reading = read();
-            match judge(ahead_us, self.jump_allowed, reading) {
-                ClockSight::Steady => return Some(reading.after),
-                ClockSight::Jumped => return None,
-                ClockSight::Unclear => {}
-            }
-        }
-        None
+        steady(ahead_us, self.jump_allowed, read)
     }
 
     /// Ends the lease if one clock has jumped against the other.
@@ -168,7 +136,7 @@ impl LeaseState {
 
     fn look_at_clocks_by(&self, read: impl Fn() -> ClockReading) {
         let jumped = self.with(|state| {
-            let mut sights = (0..READINGS).map(|_| state.lease.handle_clocks(read()));
+            let mut sights = readings(read).map(|reading| state.lease.handle_clocks(reading));
             sights.find(|sight| *sight != ClockSight::Unclear) == Some(ClockSight::Jumped)
         });
         if jumped {
@@ -228,7 +196,7 @@ impl LeaseState {
     /// How long clients may be answered if nothing more is granted, in microseconds; `None`: for ever.
     pub(crate) fn left_micros(&self) -> Option<u64> {
         let until = self.until.load(Ordering::Acquire);
-        (until != u64::MAX).then(|| until.saturating_sub(now().0))
+        (until != u64::MAX).then(|| until.saturating_sub(lease_time().0))
     }
 
     pub(crate) fn is_up_to_date(&self) -> bool {
@@ -252,18 +220,18 @@ impl LeaseState {
         self.with(|state| {
             let State { lease, view, next } = state;
             let views: Vec<&View> = [&*view].into_iter().chain(next.as_ref()).collect();
-            lease.handle_request(now(), &views, from)
+            lease.handle_request(lease_time(), &views, from)
         })
     }
 
     /// What to request a lease with, now.
     pub(crate) fn request(&self) -> Question {
-        self.with(|state| state.lease.request(now()))
+        self.with(|state| state.lease.request(lease_time()))
     }
 
     /// A peer has granted a lease, and says which request it answers.
     pub(crate) fn granted(&self, from: ReplicaSlot, question: Question) {
-        let believed = self.with(|state| state.lease.handle_grant(now(), from, question));
+        let believed = self.with(|state| state.lease.handle_grant(lease_time(), from, question));
         if !believed {
             tracing::debug!(
                 peer = from.0,

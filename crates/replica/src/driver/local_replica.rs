@@ -35,7 +35,7 @@ pub(crate) struct LocalReplica {
     /// What the set agrees on; set when it is followed.
     pub(crate) views: OnceLock<Arc<view::Views>>,
     /// The replica stops.
-    pub(super) parting: watch::Sender<bool>,
+    pub(super) stopping: watch::Sender<bool>,
     /// What applies the streams of others; ends with the replica.
     pub(super) tasks: Table<Vec<JoinHandle<()>>>,
 }
@@ -56,7 +56,7 @@ impl LocalReplica {
             signatures,
             endpoint: OnceLock::new(),
             views: OnceLock::new(),
-            parting: watch::Sender::new(false),
+            stopping: watch::Sender::new(false),
             tasks: Table::default(),
         }
     }

@@ -8,7 +8,7 @@
 //!   `durability` that directories ask for, `previous` for what earlier starts left.
 //! - Of other replicas: `positions` of streams, `accounts` of what each lacks, `shipping` of pieces on their way, `settling` and `completed` when all
 //!   is there, `kept` when too much is not, `foreign` for their messages and updates, `frozen` for controls of the lost.
-//! - Of taking part: `view` in force, `arrival` of one that takes part anew, `lease_state` whether this replica may answer.
+//! - Of taking part: `view` in force, `arrival` of one that takes part anew, `lease_state` whether this replica may answer, and the `clock` of that.
 //!
 //! `persistence` carries the core's commands out, `metrics` is what people are told, `peers`, `conversations`, `decisions`, `stopping` and `waiting` are
 //! what all layers do with the other members and with time.
@@ -19,7 +19,9 @@
 pub(crate) mod accounts;
 pub(crate) mod arrival;
 pub(crate) mod changes;
+pub(crate) mod clock;
 pub(crate) mod commit_hook;
+pub(crate) mod complete;
 mod completed;
 pub(crate) mod control;
 mod conversations;

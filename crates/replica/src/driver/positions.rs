@@ -117,9 +117,12 @@ impl Engine {
             .await;
     }
 
-    /// Whether those who have something, and this replica, are enough for a majority.
+    /// Whether those of the view who have something, and this replica, are enough for a majority.
     pub(crate) fn is_majority(&self, having: &BTreeSet<ReplicaSlot>) -> bool {
-        self.with_core(|guard| guard.ledger.majority_has(|slot| having.contains(&slot)))
+        self.with_core(|guard| {
+            let ledger = &guard.ledger;
+            ledger.majority_has(|slot| ledger.active.contains(&slot) && having.contains(&slot))
+        })
     }
 
     /// The place up to which updates need not be kept: everybody has them, or they are not among the last `kept` of which a

@@ -30,7 +30,7 @@ impl Engine {
             guard.ledger.previous = Some(Previous { position, files });
             guard.settle_previous();
         });
-        self.ring_contents();
+        self.notify_of_contents();
     }
 
     /// Nothing was made here that others lack.

@@ -88,7 +88,7 @@ impl Engine {
                 backlog.failed(now, id, file, range, follows);
             }
         });
-        self.ring_contents();
+        self.notify_of_contents();
     }
 
     /// A peer has stored a piece. Returns the file if it has all content of that now.

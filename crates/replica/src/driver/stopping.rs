@@ -14,8 +14,8 @@ impl LocalReplica {
     /// Has a task end with the replica.
     pub(crate) fn keep_task(&self, task: JoinHandle<()>) {
         let mut tasks = self.tasks.lock();
-        // Looked at under the lock: `part` says so before it ends the tasks that are there.
-        match *self.parting.borrow() {
+        // Looked at under the lock: `stop` says so before it ends the tasks that are there.
+        match *self.stopping.borrow() {
             true => task.abort(),
             false => tasks.push(task),
         }
@@ -25,20 +25,20 @@ impl LocalReplica {
     pub(crate) fn end_as_removed(&self) {
         if self.lease.end() {
             tracing::error!("{REMOVED}");
-            self.part();
+            self.stop();
         }
     }
 
     /// Returns when the replica stops.
-    pub(crate) async fn parted(&self) {
-        let mut parting = self.parting.subscribe();
+    pub(crate) async fn stopped(&self) {
+        let mut stopping = self.stopping.subscribe();
         // The sender lives in `self`.
-        let _ = parting.wait_for(|parting| *parting).await;
+        let _ = stopping.wait_for(|stopping| *stopping).await;
     }
 
     /// Ends all conversations.
-    pub(crate) fn part(&self) {
-        self.parting.send_replace(true);
+    pub(crate) fn stop(&self) {
+        self.stopping.send_replace(true);
         self.state.scrub.stop();
         // First, so that no session begins behind what ends here.
         if let Some(endpoint) = self.endpoint.get() {

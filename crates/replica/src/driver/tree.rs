@@ -54,22 +54,6 @@ impl control::Tree for LocalTree<'_> {
     }
 }
 
-/// The tree with one object more, which is just being made.
-pub(crate) struct WithNew<'a> {
-    pub(crate) tree: &'a LocalTree<'a>,
-    pub(crate) object: ObjectId,
-    pub(crate) parent: ObjectId,
-}
-
-impl control::Tree for WithNew<'_> {
-    fn parents(&self, object: ObjectId) -> Vec<ObjectId> {
-        if object == self.object {
-            return vec![self.parent];
-        }
-        self.tree.parents(object)
-    }
-}
-
 /// An object as replication control sees it.
 pub(crate) fn subject_of(attributes: &Attributes) -> Subject {
     match (attributes.is_directory(), attributes.links) {

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use control::Moment;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::driver::local_replica::LocalReplica;
 
@@ -31,8 +32,18 @@ pub(crate) async fn changed(changes: &mut watch::Receiver<u64>, calm: Duration, 
 /// of them together that this time has passed: with a timer each they would wake an idle process many times a second.
 pub(crate) const UNCHANGED: Duration = Duration::from_secs(1);
 
-/// Returns when a task that watches over the set is to look again: after `pause`; where all members take part and have everything,
-/// not before something has changed since, but after `latest`, or [`UNCHANGED`], in any case.
+/// Ticks at once, and then at multiples of `period` since the replica started: tasks that look now and then are woken together.
+pub(crate) fn ticks(replica: &LocalReplica, period: Duration) -> Interval {
+    let began = replica.engine.instant(Moment(0));
+    let mut ticks = tokio::time::interval_at(began.into(), period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
+}
+
+/// Returns when a task that watches over the set is to look again. Where all members take part and have everything, something has
+/// changed then, or `latest` or [`UNCHANGED`] has passed, and `pause` in any case. While a member is missing or behind it is `pause` alone, without
+/// a notification: what the tasks decide by is then mostly time itself (how long a peer has been silent, what nobody has relayed, what counts as changed just now, when
+/// to ask again) and what streams have brought, of which every record would notify.
 pub(crate) async fn next_look(replica: &LocalReplica, pause: Duration, latest: Duration) {
     let earliest = Instant::now() + pause;
     let mut changes = replica.engine.notifications();

@@ -11,7 +11,6 @@ use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, Xat
 
 use crate::driver::durability::Nearest;
 use crate::driver::local_replica::LocalReplica;
-use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::settings::Durability;
 
 /// The attribute, in the `user.` name space.
@@ -34,6 +33,10 @@ pub(crate) async fn hold_by_majority(replica: &LocalReplica, object: ObjectId) {
         return;
     }
     let position = replica.engine.last_position();
+    // Else updates do not gather for long anywhere.
+    if replica.state.settings.durability == Durability::Relaxed {
+        replica.engine.expedite_updates();
+    }
     replica.engine.until_majority_applied(position).await;
 }
 
@@ -179,28 +182,27 @@ async fn own_durability(replica: &LocalReplica, object: ObjectId) -> Option<Dura
     }
 }
 
-impl ReplicatedFileSystem {
-    /// Sets what holds for a directory and everything below; `None` leaves it to the directories above.
-    pub(crate) async fn set_durability(
-        &self,
-        directory: ObjectId,
-        durability: Option<Durability>,
-    ) -> Result<()> {
-        let name = attribute();
-        let root = Credentials::root();
-        if durability == Some(Durability::Relaxed) {
-            let (mixed, mode) = (mixed(), XattrMode::Any);
-            self.set_xattr(&root, ObjectId::ROOT, &mixed, (&b"1"[..]).into(), mode)
-                .await?;
-        }
-        let value = match durability {
-            None => return ignore_missing(self.remove_xattr(&root, directory, &name).await),
-            Some(Durability::Majority) => &b"majority"[..],
-            Some(Durability::Relaxed) => &b"relaxed"[..],
-        };
-        let set = self.set_xattr(&root, directory, &name, value.into(), XattrMode::Any);
-        set.await.map(|_| ())
+/// Sets what holds for a directory and everything below; `None` leaves it to the directories above.
+pub(crate) async fn set(
+    file_system: &impl FileSystem,
+    directory: ObjectId,
+    durability: Option<Durability>,
+) -> Result<()> {
+    let name = attribute();
+    let root = Credentials::root();
+    if durability == Some(Durability::Relaxed) {
+        let (mixed, mode) = (mixed(), XattrMode::Any);
+        file_system
+            .set_xattr(&root, ObjectId::ROOT, &mixed, (&b"1"[..]).into(), mode)
+            .await?;
     }
+    let value = match durability {
+        None => return ignore_missing(file_system.remove_xattr(&root, directory, &name).await),
+        Some(Durability::Majority) => &b"majority"[..],
+        Some(Durability::Relaxed) => &b"relaxed"[..],
+    };
+    let set = file_system.set_xattr(&root, directory, &name, value.into(), XattrMode::Any);
+    set.await.map(|_| ())
 }
 
 fn ignore_missing<T>(outcome: Result<T>) -> Result<()> {

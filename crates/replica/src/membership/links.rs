@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use vfs::ReplicaSlot;
 
 use crate::driver::local_replica::LocalReplica;
-use crate::state::wire::Link;
+use crate::state::wire::LinkView;
 
 /// The peers that can be talked to now.
 pub(crate) fn connected(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
@@ -19,7 +19,7 @@ pub(crate) fn connected(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
 }
 
 /// The links to all others, for them to show.
-pub(crate) fn links(replica: &LocalReplica) -> Vec<Link> {
+pub(crate) fn links(replica: &LocalReplica) -> Vec<LinkView> {
     let connected = connected(replica);
     let wires = replica
         .endpoint
@@ -32,7 +32,7 @@ pub(crate) fn links(replica: &LocalReplica) -> Vec<Link> {
     };
     let lags = replica.engine.lags().into_iter();
     let lags = lags.filter(|(slot, _)| replica.state.members.is_member(*slot));
-    lags.map(|(slot, lag)| Link {
+    lags.map(|(slot, lag)| LinkView {
         to: slot.0,
         round_trip_us: round_trip(slot),
         lag_updates: lag.updates,

@@ -166,6 +166,10 @@ async fn take_copy(replica: &Arc<LocalReplica>, lost: ReplicaSlot, how: &str) {
         }
         if replica.lease.is_up_to_date() {
             // Too few may be left without it. As a new incarnation it answers nobody before it has the copy.
+            if let Err(error) = replica.forget_complete().await {
+                // The store has failed, which ends the server.
+                tracing::error!(%error, "that the copy is not complete cannot be noted");
+            }
             return replica.lease.leave(&reason);
         }
     }
@@ -221,47 +225,93 @@ pub(crate) fn lacking_of_lost(
     })
 }
 
-/// Whether others in the view hold contents, and of each replica outside it one of them has all updates that are here, but
-/// for those of which it was decided to go on without them.
+/// Replicas out of contact of whose contents something is missing here: nobody but another one that has it can send it.
+pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<u16> {
+    let others = replica.state.inboxes.followed().into_iter();
+    let away = others.filter(|slot| !replica.state.outbound.is_in_session(*slot));
+    away.filter(|slot| lacks_contents(replica, *slot))
+        .map(|slot| slot.0)
+        .collect()
+}
+
+fn lacks_contents(replica: &LocalReplica, of: ReplicaSlot) -> bool {
+    // A store that has failed ends the server elsewhere.
+    let lacking = replica.store.incomplete_files(of);
+    lacking.is_ok_and(|files| !files.is_empty())
+}
+
+/// Whether others in the view hold contents, and of each replica outside it one of them has all updates that are here, and their contents,
+/// but for those of which it was decided to go on without them.
 pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
     let survivors = replica.holders();
+    let news = replica.state.peers.news();
+    let lacks = |by: &ReplicaSlot, of: ReplicaSlot| {
+        let said = news.get(by).and_then(|news| news.said.as_ref());
+        said.is_some_and(|(ask, _)| ask.lacks.contains(&of.0))
+    };
     let view = replica.lease.view();
     let others = replica.state.inboxes.followed().into_iter();
     let mut gone = others.filter(|slot| !view.active.contains(slot) && !replica.is_given_up(*slot));
     let has_all = |lost| {
         let here = replica.state.inboxes.acknowledged(lost);
         let others = applied_by_others(replica, lost).unwrap_or_default();
-        let mut applied = survivors.iter().filter_map(|slot| others.get(slot));
+        let whole = !lacks_contents(replica, lost);
+        let with_contents = |slot: &&ReplicaSlot| !(whole && lacks(slot, lost));
+        let having = survivors.iter().filter(with_contents);
+        let mut applied = having.filter_map(|slot| others.get(slot));
         applied.any(|applied| *applied >= here)
     };
     !survivors.is_empty() && gone.all(has_all)
 }
 
-/// Whether of each stream but this replica's own, and those that were given up, somebody in the view who holds contents has
-/// said within such a time that it has as much as is here.
-pub(crate) fn present_have_all(replica: &LocalReplica, fresh: Duration) -> bool {
+/// What is here of another replica's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Here {
+    of: ReplicaSlot,
+    applied: u64,
+    /// With all contents.
+    whole: bool,
+}
+
+/// What is here of all others.
+pub(crate) fn here(replica: &LocalReplica) -> Vec<Here> {
+    let streams = replica.state.inboxes.followed().into_iter();
+    let here = streams.map(|of| Here {
+        of,
+        applied: replica.state.inboxes.acknowledged(of),
+        whole: !lacks_contents(replica, of),
+    });
+    here.collect()
+}
+
+/// Whether of each of these streams, but for those that were given up, all in the view who hold contents and have said something
+/// within such a time have as much.
+pub(crate) fn present_have_all(replica: &LocalReplica, here: &[Here], fresh: Duration) -> bool {
     let news = replica.state.peers.news();
     let present = replica.holders().into_iter().filter_map(|slot| {
         let (ask, at) = news.get(&slot)?.said.as_ref()?;
         (at.elapsed() < fresh).then_some((slot, ask))
     });
     let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
-    let streams = replica.state.inboxes.followed().into_iter();
-    let streams = streams.filter(|of| !replica.is_given_up(*of));
-    let here: Vec<(ReplicaSlot, u64)> = streams
-        .map(|of| (of, replica.state.inboxes.acknowledged(of)))
-        .collect();
-    have_all(&present, &here)
+    let here = here.iter().filter(|here| !replica.is_given_up(here.of));
+    have_all(&present, here)
 }
 
-/// Whether of each of these streams, applied so far, one of those who say this has as much.
-fn have_all(present: &[(ReplicaSlot, &LeaseRequest)], here: &[(ReplicaSlot, u64)]) -> bool {
-    let has = |(by, ask): &(ReplicaSlot, &LeaseRequest), of: ReplicaSlot, at: u64| {
+/// Whether all who say this have as much of each of these streams: the loss of the one that made it, or of any other, then takes
+/// nothing away that counts because it is here. Contents of one that is there come from it.
+fn have_all<'h>(
+    present: &[(ReplicaSlot, &LeaseRequest)],
+    mut here: impl Iterator<Item = &'h Here>,
+) -> bool {
+    let is_present = |slot| present.iter().any(|(by, _)| *by == slot);
+    let has = |(by, ask): &(ReplicaSlot, &LeaseRequest), here: &Here| {
+        let of = here.of.0;
         let mut applied = ask.applied.iter();
-        *by == of || applied.any(|(slot, there)| *slot == of.0 && *there >= at)
+        let level = applied.any(|(slot, there)| *slot == of && *there >= here.applied);
+        let lacks = here.whole && !is_present(here.of) && ask.lacks.contains(&of);
+        *by == here.of || level && !lacks
     };
-    let mut here = here.iter();
-    !present.is_empty() && here.all(|(of, at)| present.iter().any(|one| has(one, *of, *at)))
+    !present.is_empty() && here.all(|here| present.iter().all(|one| has(one, here)))
 }
 
 /// Lost replicas whose streams are applied here so far, with all their contents.
@@ -349,17 +399,30 @@ mod tests {
     #[test]
     fn a_copy_that_alone_has_an_update_of_a_lost_replica_is_not_given_up() {
         let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));
-        let here = [(first, 7), (second, 3)];
-        let says = |applied: u64| LeaseRequest {
-            applied: vec![(first.0, applied)],
+        let here = |of, applied| Here {
+            of,
+            applied,
+            whole: true,
+        };
+        let here = [here(first, 7), here(second, 3)];
+        let have_all = |present: &[_]| have_all(present, here.iter());
+        let says = |applied: &[(u16, u64)], lacks: &[u16]| LeaseRequest {
+            applied: applied.to_vec(),
+            lacks: lacks.to_vec(),
             ..LeaseRequest::default()
         };
-        let (behind, level) = (says(6), says(7));
-        assert!(!have_all(&[(second, &behind)], &here));
-        assert!(have_all(&[(second, &level)], &here));
-        let both = [(first, &says(0)), (second, &behind)];
-        assert!(have_all(&both, &here), "its maker is there");
-        assert!(!have_all(&[], &here), "nobody is there to say so");
+        let (behind, level) = (says(&[(1, 6)], &[]), says(&[(1, 7)], &[]));
+        assert!(!have_all(&[(second, &behind)]));
+        assert!(have_all(&[(second, &level)]));
+        let without_contents = says(&[(1, 7)], &[1]);
+        assert!(!have_all(&[(second, &without_contents)]));
+        let maker = says(&[(2, 3)], &[]);
+        assert!(have_all(&[(first, &maker)]), "its maker alone is there");
+        let both = [(first, &maker), (second, &behind)];
+        assert!(!have_all(&both), "when the first is lost nobody has it");
+        assert!(have_all(&[(first, &maker), (second, &level)]));
+        assert!(have_all(&[(first, &maker), (second, &without_contents)]));
+        assert!(!have_all(&[]), "nobody is there to say so");
     }
 
     /// A survivor gets what it lacks over a slow link, for longer than nobody would have to wait for something that nobody has.

@@ -156,7 +156,7 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
 }
 
 /// Whether it is up to this replica to supply another one with the tree: the first member that takes part, answers, holds it
-/// and is up to date does. Where all members were started anew, nobody is up to date before those without a copy have got it.
+/// and whose copy is complete does. Where nobody's is, those without a copy are waited for by the others, and get it from the first that holds it.
 fn supplies_base(replica: &LocalReplica, to: ReplicaSlot) -> bool {
     let own = replica.slot();
     let silent = views::silent(replica);
@@ -167,10 +167,8 @@ fn supplies_base(replica: &LocalReplica, to: ReplicaSlot) -> bool {
     let keepers = replica.engine.keepers();
     let is_holder = |slot: &ReplicaSlot| *slot != to && !silent.contains(slot) && is_whole(slot);
     let holders: Vec<ReplicaSlot> = keepers.into_iter().filter(is_holder).collect();
-    let current = holders
-        .iter()
-        .find(|slot| views::is_up_to_date(replica, **slot));
-    match current {
+    let complete = holders.iter().find(|slot| replica.has_complete(**slot));
+    match complete {
         Some(first) => *first == own,
         None => views::waits_for_copy(replica, to) && holders.first() == Some(&own),
     }

@@ -11,6 +11,7 @@ use peer::{Incoming, Lane, Session};
 use store::{BaseState, RowChange, RowSubject, Store};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
+use crate::driver::complete;
 use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
 use crate::replication::sending;
@@ -44,10 +45,14 @@ pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
 }
 
 async fn note(replica: &LocalReplica, held: Held) -> Result<()> {
-    note_with(replica, held, None).await
+    note_with(replica, held, []).await
 }
 
-async fn note_with(replica: &LocalReplica, held: Held, more: Option<Fact>) -> Result<()> {
+async fn note_with(
+    replica: &LocalReplica,
+    held: Held,
+    more: impl IntoIterator<Item = Fact>,
+) -> Result<()> {
     let held_row = (FACT.to_vec(), Some(vec![held as u8]));
     // From here on it is a copy as a whole, or is none at all.
     let rows = [held_row, (TAKEN.to_vec(), None)];
@@ -178,7 +183,7 @@ pub(crate) fn wanted(replica: &Arc<LocalReplica>, from: ReplicaSlot, mut wanted:
     if given_up {
         return conversing::too_far_behind(replica, from);
     }
-    replica.engine.ring_contents();
+    replica.engine.notify_of_contents();
     if wanted.copy && wanted.last {
         tracing::info!(peer = from.0, "shipping contents");
         replica.state.conversations.named(from);
@@ -233,14 +238,17 @@ fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, files: &[ObjectId]) {
 /// Notes durably that this replica's copy is to be replaced by another one's, and with it why, if that matters later; it has
 /// to start anew then.
 pub(crate) async fn give_up_copy(replica: &LocalReplica, why: Option<Fact>) -> Result<()> {
-    note_with(replica, Held::Nothing, why).await
+    replica.state.complete.store(false, Ordering::Release);
+    let facts = why.into_iter().chain([complete::no_more()]);
+    note_with(replica, Held::Nothing, facts).await
 }
 
 /// This copy has diverged from the others': it leaves the view, and gets a whole copy once everybody has what was
 /// made here.
 pub(crate) async fn take_copy_anew(replica: &Arc<LocalReplica>, why: &str) {
     let noted = async {
-        let rows = vec![(COPY_ANEW.to_vec(), Some(Vec::new()))];
+        replica.state.complete.store(false, Ordering::Release);
+        let rows = vec![(COPY_ANEW.to_vec(), Some(Vec::new())), complete::no_more()];
         let ticket = replica.store.put_facts(rows).await?;
         replica.store.wait_stable(ticket).await
     };
@@ -265,7 +273,7 @@ pub(crate) async fn take(
     let _one_at_a_time = replica.state.copying.lock().await;
     let held = *replica.state.held.borrow();
     if !is_awaited(&page, held, taken(replica, inbox.from)) {
-        tracing::debug!(peer = inbox.from.0, ?held, "a page of another copy");
+        tracing::debug!(peer = inbox.from.0, "a page of another copy");
         return Ok(());
     }
     match page {

@@ -22,7 +22,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::members::Speaker;
 use crate::state::wire::{self, HeldOpen, Kind};
 
-/// So long opens and acknowledgements are gathered before they are told of or looked at.
+/// How long opens and acknowledgements are gathered before they are told of or looked at.
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// Tells one peer what clients here have open of what was removed. A witness keeps nothing that could go.

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use peer::{Lane, Session};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use vfs::{Error, ReplicaSlot};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
 use crate::replication::settled;
 use crate::state::segments::{Known, Segment};
+use crate::state::settings::Durability;
 use crate::state::shipping::{bytes_of, merge};
 use crate::state::wire::{self, Note, Record, Records};
 
@@ -27,6 +29,11 @@ const MESSAGE_BYTES: usize = 256 << 10;
 /// applied those before: a message for each would keep everybody's processors busier than the updates do.
 const GATHERING: Duration = Duration::from_millis(2);
 
+/// To a peer that is far away updates travel together that come within this part of the way there and back, at most within such a
+/// time: so little later hardly shows there, and fewer messages are signed, encrypted, read, made stable and answered.
+const FAR_PART: u32 = 8;
+const FAR_GATHERING: Duration = Duration::from_millis(8);
+
 /// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
 pub(crate) async fn send(
     replica: Arc<LocalReplica>,
@@ -35,7 +42,9 @@ pub(crate) async fn send(
     mut applied: watch::Receiver<u64>,
 ) {
     let mut stable = replica.store.stable_position();
+    let mut urgent = replica.engine.urgency();
     loop {
+        urgent.borrow_and_update();
         let through = *stable.borrow_and_update();
         if through <= sent {
             // The sender lives in the store.
@@ -59,9 +68,35 @@ pub(crate) async fn send(
                 return;
             }
         }
-        // Whether time is over or everything is applied makes no difference.
-        let all_applied = applied.wait_for(|applied| *applied >= sent);
-        let _ = tokio::time::timeout(GATHERING, all_applied).await;
+        // What is there already does not wait for what is to come.
+        let is_all = sent >= through;
+        match far(&replica, &session).filter(|_| is_all) {
+            Some(gathering) => gather_for_far(gathering, &mut urgent).await,
+            None => {
+                // Whether time is over or everything is applied makes no difference.
+                let all_applied = applied.wait_for(|applied| *applied >= sent);
+                let _ = tokio::time::timeout(GATHERING, all_applied).await;
+            }
+        }
+    }
+}
+
+/// How long updates gather before the next message to a peer that is far away, so that it has not applied earlier ones before.
+fn far(replica: &LocalReplica, session: &Session) -> Option<Duration> {
+    let distance = session.round_trip().unwrap_or_default();
+    let gathering = (distance / FAR_PART).min(FAR_GATHERING);
+    // There each update is waited for.
+    let relaxed = replica.state.settings.durability == Durability::Relaxed;
+    (relaxed && gathering > GATHERING).then_some(gathering)
+}
+
+/// Returns after `gathering`, or when somebody waits for peers, but not sooner than that may be anywhere.
+async fn gather_for_far(gathering: Duration, urgent: &mut watch::Receiver<u64>) {
+    let began = Instant::now();
+    tokio::select! {
+        () = tokio::time::sleep_until(began + gathering) => {}
+        // The sender lives in the engine.
+        _ = urgent.changed() => tokio::time::sleep_until(began + GATHERING).await,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::state::locks::{Table, TableGuard};
 /// The fact that says up to where updates were removed.
 pub(crate) const TRIMMED: &[u8] = b"trimmed";
 
-/// So long a copy is kept that is not being sent. It holds back the removal of old rows.
+/// How long a copy is kept that is not being sent. It holds back the removal of old rows.
 const KEPT: Duration = Duration::from_secs(600);
 
 /// How much of the tree this replica holds.

@@ -6,46 +6,20 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use vfs::{
-    AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
+    Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
-    ObjectId, OpenOwner, ReadData, ReplicaSlot, RequestId, Result, SeekTarget, SetAttributes,
-    Share, Stability, Written, XattrMode, XattrName, XattrPage,
+    ObjectId, OpenOwner, OwnedAccessCheck, ReadData, ReplicaSlot, RequestId, Result, SeekTarget,
+    SetAttributes, Share, Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
 use crate::state::outcomes::Unanswered;
 use crate::state::wire::Origin;
 
-/// [`AccessCheck`] in a form that travels.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Warrant {
-    who: Credentials,
-    opened: bool,
-}
-
-impl From<AccessCheck<'_>> for Warrant {
-    fn from(access: AccessCheck<'_>) -> Warrant {
-        Warrant {
-            who: access.credentials().clone(),
-            opened: matches!(access, AccessCheck::Open(_)),
-        }
-    }
-}
-
-impl Warrant {
-    fn access(&self) -> AccessCheck<'_> {
-        if self.opened {
-            AccessCheck::Open(&self.who)
-        } else {
-            AccessCheck::Credentials(&self.who)
-        }
-    }
-}
-
 /// One operation of [`FileSystem`], or the question that a close asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Operation {
     Attributes(ObjectId),
-    SetAttributes(Warrant, ObjectId, SetAttributes),
+    SetAttributes(OwnedAccessCheck, ObjectId, SetAttributes),
     Lookup(Credentials, ObjectId, Name),
     Parent(Credentials, ObjectId),
     ReadDirectory(Credentials, ObjectId, Cookie, u32),
@@ -54,19 +28,19 @@ pub(crate) enum Operation {
     Rename(Credentials, (ObjectId, Name), (ObjectId, Name)),
     Link(Credentials, ObjectId, ObjectId, Name),
     ReadLink(Credentials, ObjectId),
-    Open(Warrant, ObjectId, OpenOwner, Share),
+    Open(OwnedAccessCheck, ObjectId, OpenOwner, Share),
     Downgrade(ObjectId, OpenOwner, Share),
     Close(ObjectId, OpenOwner),
     Lock(ObjectId, LockOwner, ByteRange, LockKind),
     TestLock(ObjectId, LockOwner, ByteRange, LockKind),
     Unlock(ObjectId, LockOwner, ByteRange),
     HoldsLock(ObjectId, LockOwner),
-    Read(Warrant, ObjectId, u64, u32),
-    Write(Warrant, ObjectId, u64, Bytes, Stability),
+    Read(OwnedAccessCheck, ObjectId, u64, u32),
+    Write(OwnedAccessCheck, ObjectId, u64, Bytes, Stability),
     Commit(ObjectId, u64, u32),
-    Seek(Warrant, ObjectId, u64, SeekTarget),
-    Allocate(Warrant, ObjectId, Extent),
-    Deallocate(Warrant, ObjectId, Extent),
+    Seek(OwnedAccessCheck, ObjectId, u64, SeekTarget),
+    Allocate(OwnedAccessCheck, ObjectId, Extent),
+    Deallocate(OwnedAccessCheck, ObjectId, Extent),
     Xattr(Credentials, ObjectId, XattrName),
     SetXattr(Credentials, ObjectId, XattrName, Bytes, XattrMode),
     RemoveXattr(Credentials, ObjectId, XattrName),
@@ -74,7 +48,7 @@ pub(crate) enum Operation {
     /// May the close of this written file be answered (rule 19)?
     Settle(ObjectId),
     /// A read by one whose own copy lacks nothing but what the primary sends.
-    Fetch(Warrant, ObjectId, u64, u32),
+    Fetch(OwnedAccessCheck, ObjectId, u64, u32),
 }
 
 impl Operation {

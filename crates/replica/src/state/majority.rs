@@ -29,9 +29,9 @@ impl Ledger {
         slots.iter().copied().filter(move |slot| *slot != own)
     }
 
-    /// Whether a majority has applied our stream up to `position`.
+    /// Whether a majority has applied our stream up to `position`. Who is outside the view does not count: it may give its copy up.
     pub(crate) fn majority_applied(&self, position: u64) -> bool {
-        self.majority_has(|slot| self.applied_by(slot) >= position)
+        self.majority_has(|slot| self.active.contains(&slot) && self.applied_by(slot) >= position)
     }
 
     /// Whether a majority has all of a file, and knows it.
@@ -188,6 +188,17 @@ mod tests {
         assert!(ledger.majority_applied(1) && ledger.majority_holds(FILE));
     }
 
+    /// It was answered because one outside had it, which gave its copy up for another one's.
+    #[test]
+    fn counterexample_58_one_outside_the_view_is_no_part_of_a_majority() {
+        let mut ledger = ledger(false);
+        ledger.active.remove(&FAR);
+        ledger.applied.insert(FAR, 1);
+        assert!(!ledger.majority_applied(1));
+        ledger.applied.insert(NEAR, 1);
+        assert!(ledger.majority_applied(1));
+    }
+
     #[test]
     fn with_a_witness_everybody_else_in_the_view_is_needed() {
         let mut ledger = ledger(true);
@@ -224,6 +235,7 @@ mod tests {
         let mut ledger = ledger(false);
         let newcomer = ReplicaSlot(4);
         ledger.unshipped.add_peer(newcomer);
+        ledger.active.insert(newcomer);
         ledger.applied.insert(newcomer, 1);
         assert!(!ledger.majority_applied(1), "it has no vote yet");
         ledger.applied.insert(NEAR, 1);

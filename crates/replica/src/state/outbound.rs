@@ -175,7 +175,9 @@ pub(crate) struct Outbox {
     session: Session,
     control: Inner<Queue>,
     metadata: Inner<Queue>,
-    rung: Notify,
+    /// Each for its lane alone: what is delivered there has nothing to do for messages of the other.
+    control_changed: Notify,
+    metadata_changed: Notify,
 }
 
 /// What a queue has come to.
@@ -196,22 +198,29 @@ impl Outbox {
         queue.lock()
     }
 
+    fn changed(&self, lane: Lane) -> &Notify {
+        match lane {
+            Lane::Metadata => &self.metadata_changed,
+            Lane::Control | Lane::Data => &self.control_changed,
+        }
+    }
+
     fn push(&self, lane: Lane, message: Message) {
         let bytes_max = match self.session.is_connected(lane) {
             true => CONNECTED_BYTES_MAX,
             false => AWAY_BYTES_MAX,
         };
         self.queue(lane).push(message, bytes_max);
-        self.rung.notify_waiters();
+        self.changed(lane).notify_waiters();
     }
 
     /// Sends what waits for one lane, while there is a connection, until the session ends or something has to be said again.
     pub(crate) async fn deliver(&self, lane: Lane) -> Delivered {
         loop {
-            let rung = self.rung.notified();
-            tokio::pin!(rung);
+            let changed = self.changed(lane).notified();
+            tokio::pin!(changed);
             // Registered before looking, or what is queued in between would go unnoticed.
-            rung.as_mut().enable();
+            changed.as_mut().enable();
             if !self.session.connected(lane).await {
                 return Delivered::Ended;
             }
@@ -224,9 +233,9 @@ impl Outbox {
                     }
                 }
                 Step::SayAgain => return Delivered::SayAgain,
-                Step::Wait(None) => rung.await,
+                Step::Wait(None) => changed.await,
                 // Whether it is time or something has come makes no difference.
-                Step::Wait(Some(due)) => drop(tokio::time::timeout_at(due, rung).await),
+                Step::Wait(Some(due)) => drop(tokio::time::timeout_at(due, changed).await),
             }
         }
     }
@@ -248,7 +257,8 @@ impl Outbound {
             session,
             control: Inner::default(),
             metadata: Inner::default(),
-            rung: Notify::new(),
+            control_changed: Notify::new(),
+            metadata_changed: Notify::new(),
         });
         self.outboxes().insert(slot, outbox.clone());
         outbox

@@ -19,7 +19,7 @@ const SPACING: Duration = Duration::from_millis(100);
 /// Until half of the window has gone by, an estimate counts only if it is at most this many times
 /// as long as the time that was looked at.
 const FORESEEN: f64 = 60.0;
-/// What was heard counts for so long.
+/// What was heard counts for this long.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// What a rejoining replica gets from one that sends it what it lacks.

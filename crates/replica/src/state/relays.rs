@@ -12,7 +12,7 @@ use crate::state::arrivals::Signed;
 /// At most this many bytes of a stream may be under way to one peer; the last message may exceed
 /// it. Beside them the peer's questions for its lease have to get through the slowest link.
 const UNDER_WAY_BYTES: usize = 4 << 20;
-/// What a peer has not applied for so long, nor anything before it, is relayed again.
+/// What a peer has not applied for this long, nor anything before it, is relayed again.
 pub(crate) const AGAIN: Duration = Duration::from_secs(5);
 
 /// A message of a stream, kept.

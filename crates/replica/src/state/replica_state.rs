@@ -120,6 +120,8 @@ pub(crate) struct ReplicaState {
     pub(crate) arrival: Table<Arrival>,
     /// What keeps this replica outside the view, for people.
     pub(crate) obstacle: Table<Option<String>>,
+    /// This copy is complete as long as this replica takes part, see `driver::complete`.
+    pub(crate) complete: AtomicBool,
     /// Without whom this replica could take part.
     pub(crate) fit: Table<Option<Fit>>,
 
@@ -178,6 +180,7 @@ impl ReplicaState {
             debts: BeforeCore::default(),
             arrival: Table::default(),
             obstacle: Table::default(),
+            complete: AtomicBool::new(false),
             fit: Table::default(),
             metrics: Metrics::default(),
             repeats: Repeats::default(),

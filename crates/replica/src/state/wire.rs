@@ -177,6 +177,8 @@ pub(crate) struct LeaseRequest {
     pub(crate) steady: bool,
     /// The sender lacks nothing that was made before it took part.
     pub(crate) up_to_date: bool,
+    /// The sender takes part and was up to date, if only as an earlier incarnation, and it has not left the view since.
+    pub(crate) complete: bool,
     /// Bytes that users may still fill.
     pub(crate) available: u64,
     /// Lost replicas whose stream the sender has applied so far, with all contents that came with it.
@@ -197,9 +199,11 @@ pub(crate) struct LeaseRequest {
     /// it could not.
     pub(crate) fit_without: Vec<u16>,
     /// The sender's links to all others, for people.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<LinkView>,
     /// Members whose disks have too little space, so that the sender refuses changes, or soon will.
     pub(crate) short_of: Vec<u16>,
+    /// Replicas out of contact with the sender of whose contents it lacks something.
+    pub(crate) lacks: Vec<u16>,
     /// Lost replicas of which the sender, in this view, takes in nothing more but what others relay.
     pub(crate) closed: Vec<u16>,
 }
@@ -217,17 +221,17 @@ impl LeaseRequest {
     }
 }
 
-/// What a replica says of its link to another one.
+/// A link between two members, as one of them sees it and says to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Link {
-    /// The other one.
-    pub(crate) to: u16,
+pub struct LinkView {
+    /// The other end's place in the set.
+    pub to: u16,
     /// There and back, in microseconds; `None` when they are not connected.
-    pub(crate) round_trip_us: Option<u64>,
-    /// How many of the sender's updates the other one lacks.
-    pub(crate) lag_updates: u64,
-    /// Of how many files it lacks something of the sender's.
-    pub(crate) lag_files: u64,
+    pub round_trip_us: Option<u64>,
+    /// Updates of the one that says so that the other end lacks.
+    pub lag_updates: u64,
+    /// Files of which the other end lacks something.
+    pub lag_files: u64,
 }
 
 /// The answer to an [`LeaseRequest`].

@@ -7,14 +7,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nfs4_server::{AccessMode, AccessRule, AddressRange, PseudoPath, Squash};
+use store::CommitMode;
 use toml::de::DeTable;
 
 use super::address::ListenAddress;
 use super::problem::Problem;
 use super::section::{Problems, Section};
 use super::{
-    Commit, Configuration, DEFAULT_TREE, ExportConfiguration, LogFilter, LogFormat, NOBODY,
-    default_rules, names, page, replication,
+    Configuration, DEFAULT_TREE, ExportConfiguration, LogFilter, LogFormat, NOBODY, default_rules,
+    names, page, pool, replication,
 };
 
 /// What RPC and COMPOUND headers take beside the data of a READ or WRITE, in bytes.
@@ -64,7 +65,7 @@ fn configuration(top: Section<'_>) -> Configuration {
     all.listen = listen.unwrap_or(all.listen);
     let commit = top.choice(
         "commit",
-        &[("sync", Commit::Sync), ("async", Commit::Async)],
+        &[("sync", CommitMode::Sync), ("async", CommitMode::Async)],
     );
     all.commit = commit.unwrap_or(all.commit);
     if let Some(exports) = exports(&top) {
@@ -74,9 +75,9 @@ fn configuration(top: Section<'_>) -> Configuration {
         ("time", time as fn(&Section<'_>, &mut Configuration)),
         ("limits", limits),
         ("store", store),
-        ("pool", pool),
         // After the exports, of which it names one.
         ("replication", replication::read),
+        ("pool", pool::read),
         ("names", names::read),
         ("metrics", metrics),
         ("page", page::read),
@@ -260,18 +261,6 @@ fn store(section: &Section<'_>, all: &mut Configuration) {
     all.store.open_files = files.unwrap_or(all.store.open_files);
     all.store.reserve_bytes = section.size("reserve", 64 << 20..=1 << 50);
     all.store.checksums = section.switch("checksums").unwrap_or(all.store.checksums);
-}
-
-fn pool(section: &Section<'_>, all: &mut Configuration) {
-    let makes_directories = section.switch("makes_directories").unwrap_or(false);
-    if makes_directories && all.commit == Commit::Async {
-        section.complain(
-            section.place(),
-            "`makes_directories` is true, and `commit` is \"async\"",
-            "leave `commit = \"async\"` out: a name at the first metadata server could outlive its directory here",
-        );
-    }
-    all.pool.makes_directories = makes_directories;
 }
 
 fn metrics(section: &Section<'_>, all: &mut Configuration) {

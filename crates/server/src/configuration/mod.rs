@@ -11,6 +11,7 @@ mod names;
 mod nearest;
 mod offer;
 mod page;
+mod pool;
 mod problem;
 mod reload;
 mod replication;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use nfs4_server::{AccessMode, AccessRule, AddressRange, Limits, PseudoPath, Squash};
 use plain_file::ReadError;
+use store::CommitMode;
 
 pub use address::{
     ClientAddress, ListenAddress, NFS_PORT, PEER_PORT, PeerAddress, PeerListenAddress,
@@ -30,6 +32,7 @@ pub use file::{TREE_WANTED, is_tree_name};
 pub use log_filter::LogFilter;
 pub use offer::Offer;
 pub use page::PageConfiguration;
+pub use pool::PoolConfiguration;
 pub use problem::{ConfigurationError, Place, Problem};
 pub(crate) use reload::Difference;
 pub use reload::ReloadAnswer;
@@ -61,17 +64,17 @@ pub struct Configuration {
     /// The domain in whose root the exports are seen too, and junctions.
     pub domain: Option<::names::Domain>,
     /// When changes of the name space are answered.
-    pub commit: Commit,
+    pub commit: CommitMode,
     /// Bounds on what clients can make the service remember, and its time limits.
     pub limits: Limits,
     /// Bounds on what connections can make the server hold.
     pub transport: TransportLimits,
     /// Bounds of each tree's store.
     pub store: StoreConfiguration,
-    /// What a metadata server does in its pool.
-    pub pool: PoolConfiguration,
     /// How the replicated tree is kept equal everywhere.
     pub replication: ReplicationConfiguration,
+    /// How the first metadata server of a pool deals with its data servers.
+    pub pool: PoolConfiguration,
     /// Where to answer Prometheus.
     pub metrics: Offer,
     /// Where browsers find the status page.
@@ -89,15 +92,6 @@ pub struct ExportConfiguration {
     pub tree: String,
     /// Who may do what; the first rule that fits decides.
     pub rules: Vec<AccessRule>,
-}
-
-/// When an operation that changes something is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Commit {
-    /// Once it is on stable storage, as RFC 8881 wants.
-    Sync,
-    /// At once; a crash of the machine may lose the last moments.
-    Async,
 }
 
 /// Bounds on connections.
@@ -137,13 +131,6 @@ impl Default for StoreConfiguration {
     }
 }
 
-/// What a metadata server does in its pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PoolConfiguration {
-    /// Whether directories that its clients make live at this server, if it has joined.
-    pub makes_directories: bool,
-}
-
 /// What to log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfiguration {
@@ -169,7 +156,7 @@ impl Default for Configuration {
             listen: vec![ListenAddress::EVERYWHERE],
             exports: vec![ExportConfiguration::default()],
             domain: None,
-            commit: Commit::Sync,
+            commit: CommitMode::Sync,
             limits: Limits::default(),
             transport: TransportLimits {
                 connections: 4096,
@@ -177,8 +164,8 @@ impl Default for Configuration {
                 buffer_bytes: Limits::default().buffer_bytes(),
             },
             store: StoreConfiguration::default(),
-            pool: PoolConfiguration::default(),
             replication: ReplicationConfiguration::default(),
+            pool: PoolConfiguration::default(),
             metrics: Offer::here(METRICS_PORT),
             page: PageConfiguration::default(),
             log: LogConfiguration {

@@ -1,23 +1,25 @@
 //! Which clients hold state, on stable storage: one small file for each, so that they may reclaim
 //! what they held after a restart (RFC 8881, section 8.4.2.1).
 //!
-//! What must never enter: what the clients hold. Only their owner strings are kept.
+//! What must never enter: what the clients hold. Only who they are is kept.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use nfs4_server::{ClientRecords, RecordError};
+use nfs4_server::{ClientRecord, ClientRecords, KnownBy, RecordError};
 
 use super::sealed_file::{self, Kind, SealedFileError};
 
 const KIND: Kind = Kind {
     name: "client",
-    format: 1,
+    format: 2,
 };
+/// The format in which a record is the owner string alone.
+const OWNER_ALONE: u32 = 1;
 /// The longest owner string (RFC 8881, section 3.2, `NFS4_OPAQUE_LIMIT`).
 const OWNER_BYTES_MAX: usize = 1024;
 
@@ -34,7 +36,7 @@ struct Shelf {
     directory: PathBuf,
     /// Without a record a client can have nothing open, not even to read.
     make_space: MakeSpace,
-    stable: Mutex<BTreeMap<String, Arc<[u8]>>>,
+    stable: Mutex<BTreeMap<String, ClientRecord>>,
 }
 
 impl StoredClientRecords {
@@ -62,7 +64,7 @@ impl StoredClientRecords {
         for entry in fs::read_dir(&directory).map_err(io("read"))? {
             let path = entry.map_err(io("read"))?.path();
             match read_record(&path) {
-                Ok(Some((name, owner))) => drop(stable.insert(name, owner)),
+                Ok(Some((name, record))) => drop(stable.insert(name, record)),
                 Ok(None) => {}
                 Err(error) if !error.is_about_contents() => return Err(error),
                 Err(error) => tracing::warn!(%error, "a client record is left aside"),
@@ -78,9 +80,9 @@ impl StoredClientRecords {
         })
     }
 
-    /// The owners on record.
+    /// All records.
     #[must_use]
-    pub fn owners(&self) -> Vec<Arc<[u8]>> {
+    pub fn all(&self) -> Vec<ClientRecord> {
         self.shelf.lock().values().cloned().collect()
     }
 
@@ -98,8 +100,8 @@ impl StoredClientRecords {
 
 #[async_trait]
 impl ClientRecords for StoredClientRecords {
-    async fn add(&self, owner: Arc<[u8]>) -> Result<(), RecordError> {
-        self.change(move |shelf| shelf.add(owner)).await
+    async fn add(&self, record: ClientRecord) -> Result<(), RecordError> {
+        self.change(move |shelf| shelf.add(record)).await
     }
 
     async fn remove(&self, owner: Arc<[u8]>) -> Result<(), RecordError> {
@@ -108,23 +110,25 @@ impl ClientRecords for StoredClientRecords {
 }
 
 impl Shelf {
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<[u8]>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, ClientRecord>> {
         self.stable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, owner: Arc<[u8]>) -> Result<(), SealedFileError> {
-        let name = name_of(&owner);
+    fn add(&self, record: ClientRecord) -> Result<(), SealedFileError> {
+        let name = name_of(&record.owner);
         let mut stable = self.lock();
-        if let Entry::Vacant(place) = stable.entry(name) {
-            let path = self.directory.join(place.key());
-            loop {
-                match sealed_file::write(&path, KIND, &owner) {
-                    Err(error) if error.is_lack_of_space() && (self.make_space)() => {}
-                    written => break written?,
-                }
-            }
-            place.insert(owner);
+        if stable.get(&name) == Some(&record) {
+            return Ok(());
         }
+        let path = self.directory.join(&name);
+        let (kind, content) = encode(&record);
+        loop {
+            match sealed_file::write(&path, kind, &content) {
+                Err(error) if error.is_lack_of_space() && (self.make_space)() => {}
+                written => break written?,
+            }
+        }
+        stable.insert(name, record);
         Ok(())
     }
 
@@ -143,8 +147,58 @@ fn name_of(owner: &[u8]) -> String {
     blake3::hash(owner).to_hex()[..32].to_owned()
 }
 
-/// The name of a record's file, and the owner in it.
-type Record = (String, Arc<[u8]>);
+/// A record's content: verifier (8), network as IPv6 address (16), whether a user follows (1) and which (4), owner.
+fn encode(record: &ClientRecord) -> (Kind, Vec<u8>) {
+    let Some(known) = record.known_by else {
+        let earlier = Kind {
+            format: OWNER_ALONE,
+            ..KIND
+        };
+        return (earlier, record.owner.to_vec());
+    };
+    let network = match known.network {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    let mut content = known.verifier.to_vec();
+    content.extend_from_slice(&network.octets());
+    content.push(u8::from(known.user.is_some()));
+    content.extend_from_slice(&known.user.unwrap_or_default().to_be_bytes());
+    content.extend_from_slice(&record.owner);
+    (KIND, content)
+}
+
+/// Reads the content of a format. `None` for what is none.
+fn decode(format: u32, content: &[u8]) -> Option<ClientRecord> {
+    let (known_by, owner) = match format {
+        OWNER_ALONE => (None, content),
+        _ => {
+            let (verifier, rest) = content.split_first_chunk::<8>()?;
+            let (network, rest) = rest.split_first_chunk::<16>()?;
+            let (has_user, rest) = rest.split_first_chunk::<1>()?;
+            let (user, owner) = rest.split_first_chunk::<4>()?;
+            let known_by = KnownBy {
+                verifier: *verifier,
+                network: IpAddr::V6(Ipv6Addr::from_octets(*network)).to_canonical(),
+                user: (*has_user != [0]).then_some(u32::from_be_bytes(*user)),
+            };
+            (Some(known_by), owner)
+        }
+    };
+    let is_owner = !owner.is_empty() && owner.len() <= OWNER_BYTES_MAX;
+    is_owner.then(|| ClientRecord {
+        owner: owner.into(),
+        known_by,
+    })
+}
+
+/// What [`crate::decode_as_anything`] says, of client records.
+pub(super) fn decode_as_anything(content: &[u8]) {
+    let _ = decode(KIND.format, content);
+}
+
+/// The name of a record's file, and what is in it.
+type Record = (String, ClientRecord);
 
 /// The record in a file; none in what a crash left unfinished, which is removed.
 pub(super) fn read_record(path: &Path) -> Result<Option<Record>, SealedFileError> {
@@ -152,19 +206,18 @@ pub(super) fn read_record(path: &Path) -> Result<Option<Record>, SealedFileError
         sealed_file::remove(path)?;
         return Ok(None);
     }
-    let owner = sealed_file::read(path, KIND)?;
+    let (format, content) = sealed_file::read_any(path, KIND)?;
     let damaged = |what| SealedFileError::Damaged {
         path: path.to_owned(),
         what,
     };
-    if owner.is_empty() || owner.len() > OWNER_BYTES_MAX {
-        return Err(damaged("no client owner has that length"));
-    }
-    let name = name_of(&owner);
+    let record = decode(format, &content);
+    let record = record.ok_or(damaged("no client owner has that length"))?;
+    let name = name_of(&record.owner);
     if path.file_name().is_none_or(|found| found != name.as_str()) {
         return Err(damaged("its name is not that of the client in it"));
     }
-    Ok(Some((name, owner.into())))
+    Ok(Some((name, record)))
 }
 
 #[cfg(test)]
@@ -173,6 +226,22 @@ mod tests {
 
     fn owner(text: &str) -> Arc<[u8]> {
         Arc::from(text.as_bytes())
+    }
+
+    fn record(text: &str) -> ClientRecord {
+        let network = match text {
+            "beta" => "2001:db8:1:2::".parse().unwrap(),
+            _ => "192.0.2.7".parse().unwrap(),
+        };
+        let known_by = KnownBy {
+            verifier: *b"verifier",
+            network,
+            user: (text != "gamma").then_some(1000),
+        };
+        ClientRecord {
+            owner: owner(text),
+            known_by: Some(known_by),
+        }
     }
 
     fn load(directory: &tempfile::TempDir) -> StoredClientRecords {
@@ -190,14 +259,38 @@ mod tests {
     async fn records_outlive_the_one_who_made_them() {
         let directory = tempfile::tempdir().unwrap();
         let records = load(&directory);
-        assert!(records.owners().is_empty());
+        assert!(records.all().is_empty());
         for name in ["alpha", "beta", "alpha"] {
-            records.add(owner(name)).await.unwrap();
+            records.add(record(name)).await.unwrap();
         }
         records.remove(owner("beta")).await.unwrap();
         records.remove(owner("gamma")).await.unwrap();
-        assert_eq!(records.owners(), [owner("alpha")]);
-        assert_eq!(load(&directory).owners(), [owner("alpha")]);
+        assert_eq!(records.all(), [record("alpha")]);
+        assert_eq!(load(&directory).all(), [record("alpha")]);
+        // Its machine was started anew.
+        let mut anew = record("alpha");
+        anew.known_by.as_mut().unwrap().verifier = [9; 8];
+        records.add(anew.clone()).await.unwrap();
+        assert_eq!(load(&directory).all(), [anew]);
+    }
+
+    #[tokio::test]
+    async fn a_record_says_by_what_its_client_is_known_unless_an_earlier_version_wrote_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = load(&directory);
+        let mut all = vec![record("alpha"), record("beta"), record("gamma")];
+        for one in &all {
+            records.add(one.clone()).await.unwrap();
+        }
+        let old = ClientRecord {
+            owner: owner("old"),
+            known_by: None,
+        };
+        records.add(old.clone()).await.unwrap();
+        all.push(old);
+        let mut found = load(&directory).all();
+        found.sort_by(|a, b| a.owner.cmp(&b.owner));
+        assert_eq!(found, all);
     }
 
     #[tokio::test]
@@ -205,7 +298,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let records = load(&directory);
         for name in ["whole", "cut", "moved"] {
-            records.add(owner(name)).await.unwrap();
+            records.add(record(name)).await.unwrap();
         }
         let cut = fs::read(path_of(&directory, "cut")).unwrap();
         fs::write(path_of(&directory, "cut"), &cut[..cut.len() / 2]).unwrap();
@@ -217,7 +310,7 @@ mod tests {
         let unfinished = path_of(&directory, "new").with_added_extension("unfinished");
         fs::write(&unfinished, b"meridian cli").unwrap();
 
-        assert_eq!(load(&directory).owners(), [owner("whole")]);
+        assert_eq!(load(&directory).all(), [record("whole")]);
         assert!(!unfinished.exists());
         assert!(
             path_of(&directory, "cut").exists(),
@@ -230,8 +323,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let records = load(&directory);
         fs::remove_dir(directory.path().join("clients")).unwrap();
-        let error = records.add(owner("alpha")).await.unwrap_err();
+        let error = records.add(record("alpha")).await.unwrap_err();
         assert!(error.to_string().contains("cannot create"), "{error}");
-        assert!(records.owners().is_empty());
+        assert!(records.all().is_empty());
     }
 }

@@ -46,6 +46,7 @@ pub(crate) use sealed_file::{Kind as SealedKind, read as read_sealed, write as w
 /// What [`crate::decode_as_anything`] says, of the files of a data directory.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     sealed_file::decode_as_anything(bytes);
+    client_records::decode_as_anything(bytes);
     let _ = ReplicaIdentity::from_text(bytes);
     let _ = std::str::from_utf8(bytes).map(MemberOf::parse);
 }

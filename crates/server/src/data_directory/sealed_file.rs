@@ -120,6 +120,11 @@ pub(crate) fn remove(path: &Path) -> Result<(), SealedFileError> {
 
 /// Reads a file and returns its content once all of it has proved true.
 pub(crate) fn read(path: &Path, kind: Kind) -> Result<Vec<u8>, SealedFileError> {
+    read_any(path, kind).map(|(_, content)| content)
+}
+
+/// The same with the format of the content.
+pub(super) fn read_any(path: &Path, kind: Kind) -> Result<(u32, Vec<u8>), SealedFileError> {
     let damaged = |what| SealedFileError::Damaged {
         path: path.to_owned(),
         what,
@@ -178,7 +183,7 @@ pub(super) fn decode_as_anything(bytes: &[u8]) {
     let _ = unseal(kind, bytes);
 }
 
-fn unseal(kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, Flaw> {
+fn unseal(kind: Kind, bytes: &[u8]) -> Result<(u32, Vec<u8>), Flaw> {
     let end = bytes
         .len()
         .checked_sub(SEAL_BYTES)
@@ -206,7 +211,7 @@ fn unseal(kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, Flaw> {
     if format > kind.format {
         return Err(Flaw::Format(format));
     }
-    Ok(content[1..].to_vec())
+    Ok((format, content[1..].to_vec()))
 }
 
 /// Makes a FIFO that nobody writes to.
@@ -300,6 +305,6 @@ mod tests {
             },
             b"x",
         );
-        assert_eq!(unseal(KIND, &older), Ok(b"x".to_vec()));
+        assert_eq!(unseal(KIND, &older), Ok((2, b"x".to_vec())));
     }
 }

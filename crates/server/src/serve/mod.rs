@@ -546,7 +546,7 @@ fn service_options(
     Ok(ServiceOptions {
         identity,
         limits: configuration.limits.clone(),
-        may_reclaim: records.owners(),
+        may_reclaim: records.all(),
         records: Arc::new(records),
         observer: operations,
         clock: Instant::now,

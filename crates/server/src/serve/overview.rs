@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use nfs4_server::Service;
 use replica::Replica;
+use store::CommitMode;
 use tokio::sync::Notify;
 use vfs::{Counted, FileSystem};
 
@@ -17,7 +18,7 @@ use super::Origin;
 use super::names::Names;
 use super::pool::Role;
 use super::trees::Tree;
-use crate::configuration::{Commit, Configuration};
+use crate::configuration::Configuration;
 use crate::health;
 use crate::metrics::{OperationCounters, Page, exposition};
 use crate::page::{Facts, History, Sample, Source};
@@ -42,7 +43,7 @@ pub(super) struct Overview {
     pub(super) incarnation: u32,
     /// Whose root is shown.
     pub(super) domain: Option<::names::Domain>,
-    pub(super) commit: Commit,
+    pub(super) commit: CommitMode,
     pub(super) listen: Vec<SocketAddr>,
     pub(super) started: Instant,
     /// Known last, since the figures are made here.
@@ -82,8 +83,8 @@ impl Overview {
             metrics: self.metrics.get().copied(),
             page: self.page.get().copied(),
             commit: match self.commit {
-                Commit::Sync => "sync".to_owned(),
-                Commit::Async => "async".to_owned(),
+                CommitMode::Sync => "sync".to_owned(),
+                CommitMode::Async => "async".to_owned(),
             },
             in_grace: self.service.in_grace(),
             connections: self.transport.connections() as u64,

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use nfs4_server::{AccessRule, Export, Layouts, PseudoPath};
 use replica::Replica;
-use store::{CommitMode, Elsewhere, NewStore, Reserve, Store, StoreOptions};
+use store::{Elsewhere, NewStore, Reserve, Store, StoreOptions};
 use vfs::FileSystem;
 
 use super::ServeError;
 use super::pool::{JoinedServer, StripedTree};
 use super::replication::Replication;
-use crate::configuration::{Commit, Configuration};
+use crate::configuration::Configuration;
 use crate::data_directory::{DataDirectory, MemberOf, is_filled};
 use crate::set::Membership;
 
@@ -204,16 +204,12 @@ fn open(options: &StoreOptions, name: &str, new: &NewStore) -> Result<Store, sto
 
 /// How a store works in this directory.
 pub(super) fn options(directory: PathBuf, configuration: &Configuration) -> StoreOptions {
-    let commit = match configuration.commit {
-        Commit::Sync => CommitMode::Sync,
-        Commit::Async => CommitMode::Async,
-    };
     let reserve = configuration
         .store
         .reserve_bytes
         .map_or(Reserve::Automatic, Reserve::Bytes);
     StoreOptions {
-        commit,
+        commit: configuration.commit,
         cache_bytes: configuration.store.cache_bytes,
         open_files: configuration.store.open_files,
         checksums: configuration.store.checksums,

@@ -18,8 +18,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use peer::set::{Kind, Places, SetDirectory, Token};
-pub use peer::set::{Member, Outstanding, SetError};
+pub use peer::set::{Kind, Member, Outstanding, SetError};
+use peer::set::{Places, SetDirectory, Token};
 use store::{Store, StoreError, StoreOptions, TreeIdentity};
 use vfs::ReplicaSlot;
 

@@ -121,6 +121,7 @@ pub(crate) fn view() -> ViewStatus {
         excluded_at_unix_s: None,
         excluded_by: None,
         reason: None,
+        complete: true,
     };
     let away = MemberView {
         slot: 3,
@@ -129,6 +130,7 @@ pub(crate) fn view() -> ViewStatus {
         excluded_at_unix_s: Some(1_790_000_000),
         excluded_by: Some(1),
         reason: Some("it does not answer".to_owned()),
+        complete: false,
         ..present.clone()
     };
     ViewStatus {

@@ -140,7 +140,8 @@ pub struct PoolServerStatus {
     pub holding: Option<HoldingStatus>,
 }
 
-/// How much a data server keeps, in bytes where nothing else is said.
+/// How much a data server keeps, in bytes where nothing else is said: a [`Holding`] as JSON and in words, which the pure crate `pool` has
+/// not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldingStatus {
     /// The size of its disk.

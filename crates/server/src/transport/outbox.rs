@@ -109,12 +109,12 @@ impl Outbox {
             }
             queue.sending = true;
         }
-        let turn = Turn { outbox: self };
+        let sending = Sending { outbox: self };
         match self.send_waiting().await {
-            Ok(()) => std::mem::forget(turn),
+            Ok(()) => std::mem::forget(sending),
             Err(error) => {
                 tracing::debug!(%error, "cannot send");
-                drop(turn);
+                drop(sending);
             }
         }
     }
@@ -209,11 +209,11 @@ fn consume(batch: &mut VecDeque<Outgoing>, mut count: usize) {
 }
 
 /// The right to send. Losing it before all is sent leaves a message cut, which closes the connection.
-struct Turn<'o> {
+struct Sending<'o> {
     outbox: &'o Outbox,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Sending<'_> {
     fn drop(&mut self) {
         self.outbox.close();
     }

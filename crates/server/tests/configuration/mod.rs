@@ -9,8 +9,9 @@ use std::time::Duration;
 use nfs4_server::{AccessMode, Squash};
 use server::Configuration;
 use server::configuration::{
-    Commit, ConfigurationError, ExportConfiguration, LogFormat, Offer, Overrides, PageConfiguration,
+    ConfigurationError, ExportConfiguration, LogFormat, Offer, Overrides, PageConfiguration,
 };
+use store::CommitMode;
 
 fn parse(text: &str) -> Result<Configuration, ConfigurationError> {
     Configuration::parse(Path::new("meridian.toml"), text)
@@ -21,7 +22,7 @@ fn an_empty_file_is_a_complete_configuration() {
     let all = parse("").unwrap();
     assert_eq!(all.data, Path::new("/var/lib/meridian"));
     assert_eq!(all.listen[0].to_string(), "[::]:2049");
-    assert_eq!(all.commit, Commit::Sync);
+    assert_eq!(all.commit, CommitMode::Sync);
     let [export] = &all.exports[..] else {
         panic!("{:?}", all.exports)
     };
@@ -123,7 +124,7 @@ fn every_key_is_understood() {
     assert_eq!(all.data, Path::new("/srv/meridian"));
     let listen: Vec<_> = all.listen.iter().map(ToString::to_string).collect();
     assert_eq!(listen, ["192.0.2.1:2049", "[2001:db8::1]:2050"]);
-    assert_eq!(all.commit, Commit::Async);
+    assert_eq!(all.commit, CommitMode::Async);
     let limits = &all.limits;
     assert_eq!(limits.memory_bytes, 128 << 20);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use super::joined::{Answer, Asked, Question};
 use super::world::{Event, SERVERS, World};
-use ::homes::holdings::{Asking, Claims, Held, Left, Standing};
+use ::homes::holdings::{Asking, Claims, Held, JoinedServer, Left};
 use control::Moment;
 use pool::LeaseSettings;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ const LOOK_US: u64 = 5_000;
 /// One joined server.
 #[derive(Default)]
 struct Account {
-    standing: Standing,
+    joined: JoinedServer,
     /// Grows when what is under way comes before what begins from then on.
     generation: u64,
     held: Held,
@@ -213,25 +213,25 @@ impl World {
     fn admits(&self, task: Task) -> bool {
         let account = self.home.accounts.get(&task.asked.server);
         !self.plan.rules.looked_at_again
-            || account.is_some_and(|account| account.standing.admits(task.asking()))
+            || account.is_some_and(|account| account.joined.admits(task.asking()))
     }
 
     fn hears(&mut self, task: Task) {
         let (server, now) = (task.asked.server, Moment(self.now));
         let account = self.home.accounts.entry(server).or_default();
         account.meet(task.asked.run);
-        if account.standing.run() == task.asked.run {
-            if account.standing.has_forgotten(task.asked.clients) {
+        if account.joined.run() == task.asked.run {
+            if account.joined.has_forgotten(task.asked.clients) {
                 account.generation += 1;
             }
-            if !account.standing.is_of(task.asking()) {
+            if !account.joined.is_of(task.asking()) {
                 return self.answers(task, Answer::Delay);
             }
             account.heard = now;
             if self.home.claims.take_late(slot(server)) {
-                account.standing.give_up();
+                account.joined.give_up();
             }
-            let is_given_up = account.standing.is_given_up();
+            let is_given_up = account.joined.is_given_up();
             if is_given_up && task.asked.question != Question::HasForgotten {
                 return self.answers(task, Answer::GivenUp);
             }
@@ -413,8 +413,8 @@ impl World {
         self.home.alone.remove(&server);
         let is_overdue = self.is_overdue(server);
         let account = self.home.accounts.entry(server).or_default();
-        let standing = &account.standing;
-        let is_given_up = standing.is_given_up();
+        let joined = &account.joined;
+        let is_given_up = joined.is_given_up();
         if task.asked.question == Question::GiveBack {
             self.home.giving_up.remove(&server);
             if is_overdue && is_given_up {
@@ -424,17 +424,17 @@ impl World {
         let goes = match task.asked.question {
             Question::GiveBack => is_given_up,
             Question::EndReclaim if self.plan.rules.told_to_this_run => {
-                standing.admits(task.asking()) && standing.has_begun_telling()
+                joined.admits(task.asking()) && joined.has_begun_telling()
             }
-            Question::HasForgotten => standing.is_of(task.asking()),
-            _ => standing.admits(task.asking()),
+            Question::HasForgotten => joined.is_of(task.asking()),
+            _ => joined.admits(task.asking()),
         };
         if !goes {
             return self.answers(task, Answer::Delay);
         }
         let left = match task.asked.question {
             Question::BeginAgain => {
-                account.standing.begin_telling();
+                account.joined.begin_telling();
                 account.held.begin_again();
                 Left::default()
             }
@@ -458,8 +458,8 @@ impl World {
         let server = task.asked.server;
         let account = self.home.accounts.entry(server).or_default();
         let is_so = match task.asked.question {
-            Question::HasForgotten => account.standing.is_of(task.asking()),
-            _ => account.standing.admits(task.asking()) && !account.is_silent(self.now),
+            Question::HasForgotten => account.joined.is_of(task.asking()),
+            _ => account.joined.admits(task.asking()) && !account.is_silent(self.now),
         };
         if !is_so {
             return self.answers(task, Answer::Delay);
@@ -468,7 +468,7 @@ impl World {
         self.home.claims.has_told(slot(server));
         if task.asked.question == Question::HasForgotten {
             let account = self.home.accounts.entry(server).or_default();
-            account.standing.begin_anew(task.asking());
+            account.joined.begin_anew(task.asking());
         }
         self.answers(task, Answer::Done);
     }
@@ -484,7 +484,7 @@ impl World {
             let account = self.home.accounts.get(&server);
             let is_lost = account.is_some_and(|account| {
                 let holds = has_layout || !account.held.is_empty();
-                holds && account.is_silent(self.now) && !account.standing.is_given_up()
+                holds && account.is_silent(self.now) && !account.joined.is_given_up()
             });
             if (is_lost || self.is_overdue(server)) && self.home.giving_up.insert(server) {
                 let delay = self.random.below(50_000);
@@ -505,7 +505,7 @@ impl World {
         let account = self.home.accounts.entry(server).or_default();
         let is_lost = is_late || account.is_silent(self.now);
         if is_lost {
-            account.standing.give_up();
+            account.joined.give_up();
             account.generation += 1;
             self.counts.given_up += 1;
             let asked = Asked {
@@ -535,7 +535,7 @@ impl World {
 
 impl Account {
     fn meet(&mut self, run: u64) {
-        if self.standing.meet(run) {
+        if self.joined.meet(run) {
             self.held.begin_again();
             self.generation += 1;
         }

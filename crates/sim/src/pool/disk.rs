@@ -4,8 +4,8 @@ use super::event::Value;
 use pool::data_server::{Fenced, Shelf};
 use pool::home::{FileRow, Owed, Record, Recovered};
 use pool::{
-    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, Report, StoreIdentity,
-    StripeUnit,
+    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, KeyNumber, Report,
+    StoreIdentity, StripeUnit,
 };
 use std::collections::BTreeMap;
 use vfs::ObjectId;
@@ -22,6 +22,8 @@ pub(super) struct Contents {
     pub(super) cells: BTreeMap<u64, Value>,
     pub(super) end: u64,
     pub(super) fenced: Option<Fenced>,
+    /// A tombstone stays until no key counts up to this one.
+    pub(super) sealed_until: Option<KeyNumber>,
 }
 
 impl Contents {
@@ -30,7 +32,11 @@ impl Contents {
         self.end = self.end.max((cell + 1) * CELL);
     }
 
-    pub(super) fn carry_out(&mut self, intent: &Intent) {
+    /// Carries an intent out; `key` is the last one that handles of what it removes may be sealed with.
+    pub(super) fn carry_out(&mut self, intent: &Intent, key: KeyNumber) {
+        if intent.act == Act::Remove {
+            self.sealed_until = Some(key);
+        }
         match intent.act {
             Act::Fence => {}
             Act::Truncate(size) => {
@@ -53,6 +59,11 @@ impl Contents {
             removed,
         });
     }
+}
+
+/// No key counts any more that is older than this one: the tombstones go that stood for such keys.
+pub(super) fn forget(all: &mut BTreeMap<ContentsId, Contents>, oldest: KeyNumber) {
+    all.retain(|_, contents| contents.sealed_until.is_none_or(|key| key >= oldest));
 }
 
 /// The disk of a data server.
@@ -98,6 +109,8 @@ pub(super) struct Row {
 #[derive(Clone, Debug)]
 pub(super) struct HomeDisk {
     pub(super) issue: u64,
+    /// The number of the newest key.
+    pub(super) key: KeyNumber,
     pub(super) identities: BTreeMap<DataServerNumber, Option<StoreIdentity>>,
     pub(super) intents: BTreeMap<IntentNumber, Owed>,
     pub(super) next_intent: u64,
@@ -126,6 +139,7 @@ impl HomeDisk {
         };
         HomeDisk {
             issue: 0,
+            key: KeyNumber(1),
             identities: members.iter().map(|member| (*member, None)).collect(),
             intents: BTreeMap::new(),
             next_intent: 1,
@@ -140,6 +154,7 @@ impl HomeDisk {
             Record::StoreIdentity(server, identity) => {
                 self.identities.insert(*server, Some(*identity));
             }
+            Record::Key(number) => self.key = *number,
             Record::Intend(owed) => self.intend(owed),
             Record::Taken(number, server) => {
                 if let Some(owed) = self.intents.get_mut(number) {

@@ -4,7 +4,7 @@ use super::faults::Fault;
 use control::Mark;
 use pool::data_server::Ticket;
 use pool::home::{Holder, Request};
-use pool::{ContentsId, HANDLE_BYTES, HomeNumber, Intent, ToDataServer, ToHome};
+use pool::{ContentsId, HANDLE_BYTES, HomeNumber, Intent, KeyNumber, ToDataServer, ToHome};
 use vfs::ObjectId;
 
 /// The only home.
@@ -141,7 +141,7 @@ pub(super) enum Event {
     IoEnd(usize, u64, Ticket),
     /// A request is taken from the queue of a data server that has stood still, or was held up on its way.
     Late(usize, u64, IoRequest),
-    CarryOut(usize, u64, Intent),
+    CarryOut(usize, u64, Intent, KeyNumber),
     MakeStable(usize, u64, u64, ContentsId),
     /// The client has waited long enough for an answer.
     Silence(usize, u64),

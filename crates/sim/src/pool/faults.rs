@@ -44,6 +44,8 @@ pub struct Plan {
     pub keeps_changes_beyond: bool,
     /// There is a pause before each cell that is copied.
     pub copies_slowly: bool,
+    /// How long the home seals handles with one key.
+    pub key_life: Duration,
     /// The rules in force.
     pub rules: Rules,
     /// Clocks run faster or slower by this many millionths: that of the home, then those of data
@@ -163,6 +165,12 @@ impl Plan {
             copies_changes: true,
             keeps_changes_beyond: true,
             copies_slowly: !seed.is_multiple_of(2),
+            key_life: Duration::from_secs(match seed % 4 {
+                0 => 4,
+                1 => 9,
+                2 => 20,
+                _ => 24 * 3600,
+            }),
             rules: Rules::ALL,
             drifts,
         }

@@ -7,7 +7,7 @@ use super::mover::Mover;
 use super::world::World;
 use control::{Mark, OperationId};
 use pool::home::{Command, Holder, Home, HomeSettings, Outcome, Record, Request};
-use pool::{Act, HandleKey, IssueNumber, KeyNumber, ToHome};
+use pool::{Act, IssueNumber, KeySource, ToHome};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use vfs::ObjectId;
@@ -106,6 +106,7 @@ impl World {
         secret.fill(self.random.bits() as u8);
         let settings = HomeSettings {
             rules: self.rules,
+            key_life: self.key_life,
             ..HomeSettings::default()
         };
         let real = self.now.0;
@@ -113,8 +114,10 @@ impl World {
         node.disk.issue += 1;
         let (issue, recovered) = (IssueNumber(node.disk.issue), node.disk.start());
         node.rows = node.disk.clone();
-        let key = HandleKey::new(KeyNumber(1), secret);
-        node.core = Some(Home::new(HOME, issue, key, settings, now, recovered));
+        node.disk.key = node.disk.key.next();
+        node.rows.key = node.disk.key;
+        let keys = (node.disk.key, KeySource::new(secret));
+        node.core = Some(Home::new(HOME, issue, keys, settings, now, recovered));
         // Clients have their time to be heard of again.
         for heard in node.heard.values_mut() {
             heard.1 = real;

@@ -23,5 +23,5 @@ mod world;
 
 pub use event::Node;
 pub use faults::{Fault, Plan};
-pub use stage::{Admitted, CellIo, Stage, Told};
+pub use stage::{Admitted, CellIo, KEY_LIFE, Stage, Told};
 pub use world::World;

@@ -1,10 +1,10 @@
 //! A data server of the simulation: the core of production, a disk, and a queue that fills while it stands still.
 
-use super::disk::{Contents, Present, ServerDisk, number, server_of};
+use super::disk::{Contents, Present, ServerDisk, forget, number, server_of};
 use super::event::{Cargo, Event, HOME, Io, IoReply, IoRequest, Node, Value};
 use super::world::World;
 use pool::data_server::{Command, DataServer, Ticket};
-use pool::{Access, ContentsId, Intent, LeaseSettings, StoreIdentity, ToDataServer};
+use pool::{Access, ContentsId, Intent, KeyNumber, LeaseSettings, StoreIdentity, ToDataServer};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -157,14 +157,19 @@ impl World {
     fn server_commands(&mut self, place: usize, commands: Vec<Command>) {
         let life = self.servers[place].life;
         for command in commands {
-            let delay = Duration::from_micros(500 + self.random.below(10_000));
+            let delay = match command {
+                Command::Forget(..) => 0,
+                _ => 500 + self.random.below(10_000),
+            };
+            let delay = Duration::from_micros(delay);
             match command {
                 Command::Send(_, message) => {
                     self.send(Node::Server(place), Node::Home, Cargo::ToHome(message));
                 }
-                Command::CarryOut(_, intent) => {
-                    self.after(delay, Event::CarryOut(place, life, intent))
+                Command::CarryOut(_, intent, key) => {
+                    self.after(delay, Event::CarryOut(place, life, intent, key))
                 }
+                Command::Forget(_, oldest) => self.forget(place, oldest),
                 Command::MakeStable(_, question, contents) => {
                     self.after(delay, Event::MakeStable(place, life, question, contents));
                 }
@@ -173,11 +178,18 @@ impl World {
         }
     }
 
-    pub(super) fn carry_out(&mut self, place: usize, intent: Intent) {
+    fn forget(&mut self, place: usize, oldest: KeyNumber) {
+        let node = &mut self.servers[place];
+        let present = node.present.as_mut().map(|present| &mut present.contents);
+        present.into_iter().for_each(|all| forget(all, oldest));
+        forget(&mut node.disk.contents, oldest);
+    }
+
+    pub(super) fn carry_out(&mut self, place: usize, intent: Intent, key: KeyNumber) {
         let node = &mut self.servers[place];
         if let Some(present) = &mut node.present {
             let contents = present.contents.entry(intent.contents).or_default();
-            contents.carry_out(&intent);
+            contents.carry_out(&intent, key);
             node.disk.contents.insert(intent.contents, contents.clone());
         }
         // Of a file that is moved, other contents than those of the row promise nothing.
@@ -222,7 +234,8 @@ impl World {
             Io::Copy(..) => Access::Home,
         };
         let begun = self.with_server(place, |core, now, shelf| {
-            core.begin(now, shelf, &request.handle, wanted)
+            // What came over another connection was dropped with it.
+            core.begin((now, now), shelf, &request.handle, wanted)
         });
         let (ticket, capability) = match begun {
             None => return,

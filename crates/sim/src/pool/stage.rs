@@ -5,14 +5,14 @@
 //! done at once when its core lets it begin: what takes time are the reads and writes of clients, between [`Stage::begin`] and
 //! [`Stage::end`].
 
-use super::disk::{HomeDisk, Present, ServerDisk, number};
+use super::disk::{HomeDisk, Present, ServerDisk, forget, number};
 use super::event::{HOME, Value};
 use super::faults::FILES;
 use control::{Moment, OperationId};
 use pool::data_server::{self, DataServer, Ticket};
 use pool::home::{self, FileRow, Home, HomeSettings, Outcome, Request};
 use pool::{
-    Access, ContentsId, Generation, Handle, HandleKey, IssueNumber, KeyNumber, LeaseSettings,
+    Access, ContentsId, Generation, Handle, IssueNumber, KeyNumber, KeySource, LeaseSettings,
     PlacementNumber, Rules, StoreIdentity, ToDataServer, ToHome,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -24,6 +24,9 @@ const FILE: ObjectId = FILES[0];
 
 /// The home looks at its timer so often while time passes.
 const STEP: Duration = Duration::from_millis(50);
+
+/// The home seals handles with one key for so long.
+pub const KEY_LIFE: Duration = Duration::from_mins(1);
 
 /// What a client wants of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,6 +305,35 @@ impl Stage {
         self.home_disk.rows.get(&FILE).map_or(0, |row| row.row.size)
     }
 
+    /// The newest key that leases say.
+    #[must_use]
+    pub fn newest_key(&self) -> KeyNumber {
+        self.home_disk.key
+    }
+
+    /// Whether the home takes a holder for one that has a layout for writing.
+    #[must_use]
+    pub fn is_written_by(&self, holder: home::Holder) -> bool {
+        self.home.is_written(FILE, Some(holder))
+    }
+
+    /// Of how many removed contents the data server knows that they were.
+    #[must_use]
+    pub fn tombstones(&self) -> usize {
+        let all = self.server_disk.contents.values();
+        let fenced = all.filter_map(|contents| contents.fenced);
+        fenced.filter(|fenced| fenced.removed).count()
+    }
+
+    /// Time passes, and the data server asks for a lease each second, until the home has had this many keys more.
+    pub fn pass_keys(&mut self, keys: u32) {
+        let until = KeyNumber(self.newest_key().0 + keys);
+        while self.newest_key() < until {
+            self.pass(Duration::from_secs(1));
+            self.lease();
+        }
+    }
+
     /// Of how many contents the data server has a cell.
     #[must_use]
     pub fn contents_kept(&self) -> usize {
@@ -336,13 +368,18 @@ impl Stage {
 
     /// The data server looks at a request of a client; `None`: it refuses it.
     pub fn begin(&mut self, handle: &Handle, io: CellIo) -> Option<Admitted> {
-        self.begin_as_of(self.now, handle, io)
+        self.begin_over(self.now, handle, io)
     }
 
-    /// The same by a thread that has read the clock at `read`, and then stood still.
-    pub fn begin_as_of(&mut self, read: Moment, handle: &Handle, io: CellIo) -> Option<Admitted> {
-        let bytes = handle.as_bytes();
-        let begun = self.server.begin(read, &self.present, bytes, io.access());
+    /// The same over a connection that was made at this moment, and is not closed since.
+    pub fn begin_over(
+        &mut self,
+        connected: Moment,
+        handle: &Handle,
+        io: CellIo,
+    ) -> Option<Admitted> {
+        let (bytes, times) = (handle.as_bytes(), (self.now, connected));
+        let begun = self.server.begin(times, &self.present, bytes, io.access());
         let (ticket, capability) = begun.ok()?;
         Some(Admitted {
             ticket,
@@ -411,9 +448,14 @@ impl Stage {
                     }
                     Vec::new()
                 }
-                data_server::Command::CarryOut(home, intent) => {
+                data_server::Command::Forget(_, oldest) => {
+                    forget(&mut self.present.contents, oldest);
+                    forget(&mut self.server_disk.contents, oldest);
+                    Vec::new()
+                }
+                data_server::Command::CarryOut(home, intent, key) => {
                     let contents = self.present.contents.entry(intent.contents).or_default();
-                    contents.carry_out(&intent);
+                    contents.carry_out(&intent, key);
                     self.flush(intent.contents);
                     self.server.carried_out(&self.present, home, intent)
                 }
@@ -436,13 +478,11 @@ fn start(rules: Rules, now: Moment, disk: &mut HomeDisk) -> Home {
     disk.issue += 1;
     let settings = HomeSettings {
         rules,
+        key_life: KEY_LIFE,
         ..HomeSettings::default()
     };
-    let (issue, key) = (
-        IssueNumber(disk.issue),
-        HandleKey::new(KeyNumber(1), [9; 32]),
-    );
-    Home::new(HOME, issue, key, settings, now, disk.start())
+    let (issue, source) = (IssueNumber(disk.issue), KeySource::new([9; 32]));
+    Home::new(HOME, issue, (disk.key, source), settings, now, disk.start())
 }
 
 fn present(disk: &ServerDisk) -> Present {

@@ -179,7 +179,7 @@ impl World {
         let intents: Vec<_> = open.map(|owed| owed.intent).collect();
         intents
             .iter()
-            .for_each(|intent| effective.carry_out(intent));
+            .for_each(|intent| effective.carry_out(intent, self.home.disk.key));
         Some(effective)
     }
 

@@ -39,6 +39,7 @@ pub struct World {
     pub(super) copies_changes: bool,
     pub(super) keeps_changes_beyond: bool,
     pub(super) copies_slowly: bool,
+    pub(super) key_life: Duration,
     cut: BTreeSet<(Node, Node)>,
     last_arrival: BTreeMap<(Node, Node), Moment>,
     pub(super) truth: Truth,
@@ -74,6 +75,7 @@ impl World {
             copies_changes: plan.copies_changes,
             keeps_changes_beyond: plan.keeps_changes_beyond,
             copies_slowly: plan.copies_slowly,
+            key_life: plan.key_life,
             cut: BTreeSet::new(),
             last_arrival: BTreeMap::new(),
             truth: Truth::default(),
@@ -248,8 +250,8 @@ impl World {
             Event::Late(place, life, request) if self.can_do(place, life, &event) => {
                 self.io_arrives(place, request)
             }
-            Event::CarryOut(place, life, intent) if self.can_do(place, life, &event) => {
-                self.carry_out(place, intent)
+            Event::CarryOut(place, life, intent, key) if self.can_do(place, life, &event) => {
+                self.carry_out(place, intent, key)
             }
             Event::MakeStable(place, life, question, contents)
                 if self.can_do(place, life, &event) =>

@@ -76,6 +76,8 @@ pub struct Model {
     pub places_are_taken: bool,
     /// Who was up to date in the view, and was started anew in it, is still good enough for others to come level with.
     pub starts_take_nothing: bool,
+    /// Nobody leaves the view who alone has all that was answered, but who is removed.
+    pub complete_copies_stay: bool,
     /// A directory's entries are answered from the same copy as its attributes.
     pub entries_from_copy_of_attributes: bool,
     /// Locks are part of what every copy has, and not of what their primary remembers.
@@ -104,6 +106,7 @@ impl Model {
         majority_stays: true,
         places_are_taken: true,
         starts_take_nothing: true,
+        complete_copies_stay: true,
         entries_from_copy_of_attributes: true,
         locks_are_in_every_copy: true,
         answers_wait_for_majority: true,

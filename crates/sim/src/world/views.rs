@@ -110,11 +110,24 @@ impl World {
             true => self.agreed.present().majority(),
             false => 0,
         };
-        let view = self.with_data(self.agreed.without(first, least));
+        let view = match self.can_do_without(slot, first) {
+            true => self.with_data(self.agreed.without(first, least)),
+            false => None,
+        };
         let lost: BTreeSet<ReplicaSlot> = lost.into_iter().filter(|lost| *lost != slot).collect();
         if let Some(view) = view.or_else(|| self.who_takes_their_places(slot, &lost)) {
             self.decide(slot, Decision::View(view));
         }
+    }
+
+    /// Whether another member has all that was answered, as far as `slot` can know; or this one has no contents, or never comes back.
+    fn can_do_without(&self, slot: ReplicaSlot, lost: ReplicaSlot) -> bool {
+        let active = &self.replicas[&slot].core.view().active;
+        let mut others = active.iter().filter(|other| **other != lost);
+        !self.model.complete_copies_stay
+            || self.gone.contains(&lost)
+            || !self.holds_data(lost)
+            || others.any(|other| self.holds_data(*other) && self.is_up_to_date(*other))
     }
 
     /// A view without the silent and with those outside who are level with every other member, and have as much of the

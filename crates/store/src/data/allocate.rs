@@ -3,11 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use vfs::{AccessCheck, Error, Extent, ObjectId, Result};
+use vfs::{AccessCheck, Error, Extent, ObjectId, OwnedAccessCheck, Result};
 
 use super::MAX_FILE_BYTES;
 use super::contents::{Need, Stored};
-use crate::access::Access;
 use crate::open_store::{OpenStore, blocking};
 use crate::operation::Operation;
 use crate::space::{Demand, ROW_BYTES};
@@ -50,7 +49,7 @@ impl Operation {
         if extent.length == 0 {
             return Err(Error::Invalid("an extent of no bytes"));
         }
-        let access = Access::from(check);
+        let access = OwnedAccessCheck::from(check);
         let change_alone =
             move |operation: Operation| operation.change_extent_alone(access, id, extent, change);
         self.change_data(id, change_alone).await
@@ -58,7 +57,7 @@ impl Operation {
 
     async fn change_extent_alone(
         self,
-        access: Access,
+        access: OwnedAccessCheck,
         id: ObjectId,
         extent: Extent,
         change: Change,

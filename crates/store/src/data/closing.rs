@@ -5,12 +5,13 @@ use std::ops::{Range, RangeInclusive};
 use std::thread;
 use std::time::Duration;
 
+use fields::Fields;
 use vfs::{Error, ObjectId, Result, SeekTarget};
 
 use super::contents::{Holey, Stored};
 use super::sums::{BLOCK_BYTES, BLOCKS_A_GROUP, Open, UNKNOWN, place_of, sum_of};
-use crate::codec::{Fields, Malformed};
 use crate::committer::Ticket;
+use crate::error::Malformed;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::open_store::OpenStore;
@@ -69,7 +70,7 @@ impl OpenStore {
             return Ok(Vec::new());
         }
         let resting = self.open_sums.at_rest(id, from, GROUPS_A_BATCH);
-        // In this order: a former writer has said in the row, by now, how long the file is; and an operation that has cut it off since
+        // In this order: a previous writer has said in the row, by now, how long the file is; and an operation that has cut it off since
         // has opened its last block.
         let is_written = self.dirty.has_writers(id);
         let Ok(row) = self.object(id) else {
@@ -192,7 +193,7 @@ impl OpenStore {
                 let Some(row) = view.scan(Table::Sums, &[], &from).next().transpose()? else {
                     break;
                 };
-                let id = ObjectId::from_u64(Fields::new(row.key()).u64()?);
+                let id = ObjectId::from_u64(key::parse_number(row.key())?);
                 found.push(id);
                 from = key::number(id.as_u64().saturating_add(1)).to_vec();
             }

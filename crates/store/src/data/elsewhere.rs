@@ -20,7 +20,7 @@ use crate::ownership::strip_set_id;
 use crate::rows::{MAX_PLACEMENT_BYTES, ObjectRow, key};
 use crate::waiting::wait;
 
-/// So long the store's own thread waits for a file that is in use.
+/// How long the store's own thread waits for a file that is in use.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl OpenStore {

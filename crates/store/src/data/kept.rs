@@ -9,14 +9,14 @@
 //! remove them in the batch that makes it stable: a commit of later writes, a smaller size, removal.
 
 use bytes::Bytes;
-use vfs::{ObjectId, Result};
+use fields::Fields;
+use vfs::{ObjectId, OwnedAccessCheck, Result};
 
 use super::contents::{Need, SyncError};
 use super::dirty::Unstable;
 use super::write::Region;
-use crate::access::Access;
-use crate::codec::{Fields, Malformed};
 use crate::committer::Ticket;
+use crate::error::Malformed;
 use crate::maintenance::MANY_KEPT_BYTES;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
@@ -68,7 +68,7 @@ impl Operation {
     /// A small write that is answered when it is stable.
     pub(super) async fn write_kept(
         &self,
-        access: &Access,
+        access: &OwnedAccessCheck,
         id: ObjectId,
         region: Region,
         data: Bytes,

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vfs::{AccessCheck, Error, ObjectId, ReadData, Result, SeekTarget};
+use vfs::{AccessCheck, Error, ObjectId, OwnedAccessCheck, ReadData, Result, SeekTarget};
 
 use super::contents::{AtHand, Holey};
 use super::verify::Around;
-use crate::access::Access;
 use crate::open_store::{OpenStore, blocking};
 
 impl OpenStore {
@@ -21,7 +20,7 @@ impl OpenStore {
     ) -> Result<ReadData> {
         let shared = self.guards.share(id).await;
         let row = self.object(id)?;
-        self.check_read(&Access::from(check), id, &row)?;
+        self.check_read(&OwnedAccessCheck::from(check), id, &row)?;
         self.check_untorn(id)?;
         self.check_undamaged(id)?;
         let left = row.size.saturating_sub(offset);
@@ -91,7 +90,7 @@ impl OpenStore {
     ) -> Result<Option<u64>> {
         let _shared = self.guards.share(id).await;
         let row = self.object(id)?;
-        self.check_read(&Access::from(check), id, &row)?;
+        self.check_read(&OwnedAccessCheck::from(check), id, &row)?;
         self.check_untorn(id)?;
         if offset >= row.size {
             return Err(Error::NotFound);

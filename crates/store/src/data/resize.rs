@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
-use vfs::{Attributes, Error, ObjectId, Result, SetAttributes};
+use vfs::{Attributes, Error, ObjectId, OwnedAccessCheck, Result, SetAttributes};
 
 use super::{MAX_FILE_BYTES, Origin, remove_rows};
-use crate::access::Access;
 use crate::commit_hook::Change;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
@@ -23,7 +22,7 @@ impl Operation {
     /// Sets the size, and whatever else is to be set with it.
     pub(crate) async fn resize(
         self,
-        access: Access,
+        access: OwnedAccessCheck,
         id: ObjectId,
         set: SetAttributes,
         size: u64,
@@ -104,7 +103,7 @@ impl OpenStore {
     fn put_size(
         &self,
         mutation: &mut Mutation<'_>,
-        access: &Access,
+        access: &OwnedAccessCheck,
         id: ObjectId,
         set: &SetAttributes,
         size: u64,

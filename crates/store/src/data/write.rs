@@ -8,13 +8,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vfs::{AccessCheck, Credentials, Error, ObjectId, Result, Stability, Written};
+use vfs::{
+    AccessCheck, Credentials, Error, ObjectId, OwnedAccessCheck, Result, Stability, Written,
+};
 
 use super::contents::{Cut, Need, Stored};
 use super::filled::Filled;
 use super::guards::{Exclusive, Shared};
 use super::{MAX_FILE_BYTES, Origin};
-use crate::access::Access;
 use crate::commit_hook::Change;
 use crate::committer::Ticket;
 use crate::metadata::Table;
@@ -76,7 +77,7 @@ impl Operation {
             .filter(|end| *end <= MAX_FILE_BYTES);
         let end = end.ok_or(Error::TooLarge)?;
         let region = Region { offset, end };
-        let access = Access::from(check);
+        let access = OwnedAccessCheck::from(check);
         let keeps = stability >= Stability::Data
             && count > 0
             && self.can_keep(id, data.len())
@@ -105,7 +106,7 @@ impl Operation {
 
     async fn write_all(
         &self,
-        access: Access,
+        access: OwnedAccessCheck,
         id: ObjectId,
         region: Region,
         data: Bytes,

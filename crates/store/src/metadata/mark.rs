@@ -15,10 +15,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use fields::Fields;
 use plain_file::{ReadError, is_about_contents};
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::codec::Fields;
 
 pub(super) const FILE: &str = "stable";
 const MAGIC: [u8; 8] = *b"MRK\x01\0\0\0\0";

@@ -30,7 +30,7 @@ use self::mark::{Mark, Reached};
 use plain_file::lacks_descriptors;
 use tempfile::TempDir;
 
-use crate::codec::Malformed;
+use crate::error::Malformed;
 use crate::error::WITHOUT_DESCRIPTORS;
 use crate::row_cache::{CachedKey, RowCache};
 

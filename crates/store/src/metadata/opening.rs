@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use fields::Fields;
 use fjall::config::{BlockSizePolicy, HashRatioPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use plain_file::{descriptors, is_about_contents};
@@ -18,7 +19,6 @@ use super::examination::{self, Damage, OpenError, Sound};
 use super::journal::Journals;
 use super::mark::{Mark, Reached};
 use super::{Metadata, MetadataError, number_key};
-use crate::codec::Fields;
 use crate::row_cache::RowCache;
 
 /// Replayed at start at most, softly; the embedded store accepts no less.

@@ -7,8 +7,10 @@
 //! place says how long they are together. Only kept writes are not cut ([`Table::Kept`]): there are many, they go after a few
 //! seconds, and our own reader, which compares checksums, has cut a torn journal before fjall sees it ([`super::examination`]).
 
+use fields::Fields;
+
 use super::Table;
-use crate::codec::{Fields, Malformed};
+use crate::error::Malformed;
 
 /// The longest value that is written in one piece. With its key and fjall's own fields it stays below
 /// the 512 bytes of a sector.

@@ -7,14 +7,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use fields::Fields;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::foreign_row::ForeignRow;
 use super::incomplete::Lacking;
 use super::{BeforeCommit, ForeignUpdate, LinkChange};
-use crate::codec::Fields;
 use crate::committer::Ticket;
 use crate::data::{Alone, Origin, Resized};
+use crate::error::Malformed;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::open_store::OpenStore;
@@ -124,7 +125,7 @@ impl OpenStore {
     pub fn applied(&self, from: ReplicaSlot) -> Result<u64> {
         self.health.check()?;
         let row = self.metadata.row(Table::Applied, &from.0.to_be_bytes())?;
-        row.map_or(Ok(0), |row| Ok(Fields::new(&row).u64()?))
+        row.map_or(Ok(0), |row| Ok(key::parse_number(&row)?))
     }
 
     /// Says that a replica's stream is applied here up to a position that no update has: positions have gaps. Returns
@@ -151,8 +152,8 @@ impl OpenStore {
         let mut applied = Vec::new();
         for row in view.scan(Table::Applied, &[], &[]) {
             let row = row?;
-            let slot = ReplicaSlot(Fields::new(row.key()).u16()?);
-            applied.push((slot, Fields::new(row.value()).u64()?));
+            let slot = Fields::new(row.key()).u16().map_err(Malformed::from)?;
+            applied.push((ReplicaSlot(slot), key::parse_number(row.value())?));
         }
         Ok(applied)
     }

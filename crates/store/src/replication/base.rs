@@ -10,8 +10,8 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::foreign_row::ForeignRow;
 use super::incomplete::Mark;
-use crate::codec::Malformed;
 use crate::counters::Sequence;
+use crate::error::Malformed;
 use crate::metadata::{KeyedRow, Picture, Table, View};
 use crate::open_store::OpenStore;
 use crate::recording::RowChange;

@@ -28,18 +28,27 @@ impl OpenStore {
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
     pub fn facts(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
+        self.first_facts(prefix, usize::MAX)
+    }
+
+    /// The first of them, at most so many.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn first_facts(&self, prefix: &[u8], most: usize) -> Result<Vec<(Bytes, Bytes)>> {
         self.health.check()?;
         let view = self.metadata.view();
         let rows = view.scan(Table::Facts, prefix, &[]);
-        rows.map(|row| {
-            let row = row?;
-            let value = row.value().get(1..).unwrap_or_default();
-            Ok((
-                Bytes::copy_from_slice(row.key()),
-                Bytes::copy_from_slice(value),
-            ))
-        })
-        .collect()
+        rows.take(most)
+            .map(|row| {
+                let row = row?;
+                let value = row.value().get(1..).unwrap_or_default();
+                Ok((
+                    Bytes::copy_from_slice(row.key()),
+                    Bytes::copy_from_slice(value),
+                ))
+            })
+            .collect()
     }
 }
 

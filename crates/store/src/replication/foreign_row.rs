@@ -3,8 +3,8 @@
 use vfs::{Error, ObjectId, ReplicaSlot, RequestId, Result};
 
 use super::incomplete::Mark;
-use crate::codec::Malformed;
 use crate::data::MAX_FILE_BYTES;
+use crate::error::Malformed;
 use crate::locks::Held;
 use crate::metadata::Table;
 use crate::mutation::Mutation;

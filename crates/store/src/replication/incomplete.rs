@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fields::Fields;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::torn::NOBODY;
-use crate::codec::{Fields, Malformed};
+use crate::error::Malformed;
 use crate::metadata::{Metadata, MetadataError, Table};
 use crate::mutation::Mutation;
 use crate::open_store::OpenStore;

@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use bytes::BufMut;
+use fields::Fields;
 use vfs::{ChangeAttribute, Error, ObjectId, Result};
 
 use super::base::{BaseState, RESYNC, UNFINISHED_KEY};
-use crate::codec::{Fields, Malformed};
+use crate::error::Malformed;
 use crate::error::from_os;
 use crate::maintenance;
 use crate::metadata::Table;

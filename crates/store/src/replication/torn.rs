@@ -12,7 +12,6 @@ use std::sync::Arc;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::incomplete::Mark;
-use crate::codec::Fields;
 use crate::commit_hook::Change;
 use crate::counters::Sequence;
 use crate::metadata::Table;
@@ -87,7 +86,7 @@ impl OpenStore {
     pub async fn abandon(self: &Arc<Self>, lost: ReplicaSlot, decision: u64) -> Result<()> {
         let row = [DECIDED, &lost.0.to_be_bytes()].concat();
         let known = self.metadata.row(Table::System, &row)?;
-        let known = known.map_or(Ok(0), |known| Fields::new(&known).u64())?;
+        let known = known.map_or(Ok(0), |known| key::parse_number(&known))?;
         if decision <= known {
             return Ok(());
         }

@@ -8,10 +8,11 @@
 use std::hash::Hasher;
 
 use bytes::{BufMut, Bytes};
+use fields::Fields;
 use siphasher::sip::SipHasher24;
 use vfs::{Cookie, Name, ObjectId};
 
-use crate::codec::{Fields, Malformed, put_short};
+use crate::error::Malformed;
 
 const VERSION: u8 = 1;
 
@@ -145,6 +146,14 @@ impl EntryRow {
         }
         Ok(EntryRow(entries))
     }
+}
+
+/// Appends a byte string of at most 255 bytes behind its length.
+pub(super) fn put_short(row: &mut Vec<u8>, bytes: &[u8]) {
+    // Invariant: names are checked to be that short before they come here.
+    let length = u8::try_from(bytes.len()).expect("names have at most 255 bytes");
+    row.put_u8(length);
+    row.put_slice(bytes);
 }
 
 /// A stored name.

@@ -1,20 +1,25 @@
 //! Locks and denials of one file, as update records carry them.
 
 use bytes::BufMut;
+use fields::{Fields, Tag};
 use vfs::{ByteRange, LockKind, LockOwner, OpenOwner, Share};
 
-use crate::codec::{Fields, Malformed, Tag};
+use crate::error::Malformed;
 use crate::locks::Held;
 use crate::shares::Denial;
 
 const VERSION: u8 = 1;
 
-impl Tag for LockKind {
-    const ALL: &'static [Self] = &[LockKind::Read, LockKind::Write];
-    const UNKNOWN: Malformed = Malformed("the kind of a lock is unknown");
+/// A [`LockKind`] as a byte.
+#[derive(Clone, Copy)]
+struct KindOfLock(LockKind);
+
+impl Tag for KindOfLock {
+    const ALL: &'static [Self] = &[KindOfLock(LockKind::Read), KindOfLock(LockKind::Write)];
+    const UNKNOWN: fields::Malformed = fields::Malformed("the kind of a lock is unknown");
 
     fn number(self) -> u8 {
-        match self {
+        match self.0 {
             LockKind::Read => 1,
             LockKind::Write => 2,
         }
@@ -37,7 +42,7 @@ pub(crate) fn encode_locks(held: &[Held]) -> Option<Vec<u8>> {
         put_text(&mut row, &owner.owner)?;
         row.put_u64(range.start());
         row.put_u64(range.last());
-        row.put_u8(kind.number());
+        row.put_u8(KindOfLock(*kind).number());
     }
     bounded(row)
 }
@@ -52,7 +57,7 @@ pub(crate) fn decode_locks(row: &[u8]) -> Result<Vec<Held>, Malformed> {
         };
         let range = ByteRange::from_bounds(fields.u64()?, fields.u64()?);
         let range = range.ok_or(Malformed("a lock ends before it starts"))?;
-        let kind = LockKind::read(&mut fields)?;
+        let KindOfLock(kind) = KindOfLock::read(&mut fields)?;
         held.push(Held { owner, range, kind });
     }
     Ok(held)
@@ -110,7 +115,7 @@ fn put_text(row: &mut Vec<u8>, text: &[u8]) -> Option<()> {
 
 fn text<'r>(fields: &mut Fields<'r>) -> Result<&'r [u8], Malformed> {
     let length = usize::from(fields.u16()?);
-    fields.bytes(length)
+    Ok(fields.bytes(length)?)
 }
 
 fn bounded(row: Vec<u8>) -> Option<Vec<u8>> {

@@ -1,13 +1,19 @@
 //! Keys of the tables. Big-endian, so that the order of the bytes is the order of the numbers.
 
+use fields::Fields;
 use vfs::{Cookie, ObjectId, ReplicaSlot};
 
 use super::NameHash;
-use crate::codec::{Fields, Malformed};
+use crate::error::Malformed;
 
 /// The number from which file handles, entries and links know an object; also an update's position.
 pub(crate) fn number(value: u64) -> [u8; 8] {
     value.to_be_bytes()
+}
+
+/// The number that a key or a row begins with.
+pub(crate) fn parse_number(bytes: &[u8]) -> Result<u64, Malformed> {
+    Ok(Fields::new(bytes).u64()?)
 }
 
 /// Of an object, and of everything that is kept once per object.
@@ -98,11 +104,7 @@ pub(crate) fn parse_xattr(key: &[u8]) -> Result<(ObjectId, NameHash, u8), Malfor
 }
 
 fn seven(fields: &mut Fields<'_>) -> Result<NameHash, Malformed> {
-    let bytes = fields
-        .bytes(7)?
-        .try_into()
-        .map_err(|_| Malformed("a key is too short"))?;
-    Ok(NameHash::from_key(bytes))
+    Ok(NameHash::from_key(fields.array()?))
 }
 
 #[cfg(test)]

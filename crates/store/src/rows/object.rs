@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
+use fields::{Fields, Tag};
 use vfs::{Attributes, ChangeAttribute, ObjectId, ObjectKind, Timestamp};
 
-use crate::codec::{Fields, Malformed, Tag};
 use crate::commit_hook::{Touched, TouchedKind};
+use crate::error::Malformed;
 
 /// The nominal size and storage of every directory; entries are rows, not blocks.
 const DIRECTORY_SIZE_BYTES: u64 = 4096;
@@ -36,7 +37,7 @@ impl Tag for Kind {
         Self::CharacterDevice,
         Self::BlockDevice,
     ];
-    const UNKNOWN: Malformed = Malformed("the kind of an object is unknown");
+    const UNKNOWN: fields::Malformed = fields::Malformed("the kind of an object is unknown");
 
     fn number(self) -> u8 {
         self as u8
@@ -358,7 +359,7 @@ impl ObjectRow {
                 Content::File(FileContent {
                     stored: flags & FLAG_STORED != 0,
                     torn: flags & FLAG_TORN != 0,
-                    verifier: has_verifier.then(|| fields.eight_bytes()).transpose()?,
+                    verifier: has_verifier.then(|| fields.array()).transpose()?,
                     placement: match flags & FLAG_PLACED {
                         0 => None,
                         _ => Some(decode_placement(fields)?),

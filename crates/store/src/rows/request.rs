@@ -1,9 +1,10 @@
 //! What the last request of a series has done, part by part.
 
 use bytes::BufMut;
+use fields::{Fields, Tag};
 use vfs::{ChangeAttribute, DirectoryChange, ObjectId, RequestId};
 
-use crate::codec::{Fields, Malformed, Tag};
+use crate::error::Malformed;
 
 const VERSION: u8 = 2;
 
@@ -19,7 +20,7 @@ enum EffectKind {
 
 impl Tag for EffectKind {
     const ALL: &'static [Self] = &[Self::Made, Self::Changed, Self::Renamed, Self::Set];
-    const UNKNOWN: Malformed = Malformed("what a request has done is unknown");
+    const UNKNOWN: fields::Malformed = fields::Malformed("what a request has done is unknown");
 
     fn number(self) -> u8 {
         self as u8

@@ -1,9 +1,11 @@
 //! One extended attribute: its name and value.
 
 use bytes::{BufMut, Bytes};
+use fields::Fields;
 use vfs::XattrName;
 
-use crate::codec::{Fields, Malformed, put_short};
+use super::entry::put_short;
+use crate::error::Malformed;
 
 const VERSION: u8 = 1;
 

@@ -4,12 +4,13 @@
 //! depend on where a copy has holes, and holes cost nothing.
 
 use blake3::Hasher;
+use fields::Fields;
 use vfs::{ChangeAttribute, Error, ObjectId, Result, SeekTarget};
 
 use super::watch::Watch;
 use super::{ContentDigest, Pace, Verified};
-use crate::codec::{Fields, Malformed};
 use crate::data::Holey;
+use crate::error::Malformed;
 use crate::metadata::Table;
 use crate::open_store::OpenStore;
 use crate::rows::key;

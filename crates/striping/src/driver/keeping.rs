@@ -22,6 +22,7 @@ impl Driver {
                 Record::StoreIdentity(server, identity) => {
                     facts.push(records::identity(*server, *identity));
                 }
+                Record::Key(newest) => facts.push(records::key(*newest)),
                 Record::Intend(owed) => state.note_intent(owed, facts),
                 Record::Taken(number, server) => {
                     state.change_intent(*number, facts, |owed| {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use control::Moment;
 use pool::home::{FileRow, Home, HomeSettings, Owed, Record, Recovered};
 use pool::{
-    DataServerNumber, Generation, HandleKey, HomeNumber, IntentNumber, IssueNumber, KeyNumber,
+    DataServerNumber, Generation, HomeNumber, IntentNumber, IssueNumber, KeyNumber, KeySource,
     PlacementNumber,
 };
 use store::PlacedRows;
@@ -32,7 +32,7 @@ impl Driver {
         (control, recalls): (Arc<dyn Control>, Arc<Recalls>),
         file_row: impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
     ) -> Result<Arc<Driver>> {
-        let issue = next_issue(&rows).await?;
+        let (issue, key) = next_numbers(&rows).await?;
         let present: BTreeSet<DataServerNumber> = servers.into_iter().collect();
         let (mut intents, mut settled) = (BTreeMap::new(), Vec::new());
         for (key, row) in rows.facts(records::INTENTS)? {
@@ -83,8 +83,8 @@ impl Driver {
         };
         let given_up = recovered.give_moves_up();
         keep_given_up(&rows, &given_up, &mut intents).await?;
-        let key = HandleKey::new(KeyNumber(issue.0 as u32), random()?);
-        let home = Home::new(number, issue, key, settings, Moment(0), recovered);
+        let keys = (key, KeySource::new(random()?));
+        let home = Home::new(number, issue, keys, settings, Moment(0), recovered);
         let driver = Arc::new(Driver {
             state: Mutex::new(State {
                 home,
@@ -112,17 +112,25 @@ impl Driver {
     }
 }
 
-/// Makes a new issue number stable.
-async fn next_issue(rows: &PlacedRows) -> Result<IssueNumber> {
-    let damaged = || Error::Io("the issue number that a home has kept is damaged".into());
+/// Makes a new issue number stable, and the number of a new key.
+async fn next_numbers(rows: &PlacedRows) -> Result<(IssueNumber, KeyNumber)> {
+    let damaged = || damaged("the issue number");
     let last = match rows.facts(records::ISSUE)?.pop() {
         None => 0,
         Some((_, row)) => u64::from_be_bytes(row[..].try_into().map_err(|_| damaged())?),
     };
     let issue = last + 1;
+    let newest = match rows.facts(records::KEY)?.pop() {
+        // Before keys changed, that of each start had the number of its issue.
+        None => KeyNumber(last as u32),
+        Some((_, row)) => {
+            records::parse_key(&row).ok_or_else(|| self::damaged("the number of a key"))?
+        }
+    };
+    let key = newest.next();
     let fact = (records::ISSUE.to_vec(), Some(issue.to_be_bytes().to_vec()));
-    rows.keep(Vec::new(), vec![fact]).await?;
-    Ok(IssueNumber(issue))
+    rows.keep(Vec::new(), vec![fact, records::key(key)]).await?;
+    Ok((IssueNumber(issue), key))
 }
 
 fn damaged(what: &str) -> Error {

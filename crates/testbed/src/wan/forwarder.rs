@@ -1,5 +1,6 @@
-//! The thread that moves frames from one site's device to another's, when the line between them says
-//! so.
+//! The thread that moves frames from one site's device to another's, when the lines between them say
+//! so: the access line out of the one, the line of the pair, and the access line into the other. An access
+//! line that bounds nothing is left out.
 //!
 //! One thread does all of it: it owns the lines, so nothing is locked, and what others want of them
 //! it does for them between two frames. It sleeps in one `ppoll` until a frame comes or is due.
@@ -32,10 +33,22 @@ use crate::requirements::search_path;
 /// Frames taken from one device before the others have their turn.
 const TURN: usize = 32;
 
-/// Every ordered pair of sites has a line.
+/// A frame, and whose it is, by the indices of the sites.
+pub(crate) struct Frame {
+    from: usize,
+    to: usize,
+    buffer: Buffer,
+}
+
+/// Every ordered pair of sites has a line, and every site one out and one in.
 pub(crate) struct Lines {
     sites: usize,
-    lines: Vec<Line<Buffer>>,
+    /// Those of pairs first, then those out of each site, then those into each.
+    lines: Vec<Line<Frame>>,
+    /// The indices of lines with frames on them, and perhaps of some that were cut since.
+    busy: Vec<usize>,
+    /// Of each line, whether it is among those.
+    is_busy: Vec<bool>,
     /// The indices of the sites that have the service addresses.
     services: HashMap<Ipv4Addr, usize>,
 }
@@ -43,12 +56,21 @@ pub(crate) struct Lines {
 impl Lines {
     fn new(sites: usize, settings: LinkSettings) -> Self {
         let now = Instant::now();
-        let count = (sites * sites) as u64;
+        let pairs = sites * sites;
+        let lines = (0..pairs + 2 * sites).map(|index| {
+            let own = index < pairs;
+            let settings = if own {
+                settings
+            } else {
+                LinkSettings::default()
+            };
+            Line::new(settings, index as u64, now)
+        });
         Self {
             sites,
-            lines: (0..count)
-                .map(|seed| Line::new(settings, seed, now))
-                .collect(),
+            lines: lines.collect(),
+            busy: Vec::new(),
+            is_busy: vec![false; pairs + 2 * sites],
             services: HashMap::new(),
         }
     }
@@ -67,10 +89,56 @@ impl Lines {
         service.or_else(|| addresses::index(address).filter(|index| *index < self.sites))
     }
 
-    /// The line from one site to another, by their indices.
-    pub(crate) fn between(&mut self, from: usize, to: usize) -> &mut Line<Buffer> {
-        &mut self.lines[from * self.sites + to]
+    /// One of the lines.
+    pub(crate) fn at(&mut self, which: Which) -> &mut Line<Frame> {
+        let index = self.place(which);
+        &mut self.lines[index]
     }
+
+    fn place(&self, which: Which) -> usize {
+        let pairs = self.sites * self.sites;
+        match which {
+            Which::Between(from, to) => from * self.sites + to,
+            Which::OutOf(site) => pairs + site,
+            Which::Into(site) => pairs + self.sites + site,
+        }
+    }
+
+    /// The line that a frame is put on after this one, or first of all; none where it has arrived.
+    fn after(&self, line: Option<usize>, frame: &Frame) -> Option<usize> {
+        let (from, to) = (frame.from, frame.to);
+        let way = [
+            Which::OutOf(from),
+            Which::Between(from, to),
+            Which::Into(to),
+        ];
+        let way = way.map(|which| self.place(which));
+        let done = line.map_or(0, |line| {
+            way.iter().take_while(|one| **one != line).count() + 1
+        });
+        let pairs = self.sites * self.sites;
+        let bounds =
+            |line: &usize| *line < pairs || self.lines[*line].settings() != LinkSettings::default();
+        way.into_iter().skip(done).find(bounds)
+    }
+
+    /// Notes that there is something on a line.
+    fn wake(&mut self, line: usize) {
+        if !std::mem::replace(&mut self.is_busy[line], true) {
+            self.busy.push(line);
+        }
+    }
+}
+
+/// A line, by the indices of sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// From one site to another.
+    Between(usize, usize),
+    /// From a site to all others.
+    OutOf(usize),
+    /// To a site from all others.
+    Into(usize),
 }
 
 /// Something to be done by the forwarder's thread.
@@ -186,25 +254,60 @@ impl Loop {
         }
     }
 
-    /// Hands over every frame that is due.
+    /// Hands over every frame that is due, or puts it on its next line.
     fn deliver(&mut self, devices: &[SyncDevice]) {
-        let sites = self.lines.sites;
-        for (index, line) in self.lines.lines.iter_mut().enumerate() {
-            if line.next_due().is_none() {
-                continue;
-            }
+        let mut place = 0;
+        while let Some(&index) = self.lines.busy.get(place) {
             let now = Instant::now();
-            while let Some(frame) = line.arrive(now) {
+            while let Some(frame) = self.lines.lines[index].arrive(now) {
+                if let Some(next) = self.lines.after(Some(index), &frame) {
+                    self.put(next, frame, now);
+                    continue;
+                }
                 // A device refuses frames while it is down or gone: nobody is there to receive them.
-                let _ = write(&devices[index % sites], frame.bytes());
-                self.pool.give_back(frame);
+                let _ = write(&devices[frame.to], frame.buffer.bytes());
+                self.pool.give_back(frame.buffer);
+            }
+            if self.lines.lines[index].next_due().is_some() {
+                place += 1;
+            } else {
+                self.lines.busy.swap_remove(place);
+                self.lines.is_busy[index] = false;
             }
         }
     }
 
+    /// Puts on a line what survives of a frame there.
+    fn put(&mut self, index: usize, frame: Frame, now: Instant) {
+        let Some(shape) = Shape::of(frame.buffer.bytes()) else {
+            return self.pool.give_back(frame.buffer);
+        };
+        let line = &mut self.lines.lines[index];
+        let due = line.admit(now, &shape, &mut self.survivors);
+        let is_whole = |run: &Range<u32>| run.len() == shape.segments() as usize;
+        if let [run] = &self.survivors[..]
+            && is_whole(run)
+        {
+            line.carry(frame, run.len() as u64, shape.wire_bytes(run), due);
+            return self.lines.wake(index);
+        }
+        let Frame { from, to, buffer } = frame;
+        for run in &self.survivors {
+            let mut part = self.pool.sized(shape.cut_length(run));
+            shape.cut(buffer.bytes(), run, part.bytes_mut());
+            let buffer = part;
+            let part = Frame { from, to, buffer };
+            line.carry(part, run.len() as u64, shape.wire_bytes(run), due);
+        }
+        self.pool.give_back(buffer);
+        self.lines.wake(index);
+    }
+
     /// Waits until a frame comes, a frame is due, or somebody wants something.
     fn sleep(&self, watched: &mut [PollFd]) {
-        let next = self.lines.lines.iter().filter_map(Line::next_due).min();
+        let busy = self.lines.busy.iter();
+        let next = busy.filter_map(|index| self.lines.lines[*index].next_due());
+        let next = next.min();
         let left = next.map(|due| due.saturating_duration_since(Instant::now()));
         let left = left.map(|left| Timespec {
             // Delays are seconds at most.
@@ -228,7 +331,7 @@ impl Loop {
         }
     }
 
-    /// Puts a frame on its line. What is addressed to none of the sites vanishes, as it would on a
+    /// Sends a frame on its way. What is addressed to none of the sites vanishes, as it would on a
     /// router without a route.
     fn dispatch(&mut self, from: usize, scratch: &mut Buffer, length: usize) {
         let Some(shape) = Shape::of(&scratch.space()[..length]) else {
@@ -238,17 +341,10 @@ impl Loop {
         let Some(to) = to.filter(|to| *to != from) else {
             return;
         };
-        let line = self.lines.between(from, to);
-        let due = line.admit(Instant::now(), &shape, &mut self.survivors);
-        for run in &self.survivors {
-            let frame = if run.len() == shape.segments() as usize {
-                self.pool.keep(scratch, length)
-            } else {
-                let mut part = self.pool.sized(shape.cut_length(run));
-                shape.cut(&scratch.space()[..length], run, part.bytes_mut());
-                part
-            };
-            line.carry(frame, run.len() as u64, shape.wire_bytes(run), due);
+        let buffer = self.pool.keep(scratch, length);
+        let frame = Frame { from, to, buffer };
+        if let Some(first) = self.lines.after(None, &frame) {
+            self.put(first, frame, Instant::now());
         }
     }
 }

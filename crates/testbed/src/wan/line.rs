@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
+
 use super::frame::Shape;
 use super::settings::{Lateness, LinkSettings, Traffic};
 
@@ -40,7 +42,7 @@ pub(crate) struct Line<F> {
     last_due: Instant,
     /// Packets that pass before the next one is lost.
     until_loss: u64,
-    random: Random,
+    random: Rng,
 }
 
 impl<F> Line<F> {
@@ -56,7 +58,7 @@ impl<F> Line<F> {
             wire_free_at: now,
             last_due: now,
             until_loss: 0,
-            random: Random(seed),
+            random: Rng::with_seed(seed),
         };
         line.until_loss = line.gap();
         line
@@ -124,7 +126,7 @@ impl<F> Line<F> {
         let packets: usize = survivors.iter().map(|run| run.len()).sum();
         self.traffic.dropped_packets += u64::from(segments) - packets as u64;
         self.traffic.dropped_bytes += shape.wire_bytes(&(0..segments)) - arriving;
-        let jitter = self.settings.jitter.mul_f64(self.random.share());
+        let jitter = self.settings.jitter.mul_f64(self.random.f64());
         let due = self.wire_free_at.max(now) + self.settings.delay + jitter;
         due.max(self.last_due)
     }
@@ -224,24 +226,8 @@ impl<F> Line<F> {
         if loss <= 0.0 {
             return u64::MAX;
         }
-        // `share` is below 1, so the logarithm is finite; the conversion saturates.
-        ((1.0 - self.random.share()).ln() / (1.0 - loss).ln()) as u64
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood, 2014): small, and good enough for what gets lost.
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    /// A number from 0 up to but not including 1.
-    fn share(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        (mixed >> 11) as f64 / (1u64 << 53) as f64
+        // The number is below 1, so the logarithm is finite; the conversion saturates.
+        ((1.0 - self.random.f64()).ln() / (1.0 - loss).ln()) as u64
     }
 }
 

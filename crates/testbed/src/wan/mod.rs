@@ -46,7 +46,8 @@ pub use settings::{Lateness, LinkSettings, Traffic};
 use crate::site::Site;
 use addresses::SITES_MAX;
 use control::Listener;
-use forwarder::Forwarder;
+use forwarder::{Forwarder, Which};
+use line::Line;
 
 /// A WAN between sites, by their names. Clones are the same WAN; it ends with the last one.
 #[derive(Clone, Debug)]
@@ -192,6 +193,27 @@ impl Wan {
         crossing.try_for_each(|link| link.cut())
     }
 
+    /// Bounds what a site sends to all others together, and what it receives from all of them, as a network card and
+    /// its cable do: each direction has these settings, besides those of the links. The default bounds nothing.
+    pub fn set_access(&self, site: &str, settings: &LinkSettings) -> Result<()> {
+        settings.check()?;
+        let (site, settings) = (self.index(site)?, *settings);
+        self.network.forwarder.ask(move |lines| {
+            for which in [Which::OutOf(site), Which::Into(site)] {
+                lines.at(which).set(settings);
+            }
+        })
+    }
+
+    /// The state of what [`Wan::set_access`] has bounded: what the site sends, and what it receives. Only what came
+    /// while there was a bound is counted.
+    pub fn access(&self, site: &str) -> Result<[LinkReport; 2]> {
+        let site = self.index(site)?;
+        self.network.forwarder.ask(move |lines| {
+            [Which::OutOf(site), Which::Into(site)].map(|which| LinkReport::of(lines.at(which)))
+        })
+    }
+
     /// What has crossed in all directions together.
     pub fn traffic(&self) -> Result<Traffic> {
         self.links().try_fold(Traffic::default(), |sum, link| {
@@ -237,6 +259,17 @@ pub struct LinkReport {
     pub lateness: Lateness,
 }
 
+impl LinkReport {
+    fn of<F>(line: &Line<F>) -> Self {
+        Self {
+            settings: line.settings(),
+            is_cut: line.is_cut(),
+            traffic: line.traffic(),
+            lateness: line.lateness(),
+        }
+    }
+}
+
 impl<'a> Link<'a> {
     /// The name of the site that sends.
     pub fn from(&self) -> &'a str {
@@ -265,7 +298,7 @@ impl<'a> Link<'a> {
     ) -> Result<()> {
         let (from, to) = (self.from, self.to);
         self.wan.network.forwarder.ask(move |lines| {
-            let line = lines.between(from, to);
+            let line = lines.at(Which::Between(from, to));
             let mut settings = line.settings();
             change(&mut settings)?;
             settings.check()?;
@@ -287,15 +320,9 @@ impl<'a> Link<'a> {
     /// Settings, state and counters.
     pub fn report(&self) -> Result<LinkReport> {
         let (from, to) = (self.from, self.to);
-        self.wan.network.forwarder.ask(move |lines| {
-            let line = lines.between(from, to);
-            LinkReport {
-                settings: line.settings(),
-                is_cut: line.is_cut(),
-                traffic: line.traffic(),
-                lateness: line.lateness(),
-            }
-        })
+        let which = Which::Between(from, to);
+        let forwarder = &self.wan.network.forwarder;
+        forwarder.ask(move |lines| LinkReport::of(lines.at(which)))
     }
 
     /// What has crossed in this direction.
@@ -305,10 +332,9 @@ impl<'a> Link<'a> {
 
     fn set_cut(&self, is_cut: bool) -> Result<()> {
         let (from, to) = (self.from, self.to);
-        self.wan
-            .network
-            .forwarder
-            .ask(move |lines| lines.between(from, to).set_cut(is_cut, Instant::now()))
+        let which = Which::Between(from, to);
+        let forwarder = &self.wan.network.forwarder;
+        forwarder.ask(move |lines| lines.at(which).set_cut(is_cut, Instant::now()))
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn check_request(request: &Request, limit: Limit) -> Result<(), Strin
             last.map_or(Ok(()), |last| limit.entry(last, &asked.vote))
         }
         Request::Snapshot(part) => check_part(part, limit),
-        Request::Submit(_) | Request::Read => Ok(()),
+        Request::Submit(_) => Ok(()),
     }
 }
 

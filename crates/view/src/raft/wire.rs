@@ -26,8 +26,6 @@ pub(crate) enum Request {
     Snapshot(InstallSnapshotRequest<Types>),
     /// To the leader: an entry for the log.
     Submit(Command),
-    /// To the leader: how far must the log be applied so that the state is no older than this request?
-    Read,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,7 +34,6 @@ pub(crate) enum Answer {
     Vote(VoteResponse<u64>),
     Snapshot(Result<InstallSnapshotResponse<u64>, InstallSnapshotError>),
     Submitted(Result<Outcome, Denial>),
-    Read(Result<u64, Denial>),
     /// The Raft library here is stopped or failed.
     Failed(String),
 }
@@ -74,7 +71,7 @@ impl Request {
             Request::Append(append) => Some(append.vote.leader_id),
             Request::Vote(vote) => Some(vote.vote.leader_id),
             Request::Snapshot(part) => Some(part.vote.leader_id),
-            Request::Submit(_) | Request::Read => None,
+            Request::Submit(_) => None,
         };
         if leader.is_some_and(|leader| leader.node_id != id(from)) {
             return Err("a replica speaks for another one".to_owned());

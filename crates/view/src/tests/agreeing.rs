@@ -25,22 +25,6 @@ async fn a_decision_is_made_through_any_member_and_reaches_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_shows_what_was_decided_elsewhere() {
-    let set = Set::found(3).await;
-    let leader = set.leader(1).await;
-    let follower = (1..=3).find(|number| *number != leader).unwrap();
-    for incarnation in 1..20 {
-        set.admit(leader, leader, incarnation).await;
-        let state = loop {
-            if let Ok(state) = set.at(follower).read_state().await {
-                break state;
-            }
-        };
-        assert_eq!(state.members[&slot(leader)].incarnation, incarnation);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_leader_is_lost_the_others_exclude_it_and_it_returns() {
     let mut set = Set::found(3).await;
     let lost = set.leader(1).await;

@@ -259,7 +259,7 @@ impl Set {
         let known = || {
             let leader = self.at(at).leader()?;
             let there = self.links.running.lock().unwrap().get(&leader).cloned()?;
-            there.is_leader().then_some(leader.0)
+            (there.leader() == Some(leader)).then_some(leader.0)
         };
         until("there is a leader", || known().is_some()).await;
         known().unwrap_or(at)

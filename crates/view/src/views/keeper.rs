@@ -7,21 +7,23 @@ use std::time::Duration;
 
 use super::Core;
 
-/// After a failure it waits so long before it tries again.
+/// After a failure it waits this long before it tries again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs until the member stops.
 pub(super) async fn keep(core: Arc<Core>) {
-    let mut metrics = core.raft.metrics();
+    // Of all that Raft tells only this is looked at: the rest changes with each heartbeat.
+    let mut changes = core.raft.server_metrics();
     let mut state = core.state.clone();
     loop {
-        if core.must_align() {
+        // Also where it leads and nobody has answered yet, of which nothing is told when somebody does.
+        if core.leads() && !core.is_aligned() {
             core.voters_follow().await;
             tokio::time::sleep(PAUSE).await;
             continue;
         }
         let changed = tokio::select! {
-            changed = metrics.changed() => changed,
+            changed = changes.changed() => changed,
             changed = state.changed() => changed,
         };
         if changed.is_err() {

@@ -1,11 +1,11 @@
-//! What only the leader does: put an entry into the log, confirm that nothing newer was decided.
+//! What only the leader does: put an entry into the log.
 //!
 //! What must never enter: looking for another leader; a member that is asked here and does not lead
 //! says so.
 
 use std::time::Duration;
 
-use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
+use openraft::error::{ClientWriteError, RaftError};
 use tokio::time::timeout;
 use vfs::ReplicaSlot;
 
@@ -88,28 +88,6 @@ impl Core {
             self.align().await;
         }
         outcome
-    }
-
-    /// Confirms that this member leads, and says how far the log must be applied to show all that was decided.
-    pub(super) async fn read_here(&self) -> Result<u64, Denial> {
-        if self.leader() != Some(self.slot) {
-            return Err(Denial::NotLeader);
-        }
-        let confirmed = timeout(
-            self.settings.decision_limit,
-            self.raft.ensure_linearizable(),
-        );
-        match confirmed.await {
-            Ok(Ok(last)) => Ok(last.map_or(0, |last| last.index)),
-            Ok(Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(_)))) => {
-                Err(Denial::NotLeader)
-            }
-            Ok(Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_)))) => {
-                Err(Denial::NotLeader)
-            }
-            Ok(Err(RaftError::Fatal(error))) => Err(Denial::Stopped(error.to_string())),
-            Err(_elapsed) => Err(Denial::NotLeader),
-        }
     }
 }
 

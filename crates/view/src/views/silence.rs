@@ -18,28 +18,37 @@ const SILENT_PART: u32 = 3;
 /// Runs until the member stops.
 pub(super) async fn keep(core: Arc<Core>) {
     let mut leading_since = None;
+    let mut changes = core.raft.server_metrics();
     loop {
-        let silent = unanswered(&core, &mut leading_since)
-            .is_some_and(|unanswered| is_silent(unanswered, core.settings.election_max));
+        changes.borrow_and_update();
+        let unanswered = unanswered(&core, &mut leading_since);
+        let patience = core.settings.election_max;
+        let silent = unanswered.is_some_and(|unanswered| is_silent(unanswered, patience));
         if core.silent.swap(silent, Ordering::AcqRel) != silent && silent {
             tracing::warn!(
                 "no majority answers this leader; it falls silent, so that another is elected"
             );
         }
-        tokio::time::sleep(core.settings.heartbeat).await;
+        match unanswered {
+            Some(unanswered) => {
+                // It cannot have been unanswered for long enough before.
+                let pause = patience.saturating_sub(unanswered);
+                tokio::time::sleep(pause.max(core.settings.heartbeat)).await;
+            }
+            None if changes.changed().await.is_err() => return,
+            None => {}
+        }
     }
 }
 
 /// For how long no majority has answered this leader; `None` when it does not lead.
 fn unanswered(core: &Core, leading_since: &mut Option<Instant>) -> Option<Duration> {
-    let metrics = core.raft.metrics();
-    let metrics = metrics.borrow();
-    if metrics.current_leader != Some(metrics.id) {
+    if !core.leads() {
         *leading_since = None;
         return None;
     }
     let since = leading_since.get_or_insert_with(Instant::now);
-    let answered = metrics.millis_since_quorum_ack;
+    let answered = core.raft.metrics().borrow().millis_since_quorum_ack;
     Some(answered.map_or_else(|| since.elapsed(), Duration::from_millis))
 }
 

@@ -57,16 +57,21 @@ fn next_step(state: &ViewState, configs: &[BTreeSet<u64>], nodes: &BTreeSet<u64>
 impl Core {
     /// What there is to do for the leader.
     fn next_step(&self) -> Option<Step> {
-        let metrics = self.raft.metrics();
+        let metrics = self.raft.server_metrics();
         let stored = metrics.borrow().membership_config.clone();
         let nodes = stored.nodes().map(|(id, _)| *id).collect();
         let state = self.state.borrow();
         next_step(&state, stored.membership().get_joint_config(), &nodes)
     }
 
+    /// Whether the library's membership is what the state says.
+    pub(super) fn is_aligned(&self) -> bool {
+        self.next_step().is_none()
+    }
+
     /// Whether this member leads and the library's membership is not what the state says.
-    pub(super) fn must_align(&self) -> bool {
-        self.leader() == Some(self.slot) && self.next_step().is_some()
+    fn must_align(&self) -> bool {
+        self.leader() == Some(self.slot) && !self.is_aligned()
     }
 
     /// [`Core::align`], one at a time.

@@ -327,7 +327,7 @@ impl Table {
         let (_, departures) = self.state.make_space_for(exchanged.client, self.now);
         self.see_off(departures);
         self.create(exchanged.client, exchanged.sequence)?;
-        self.state.reclaim_complete(exchanged.client)?;
+        self.reclaim_complete(exchanged.client)?;
         Ok(exchanged.client)
     }
 }
@@ -390,7 +390,7 @@ fn who_may_yet_reclaim_does_not_go_for_others() {
     table.create(exchanged.client, exchanged.sequence).unwrap();
     table.pass(Duration::from_secs(20));
     assert_eq!(table.client_from(1, 1), Err(NfsStat4::Delay));
-    table.state.reclaim_complete(exchanged.client).unwrap();
+    table.reclaim_complete(exchanged.client).unwrap();
     table.pass(Duration::from_secs(20));
     assert!(table.client_from(1, 1).is_ok());
 }

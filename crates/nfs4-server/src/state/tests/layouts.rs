@@ -5,6 +5,7 @@ use vfs::Share;
 
 use super::*;
 use crate::layouts::LayoutAccess;
+use crate::state::stateid::Seqid;
 
 const READ: Share = Share {
     read: true,
@@ -306,4 +307,32 @@ fn a_client_hears_once_of_a_device_that_it_asked_about() {
     }
     let one_more = crate::layouts::DeviceId([1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert!(!table.state.watch_device(client, one_more, true));
+}
+
+#[test]
+fn the_numbers_of_a_layout_start_again_at_one() {
+    let mut holder = Holder::with(BOTH);
+    let open = holder.open;
+    let first = holder.get(open, LayoutAccess::ReadWrite).unwrap();
+    let layout = holder.table.state.layouts.all.get_mut(&holder_of(first).0);
+    layout.unwrap().seqid = Seqid(u64::from(u32::MAX) - 1);
+    let get = |holder: &mut Holder, by| holder.get(by, LayoutAccess::ReadWrite);
+    let last = get(&mut holder, open).unwrap();
+    assert_eq!(last.seqid, u32::MAX);
+    // Two that were asked for with the number before.
+    let (anew, second) = (get(&mut holder, last), get(&mut holder, last));
+    let (anew, second) = (anew.unwrap(), second.unwrap());
+    assert_eq!((anew.seqid, second.seqid), (1, 2));
+    for wrong in [0, 3] {
+        let told = get(&mut holder, with_seqid(second, wrong));
+        assert_eq!(told, Err(NfsStat4::BadStateid), "{wrong}");
+    }
+    let recalled = holder.recall(second).unwrap();
+    assert_eq!(recalled.seqid, 3);
+    for early in [last, anew] {
+        let told = holder.give_back(early, LayoutIomode4::Any);
+        assert_eq!(told, Err(NfsStat4::OldStateid));
+    }
+    let (kept, end) = holder.give_back(second, LayoutIomode4::Any).unwrap();
+    assert_eq!((kept, end), (None, Some(ended(first, LayoutEnd::Returned))));
 }

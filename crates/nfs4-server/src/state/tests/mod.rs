@@ -38,7 +38,7 @@ impl Table {
 
     fn after_restart(owners: &[&str]) -> Table {
         let now = Instant::now();
-        let owners = owners.iter().map(|owner| Arc::from(owner.as_bytes()));
+        let owners = owners.iter().map(|owner| recorded(owner));
         Table {
             state: State::new(Limits::default(), 7, KEY, owners, now),
             now,
@@ -73,7 +73,12 @@ impl Table {
     }
 
     fn admit(&mut self, client: ClientId, reclaim: Reclaim) -> Result<(), NfsStat4> {
-        self.state.admit(client, reclaim, self.now)
+        self.state.admit(client, reclaim, self.now).map(drop)
+    }
+
+    fn reclaim_complete(&mut self, client: ClientId) -> Result<(), NfsStat4> {
+        let recording = self.state.owner_to_record(client)?;
+        self.state.reclaim_complete(client, recording.as_ref())
     }
 
     fn create(&mut self, client: ClientId, sequence: u32) -> Result<CreatedSession, NfsStat4> {
@@ -90,8 +95,16 @@ impl Table {
             .create(exchanged.client, exchanged.sequence)
             .unwrap()
             .session;
-        self.state.reclaim_complete(exchanged.client).unwrap();
+        self.reclaim_complete(exchanged.client).unwrap();
         (exchanged.client, session)
+    }
+}
+
+/// A record that says of its client no more than the name.
+fn recorded(owner: &str) -> ClientRecord {
+    ClientRecord {
+        owner: Arc::from(owner.as_bytes()),
+        known_by: None,
     }
 }
 

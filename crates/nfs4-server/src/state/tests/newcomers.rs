@@ -26,7 +26,7 @@ fn a_newcomer_may_reclaim_until_it_says_that_it_is_done() {
     let client = arrive(&mut table, "a");
     assert_eq!(table.admit(client, Reclaim::Yes), Ok(()));
     assert!(table.state.must_prove(client));
-    table.state.reclaim_complete(client).unwrap();
+    table.reclaim_complete(client).unwrap();
     let late = table.admit(client, Reclaim::Yes);
     assert_eq!(late, Err(NfsStat4::NoGrace));
 }
@@ -42,7 +42,7 @@ fn a_client_that_comes_with_one_more_session_may_reclaim_until_it_is_done_again(
         assert_eq!(table.admit(client, what), Ok(()), "{what:?}");
     }
     assert!(table.state.must_prove(client));
-    let again = table.state.reclaim_complete(client);
+    let again = table.reclaim_complete(client);
     assert_eq!(again, Err(NfsStat4::CompleteAlready));
     let late = table.admit(client, Reclaim::Yes);
     assert_eq!(late, Err(NfsStat4::NoGrace));
@@ -69,7 +69,7 @@ fn a_newcomer_may_reclaim_for_one_lease_however_often_it_renews() {
 fn a_client_that_has_lost_what_it_held_here_reclaims_nothing() {
     let mut table = table();
     let client = arrive(&mut table, "a");
-    table.state.reclaim_complete(client).unwrap();
+    table.reclaim_complete(client).unwrap();
     let share = Share {
         read: true,
         ..Share::default()
@@ -85,7 +85,7 @@ fn a_client_that_has_lost_what_it_held_here_reclaims_nothing() {
         let reclaims = table.admit(client, Reclaim::Yes);
         assert_eq!(reclaims, expected, "time {round}");
         // It knows that it has lost all, and may come from elsewhere with something new.
-        table.state.reclaim_complete(client).unwrap();
+        table.reclaim_complete(client).unwrap();
         table.pass(2 * Limits::default().lease);
         table.expire();
     }
@@ -122,7 +122,7 @@ fn a_restarted_client_goes_by_another_name() {
 #[test]
 fn who_may_reclaim_after_the_restart_of_this_server_is_not_absent() {
     let now = Instant::now();
-    let may_reclaim = [Arc::from(&b"known"[..])];
+    let may_reclaim = [recorded("known")];
     let mut state =
         State::new(Limits::default(), 7, KEY, may_reclaim, now).among_others(Some(PLACE));
     let name = |owner: &str| Arc::from([&[1; 8][..], owner.as_bytes()].concat());
@@ -152,4 +152,35 @@ fn a_client_that_comes_while_its_state_is_given_up_is_told_apart() {
     assert_eq!(given_up(&table), Some(name));
     table.pass(Limits::default().lease + Duration::from_secs(1));
     assert_eq!(given_up(&table), None);
+}
+
+/// The names of those who had lost something were kept for ever, and when there were as many as there may be clients, nobody who came from
+/// another server could reclaim anything.
+#[test]
+fn those_who_lost_something_keep_nobody_from_reclaiming_for_ever() {
+    let limits = Limits {
+        clients: 4,
+        ..Limits::default()
+    };
+    let now = Instant::now();
+    let mut table = Table {
+        state: State::new(limits, 7, KEY, [], now).among_others(Some(PLACE)),
+        now,
+    };
+    for number in 0..4 {
+        let (client, _) = table.client(&format!("client {number}"));
+        let open = table
+            .state
+            .record_open(client, b"o", file(1), Share::default());
+        open.unwrap();
+        table.pass(Limits::default().lease + Duration::from_secs(1));
+        assert!(!table.expire().is_empty());
+    }
+    for _ in 0..3 {
+        table.expire();
+        table.pass(Limits::default().lease);
+    }
+    table.expire();
+    let client = arrive(&mut table, "another");
+    assert_eq!(table.admit(client, Reclaim::Yes), Ok(()));
 }

@@ -4,6 +4,7 @@ use nfs4::Stateid4;
 use vfs::Share;
 
 use super::*;
+use crate::state::stateid::Seqid;
 
 const READ: Share = Share {
     read: true,
@@ -222,4 +223,63 @@ fn owners_cannot_be_confused_by_where_one_string_ends() {
     let first = table.state.open_owner(ab, b"c").unwrap();
     let second = table.state.open_owner(a, b"bc").unwrap();
     assert_ne!(first, second);
+}
+
+/// Behind 2^32 - 1 comes one: what was before was taken for what is yet to come, so clients were told that the state is gone.
+#[test]
+fn sequence_numbers_of_stateids_start_again_at_one() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    let open = |table: &mut Table| {
+        let granted = table.state.record_open(client, b"o", file(1), READ);
+        granted.unwrap().stateid
+    };
+    let lock = |table: &mut Table, open: &Stateid4| {
+        let grant = table.state.first_lock(client, open, b"l", file(1)).unwrap();
+        table.state.record_lock(client, &grant, file(1)).unwrap()
+    };
+    let first = open(&mut table);
+    lock(&mut table, &first);
+    let before = u64::from(u32::MAX) - 1;
+    let state = &mut table.state;
+    let opens = state.opens.values_mut().map(|open| &mut open.seqid);
+    let locks = state.locks.values_mut().map(|lock| &mut lock.seqid);
+    opens
+        .chain(locks)
+        .for_each(|seqid| *seqid = Seqid(before - 1));
+    let opens: Vec<Stateid4> = (0..4).map(|_| open(&mut table)).collect();
+    let locks: Vec<Stateid4> = (0..4).map(|_| lock(&mut table, &opens[3])).collect();
+    for all in [opens, locks] {
+        let numbers: Vec<u32> = all.iter().map(|stateid| stateid.seqid).collect();
+        assert_eq!(numbers, [u32::MAX - 1, u32::MAX, 1, 2]);
+        let told = |stateid: Stateid4| {
+            let used = (table.state).resolve_for_io(client, &stateid, file(1), StateidUse::Read);
+            let told = table.state.test_stateid(client, &stateid);
+            assert_eq!(used.err().unwrap_or(NfsStat4::Ok), told);
+            told
+        };
+        for old in &all[..3] {
+            assert_eq!(told(*old), NfsStat4::OldStateid);
+        }
+        let with = |seqid| Stateid4 { seqid, ..all[3] };
+        assert_eq!(told(with(2)), NfsStat4::Ok);
+        assert_eq!(told(with(0)), NfsStat4::Ok);
+        assert_eq!(told(with(3)), NfsStat4::BadStateid);
+        assert_eq!(told(with(u32::MAX / 2)), NfsStat4::BadStateid);
+        assert_eq!(told(with(u32::MAX / 2 + 10)), NfsStat4::OldStateid);
+    }
+}
+
+/// What is far behind before any number has come again never was.
+#[test]
+fn a_sequence_number_that_never_was_is_not_old() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    let open = table.state.record_open(client, b"o", file(1), READ);
+    let open = open.unwrap().stateid;
+    for seqid in [2, u32::MAX, u32::MAX / 2] {
+        let stateid = Stateid4 { seqid, ..open };
+        let told = table.state.test_stateid(client, &stateid);
+        assert_eq!(told, NfsStat4::BadStateid, "{seqid}");
+    }
 }

@@ -20,9 +20,9 @@ fn a_client_must_say_that_it_reclaimed_before_it_opens() {
         table.admit(exchanged.client, Reclaim::No),
         Err(NfsStat4::Grace)
     );
-    table.state.reclaim_complete(exchanged.client).unwrap();
+    table.reclaim_complete(exchanged.client).unwrap();
     assert_eq!(table.admit(exchanged.client, Reclaim::No), Ok(()));
-    let again = table.state.reclaim_complete(exchanged.client);
+    let again = table.reclaim_complete(exchanged.client);
     assert_eq!(again, Err(NfsStat4::CompleteAlready));
 }
 
@@ -119,4 +119,40 @@ fn a_client_that_stops_reclaiming_is_not_waited_for_long() {
     assert_eq!(table.admit(exchanged.client, Reclaim::Yes), Ok(()));
     table.pass(lease / 5);
     assert!(table.state.end_grace_if_due(table.now).is_some());
+}
+
+/// Once any host that came first after a restart of the server could take the name of a client, and with it what the client held.
+#[test]
+fn the_name_of_a_client_that_is_expected_back_is_not_given_to_another_address() {
+    let mut before = Table::new();
+    let (client, _) = before.client("a");
+    let record = before.state.clients[&client].record();
+    let now = before.now;
+    let start = || Table {
+        state: State::new(Limits::default(), 8, KEY, [record.clone()], now),
+        now,
+    };
+    let from = |last, verifier, user| {
+        let mut request = request("a", verifier, user);
+        request.identity.address = Ipv4Addr::new(192, 0, 2, last).into();
+        request
+    };
+    let ask = |table: &mut Table, request| {
+        let asked = table.state.exchange_id(request, table.now);
+        asked.map(drop)
+    };
+    let mut table = start();
+    for other in [from(99, 2, 0), from(1, 2, 1000)] {
+        assert_eq!(ask(&mut table, other.clone()), Err(NfsStat4::Delay));
+        assert_eq!(ask(&mut table, other), Err(NfsStat4::Delay));
+    }
+    // It knows the verifier, or has restarted where it was.
+    for same in [from(99, 1, 0), from(1, 2, 0)] {
+        assert_eq!(ask(&mut start(), same), Ok(()));
+    }
+    table.pass(Limits::default().grace);
+    let records = table.state.end_grace_if_due(table.now).unwrap();
+    table.see_off(records);
+    table.state.grace_has_ended();
+    assert_eq!(ask(&mut table, from(99, 2, 0)), Ok(()), "it stayed away");
 }

@@ -251,6 +251,24 @@ fn a_callback_uses_its_slot_alone_and_advances_only_when_answered() {
 }
 
 #[test]
+fn a_connection_that_has_ended_belongs_to_no_session() {
+    let mut table = Table::new();
+    let (client, first) = table.client("a");
+    let second = table.create(client, 2).unwrap().session;
+    let other = ConnectionId(2);
+    table.state.bind_connection(second, other, false).unwrap();
+    table.state.connection_closed(CONNECTION);
+    let told = table.state.destroy_session(first, CONNECTION, None);
+    assert_eq!(told, Err(NfsStat4::ConnNotBoundToSession));
+    table.state.destroy_session(second, other, None).unwrap();
+    assert!(table.state.associations.is_empty());
+    table.state.connection_closed(other);
+    // It is used once more over another one.
+    place(table.state.sequence(&sequence(first, 0, 1), table.now));
+    assert_eq!(table.state.associations.len(), 1);
+}
+
+#[test]
 fn a_session_with_requests_under_way_is_not_destroyed() {
     let mut table = Table::new();
     let (_, session) = table.client("a");

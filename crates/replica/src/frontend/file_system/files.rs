@@ -251,6 +251,10 @@ impl FileSystem for ReplicatedFileSystem {
             .await
     }
 
+    async fn holds_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<bool> {
+        self.replica.store.holds_denial(id, owner).await
+    }
+
     async fn read(
         &self,
         access: AccessCheck<'_>,

@@ -36,7 +36,7 @@ use crate::state::outcomes::{Outcome, Unanswered};
 use crate::state::settings::{Frozen, WithoutMajority};
 use crate::state::wire::Origin;
 
-/// So long after a moment it is surely over.
+/// This long after a moment it is surely over.
 const AFTER: Duration = Duration::from_millis(1);
 
 /// The replicated tree as a file system.

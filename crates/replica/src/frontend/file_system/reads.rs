@@ -23,7 +23,7 @@ const WORTH_WAITING: u64 = 64 << 10;
 /// Updates are sent when they are on the disk; data that no client has committed may be long in coming there.
 const SOON_STABLE: Duration = Duration::from_millis(50);
 
-/// When the asker has got nothing more of the file for so long, the answer brings the data.
+/// When the asker has got nothing more of the file for this long, the answer brings the data.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
 /// And after this long in any case; the caller does not wait for ever.

@@ -9,8 +9,9 @@ mod closed;
 mod deaf;
 mod harmless;
 mod nonsense;
-mod parting;
 mod relayed;
+mod renounced;
+mod stopping;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

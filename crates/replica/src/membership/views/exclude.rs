@@ -28,8 +28,6 @@ const NONSENSE: &str = "it sent what makes no sense: ";
 
 /// How often to look at most for somebody silent.
 const LOOK: Duration = Duration::from_millis(200);
-/// An attempt to decide takes so long at most.
-const LONGEST: Duration = Duration::from_secs(2);
 
 /// Members of the view that have not answered for too long, or said what makes no sense; and those who are to be removed, to whom
 /// nobody listens any more.
@@ -71,9 +69,7 @@ pub(crate) async fn watch(replica: Arc<LocalReplica>) {
             // This process was stopped for a while; answers of that time are still to be read.
             replica.state.peers.forget_silence();
         }
-        let limit = replica.state.settings.suspicion.min(LONGEST);
-        // Another attempt follows.
-        let _ = tokio::time::timeout(limit, part_with_the_silent(&replica)).await;
+        part_with_the_silent(&replica).await;
         last = Instant::now();
     }
 }
@@ -95,7 +91,9 @@ async fn part_with_the_silent(replica: &Arc<LocalReplica>) {
     let first = out
         .iter()
         .find(|slot| replica.state.members.was_removed(**slot));
-    let Some(first) = first.or(out.first()) else {
+    // One that cannot be done without holds up no other.
+    let spared = || out.iter().find(|slot| replica.can_do_without(**slot));
+    let Some(first) = first.or_else(spared).or(out.first()) else {
         return part_with_the_slow(replica).await;
     };
     let Some(state) = replica.view_state() else {
@@ -107,25 +105,41 @@ async fn part_with_the_silent(replica: &Arc<LocalReplica>) {
         false => who_takes_their_places(replica, &state, &out),
     };
     if admitted.is_empty() {
-        let nonsense = replica
-            .state
-            .peers
-            .with(*first, |peer| peer.nonsense.told());
-        let nonsense = nonsense.map(|what| format!("{NONSENSE}{what}"));
-        let reason = match replica.state.members.was_removed(*first) {
-            true => REMOVED,
-            false => nonsense.as_deref().unwrap_or(SILENT),
-        };
-        return replica.exclude(*first, reason).await;
+        let reason = reason_for(replica, *first);
+        return replica.exclude(*first, &reason).await;
     }
+    let reason = reason_for_all(replica, &out);
     let decision = replica.decision(DecisionKind::Replace {
         out: out.clone(),
         admitted: admitted.clone(),
-        reason: SILENT.to_owned(),
+        reason: reason.clone(),
     });
     if replica.decide(decision).await {
         let (out, admitted) = (listed(&out), listed(admitted.keys()));
-        tracing::warn!(out, admitted, "others take the places of silent replicas");
+        tracing::warn!(out, admitted, reason, "others take the places of replicas");
+    }
+}
+
+/// Why a member is excluded, for people.
+fn reason_for(replica: &LocalReplica, slot: ReplicaSlot) -> String {
+    if replica.state.members.was_removed(slot) {
+        return REMOVED.to_owned();
+    }
+    let nonsense = replica.state.peers.with(slot, |peer| peer.nonsense.told());
+    nonsense.map_or(SILENT.to_owned(), |what| format!("{NONSENSE}{what}"))
+}
+
+/// Why several are excluded together.
+fn reason_for_all(replica: &LocalReplica, out: &BTreeSet<ReplicaSlot>) -> String {
+    let reasons = out.iter().map(|slot| (*slot, reason_for(replica, *slot)));
+    let reasons: Vec<(ReplicaSlot, String)> = reasons.collect();
+    match &reasons[..] {
+        [(_, first), rest @ ..] if rest.iter().all(|(_, reason)| reason == first) => first.clone(),
+        _ => {
+            let each = reasons.iter();
+            let each = each.map(|(slot, reason)| format!("of replica {}, {reason}", slot.0));
+            each.collect::<Vec<_>>().join("; ")
+        }
     }
 }
 
@@ -138,7 +152,7 @@ async fn part_with_the_slow(replica: &Arc<LocalReplica>) {
 
 /// Those outside who could take part but for the silent, as which incarnation; nobody, unless they are enough.
 ///
-/// All who are left must be up to date, although the silent may not have reported in this view yet.
+/// All who are left must have complete copies, although the silent may not have reported in this view yet.
 /// A replica that comes must have as much of the streams of the silent as any of them.
 fn who_takes_their_places(
     replica: &LocalReplica,
@@ -152,13 +166,13 @@ fn who_takes_their_places(
         let counts = ask.epoch == view.epoch.0 && at.elapsed() < replica.state.settings.suspicion;
         counts.then_some(ask)
     };
-    if !replica.lease.is_up_to_date() || state.epoch != view.epoch.0 {
+    if !replica.is_complete() || state.epoch != view.epoch.0 {
         return BTreeMap::new();
     }
     let mut has = places(out, |lost| replica.state.inboxes.acknowledged(lost));
     let left = view.active.difference(out);
     for slot in left.clone().filter(|slot| **slot != replica.slot()) {
-        let Some(ask) = fresh(slot).filter(|ask| ask.up_to_date) else {
+        let Some(ask) = fresh(slot).filter(|ask| ask.complete) else {
             return BTreeMap::new();
         };
         if !state.holds_data(*slot) {

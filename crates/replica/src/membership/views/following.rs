@@ -15,7 +15,7 @@ use view::{Kind, ViewError, ViewState, Views};
 
 use super::seam::{Facts, MemberWarrant, PeerTransport};
 use super::{configuring, join};
-use crate::driver::lease_state;
+use crate::driver::clock::lease_time;
 use crate::driver::local_replica::LocalReplica;
 use crate::membership::accounts;
 use crate::membership::losses;
@@ -140,6 +140,7 @@ async fn enter(replica: &Arc<LocalReplica>, state: &Arc<ViewState>) {
             join::begin(replica, since);
         } else if state.members.len() == 1 {
             replica.lease.set_up_to_date(true);
+            join::note_complete(replica).await;
         }
         // A replica that was started anew within a view asks to be admitted as the incarnation that
         // it is now.
@@ -152,7 +153,7 @@ async fn grants_run_out(replica: &LocalReplica, view: &View) {
     loop {
         replica.lease.look_at_clocks();
         let may_enter = replica.lease.prepare(view);
-        let wait = may_enter.0.saturating_sub(lease_state::now().0);
+        let wait = may_enter.0.saturating_sub(lease_time().0);
         if wait == 0 {
             return;
         }

@@ -96,11 +96,11 @@ pub(super) fn begin(replica: &Arc<LocalReplica>, since: Epoch) {
 async fn catch_up(replica: Arc<LocalReplica>, since: Epoch) {
     tokio::select! {
         () = replica.until_arrived() => {
-            up_to_date(&replica, since);
+            up_to_date(&replica, since).await;
         }
         // It may have found that it needs a whole copy. The caller that starts it anew waits for
         // all that uses the store to end.
-        () = replica.parted() => {}
+        () = replica.stopped() => {}
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn waits_for_copy(replica: &LocalReplica, slot: ReplicaSlot) -> bool 
 }
 
 /// Whether a member is up to date, as far as this replica has heard.
-pub(crate) fn is_up_to_date(replica: &LocalReplica, slot: ReplicaSlot) -> bool {
+pub(super) fn is_up_to_date(replica: &LocalReplica, slot: ReplicaSlot) -> bool {
     if slot == replica.slot() {
         return replica.lease.is_up_to_date();
     }
@@ -139,7 +139,7 @@ pub(crate) fn is_up_to_date(replica: &LocalReplica, slot: ReplicaSlot) -> bool {
     said.is_some_and(|(ask, _)| ask.up_to_date)
 }
 
-fn up_to_date(replica: &Arc<LocalReplica>, since: Epoch) {
+async fn up_to_date(replica: &Arc<LocalReplica>, since: Epoch) {
     let view = replica.lease.view();
     if view.since.get(&replica.slot()) != Some(&since) {
         // It has left the view meanwhile.
@@ -153,6 +153,15 @@ fn up_to_date(replica: &Arc<LocalReplica>, since: Epoch) {
         .with_each(|_, peer| peer.rejoin.arrived());
     tracing::info!(epoch = since.0, "this replica is up to date and takes part");
     replica.engine.notify();
+    note_complete(replica).await;
+}
+
+/// Notes durably that this replica is up to date.
+pub(super) async fn note_complete(replica: &LocalReplica) {
+    if let Err(error) = replica.note_complete().await {
+        // The store has failed, which ends the server.
+        tracing::error!(%error, "that the copy is complete cannot be noted");
+    }
 }
 
 /// A member has entered the view in which this replica takes part anew.

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use control::{ClockDifference, Incarnation, Moment, Question};
 use peer::Lane;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 use vfs::FileSystem;
 use vfs::ReplicaSlot;
 
 use super::{exclude, join, rejoin};
-use crate::driver::lease_state::now;
+use crate::driver::clock::lease_time;
 use crate::driver::local_replica::LocalReplica;
-use crate::driver::waiting::{UNCHANGED, next_look};
+use crate::driver::waiting::{UNCHANGED, next_look, ticks};
 use crate::frontend::free_space;
 use crate::membership::links;
 use crate::membership::losses;
@@ -34,10 +34,11 @@ const LATELY: Duration = Duration::from_secs(2);
 
 /// What others go on by as soon as they hear it, while they do without a lost replica or let one in.
 #[derive(Debug, PartialEq)]
-struct Tidings {
+struct Announcement {
     epoch: u64,
     settled: bool,
     up_to_date: bool,
+    complete: bool,
     /// How far the streams of those outside the view are applied.
     applied: Vec<(u16, u64)>,
     whole: Vec<(u16, u64)>,
@@ -45,16 +46,17 @@ struct Tidings {
     fit_without: Vec<u16>,
 }
 
-impl Tidings {
-    fn of(replica: &LocalReplica) -> Tidings {
+impl Announcement {
+    fn of(replica: &LocalReplica) -> Announcement {
         let view = replica.lease.view();
         let (epoch, settled) = replica.engine.epoch_and_settled();
         let mut applied = applied_here(replica);
         applied.retain(|(slot, _)| !view.active.contains(&ReplicaSlot(*slot)));
-        Tidings {
+        Announcement {
             epoch,
             settled: replica.takes_part() && settled,
             up_to_date: replica.lease.is_up_to_date(),
+            complete: replica.is_complete(),
             applied,
             whole: losses::whole_here(replica),
             closed: losses::closed_here(replica),
@@ -67,9 +69,8 @@ impl Tidings {
 pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     replica.begin_awareness();
     let interval = replica.state.settings.site_lease / ASKED_PER_LEASE;
-    let mut ticks = tokio::time::interval(interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = Tidings::of(&replica);
+    let mut ticks = ticks(&replica, interval);
+    let mut told = Announcement::of(&replica);
     let mut last = Instant::now();
     loop {
         tokio::select! {
@@ -100,18 +101,18 @@ pub(crate) async fn keep(replica: Arc<LocalReplica>) {
             true => u64::MAX,
             false => space.map_or(0, |space| space.available_bytes),
         };
-        told = Tidings::of(&replica);
+        told = Announcement::of(&replica);
         ask_all(&replica, available);
     }
 }
 
 /// Returns when there is something to tell.
-async fn news(replica: &LocalReplica, told: &Tidings) {
+async fn news(replica: &LocalReplica, told: &Announcement) {
     loop {
         next_look(replica, LOOK, UNCHANGED).await;
         replica.lease.look_at_clocks();
         replica.look_for_slow();
-        if Tidings::of(replica) != *told {
+        if Announcement::of(replica) != *told {
             return;
         }
     }
@@ -121,6 +122,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
     let others = replica.state.members.others();
     let question = replica.lease.request();
     let links = links::links(replica);
+    let lacks: Vec<u16> = losses::lacks_here(replica);
     // Before the places that are told with it.
     let closed = losses::closed_here(replica);
     let applied = applied_here(replica);
@@ -143,6 +145,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
             owed: own.owed.unwrap_or_else(|| replica.kept_files() as u64),
             steady: own.steady,
             up_to_date: own.up_to_date,
+            complete: replica.is_complete(),
             available,
             whole: whole.clone(),
             aware: own.aware,
@@ -154,6 +157,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
             fit_without: rejoin::fit_without(replica, own.epoch),
             links: links.clone(),
             short_of: short_of.clone(),
+            lacks: lacks.clone(),
             closed: closed.clone(),
         };
         let message = wire::body(wire::Kind::LeaseRequest, &ask);
@@ -227,7 +231,7 @@ fn time_of_day_us(replica: &LocalReplica) -> i64 {
 fn clock_shown(replica: &LocalReplica, grant: LeaseGrant) -> Option<ClockDifference> {
     // In this order: what passes between the two counts as part of the round trip.
     let own_us = time_of_day_us(replica);
-    let (asked, now) = (Moment(grant.asked), now());
+    let (asked, now) = (Moment(grant.asked), lease_time());
     let asked_here = grant.incarnation == replica.state.incarnation && asked <= now;
     asked_here.then(|| ClockDifference::shown(asked, now, own_us, grant.time_of_day_us))
 }

@@ -18,7 +18,7 @@ use super::missed;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::frontend::reclaim;
-use crate::membership::losses;
+use crate::membership::losses::{self, Here};
 use crate::replication::base;
 use crate::replication::conversing;
 use crate::replication::settled;
@@ -164,6 +164,8 @@ struct Asked {
     contents: Option<(ReplicaSlot, u64)>,
     /// Rows, when.
     rows: Option<Instant>,
+    /// What was here of others when it first needed a copy outside the view. What came later counts nowhere because it is here.
+    stood: Option<Vec<Here>>,
 }
 
 /// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.
@@ -182,7 +184,8 @@ async fn catch_up(replica: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result
     }
     let absent = absent(replica);
     let delivered = replica.engine.has_handed_over(&absent);
-    if delivered && replica.state.needs_copy.load(Ordering::Acquire) && is_spared(replica).await {
+    let needs_copy = replica.state.needs_copy.load(Ordering::Acquire);
+    if delivered && needs_copy && is_spared(replica, asked).await {
         base::give_up_copy(replica, None).await?;
         let rows = vec![(base::COPY_ANEW.to_vec(), None)];
         replica.store.put_facts(rows).await?;
@@ -212,10 +215,11 @@ async fn catch_up(replica: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result
 /// Whether the others can do without this copy. They go on without a member that gives its copy up where enough of them are
 /// left; else it gets the new one as a member. One outside may be the only one left that has an update of somebody who was
 /// lost a moment ago, which was answered because it has it.
-async fn is_spared(replica: &Arc<LocalReplica>) -> bool {
+async fn is_spared(replica: &Arc<LocalReplica>, asked: &mut Asked) -> bool {
     if !replica.takes_part() {
         let fresh = replica.state.settings.site_lease * NEWS_LEASES;
-        return replica.state.is_witness || losses::present_have_all(replica, fresh);
+        let stood = asked.stood.get_or_insert_with(|| losses::here(replica));
+        return replica.state.is_witness || losses::present_have_all(replica, stood, fresh);
     }
     // One after the other: who has given its copy up counts for nobody. Nor does one whose own copy may be about to go: it
     // is not up to date, and of two that start anew the later one hears so.
@@ -224,7 +228,7 @@ async fn is_spared(replica: &Arc<LocalReplica>) -> bool {
         |slot: &ReplicaSlot| replica.state.conversations.held(*slot) == Some(Held::Everything);
     let stays = others
         .iter()
-        .any(|slot| super::is_up_to_date(replica, *slot));
+        .any(|slot| join::is_up_to_date(replica, *slot));
     let spared = stays && others.iter().all(is_whole) && losses::others_have_all(replica);
     if spared {
         replica.exclude(replica.slot(), NEEDS_COPY).await;
@@ -331,7 +335,7 @@ async fn offer(replica: &Arc<LocalReplica>) -> vfs::Result<()> {
     let (epoch, without) = (replica.lease.view().epoch.0, absent(replica));
     let fit = !without.is_empty() && obstacle_but_for(replica, &without).is_none();
     if fit {
-        reclaim::note_others_went_on(replica).await?;
+        others_went_on(replica).await?;
     }
     *replica.state.fit.lock() = fit.then_some(Fit { epoch, without });
     Ok(())
@@ -460,12 +464,18 @@ fn lacks_what_is_not_kept(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>
     lacking.map(|slot| slot.0)
 }
 
+/// From here on this replica, which is outside, may be admitted: what is true of who was in the view all the time is not true of it.
+async fn others_went_on(replica: &LocalReplica) -> vfs::Result<()> {
+    replica.forget_complete().await?;
+    reclaim::note_others_went_on(replica).await
+}
+
 async fn ask(replica: &Arc<LocalReplica>) {
     let Some(views) = replica.views.get() else {
         return;
     };
     if !replica.takes_part()
-        && let Err(error) = reclaim::note_others_went_on(replica).await
+        && let Err(error) = others_went_on(replica).await
     {
         return tracing::error!(%error, "this replica cannot come back");
     }

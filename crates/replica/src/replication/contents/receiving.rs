@@ -125,10 +125,11 @@ fn is_unexpected(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) ->
 }
 
 /// Whether a file was changed by somebody else since the sender had all of it here: a previous incarnation of the sender
-/// may not have known that everybody had it.
+/// may not have known that everybody had it. Who has a complete copy can tell, also when it was started anew: with the other one lost the
+/// sender could not get the newer version from anybody, and waited for ever to hand its own over.
 async fn is_previous(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&replica.store, head.file);
-    if !replica.lease.is_up_to_date()
+    if !replica.is_complete()
         || store.is_to_fetch(file)
         || store.lacks_data_of(file).contains(&from)
     {

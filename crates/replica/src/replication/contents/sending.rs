@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use control::Moment;
 use peer::{Lane, Message, Session};
 use store::ContentPiece;
 use tokio::time::Instant;
@@ -28,6 +29,15 @@ use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
 const READING: &str = "contents cannot be read";
 const HOLDING_BACK: &str = "contents are held back";
 
+/// Contents that are due within this part of the time for which contents rest (`data_delay`) go together: a timer and a wake-up for
+/// each of many small files would cost more than sending them.
+const TOGETHER_PART: u32 = 20;
+
+/// At most this many pieces are read in one go, and none behind a large one: a thread that may wait for the disk is woken once for
+/// all of them.
+const READ_TOGETHER: usize = 16;
+const LARGE_BYTES: u64 = 64 << 10;
+
 /// How long a peer that could not put a piece in place is left alone.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -35,8 +45,9 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
     let to = session.peer().slot;
     let engine = &replica.engine;
+    let together = replica.state.settings.data_delay / TOGETHER_PART;
     let mut more = engine.contents();
-    let mut urgent = engine.urgent_contents();
+    let mut urgent = engine.urgency();
     loop {
         more.borrow_and_update();
         urgent.borrow_and_update();
@@ -49,11 +60,11 @@ pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
             tokio::time::sleep_until(until).await;
             continue;
         }
-        let (piece, due) = engine.next_piece(to);
-        let Some(piece) = piece else {
+        let (pieces, due) = next_pieces(&replica, to);
+        if pieces.is_empty() {
             match due {
                 Some(due) => tokio::select! {
-                    () = tokio::time::sleep_until(engine.instant(due).into()) => {}
+                    () = tokio::time::sleep_until((engine.instant(due) + together).into()) => {}
                     // The sender lives in the engine.
                     _ = urgent.changed() => {}
                 },
@@ -63,49 +74,89 @@ pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
                 }
             }
             continue;
-        };
-        if let Err(error) = ship_piece(&replica, &session, piece).await {
+        }
+        if let Err(error) = ship_pieces(&replica, &session, pieces).await {
             tracing::debug!(peer = to.0, %error, "contents wait for the next session");
             return;
         }
     }
 }
 
-async fn ship_piece(
+/// The pieces that go to a peer now, and when the next one is due.
+fn next_pieces(replica: &LocalReplica, to: ReplicaSlot) -> (Vec<Piece>, Option<Moment>) {
+    // A peer outside may have little space, for which each piece counts as soon as it is taken.
+    let most = match replica.lease.view().active.contains(&to) {
+        true => READ_TOGETHER,
+        false => 1,
+    };
+    let mut pieces = Vec::new();
+    loop {
+        let (piece, due) = replica.engine.next_piece(to);
+        let Some(piece) = piece else {
+            return (pieces, due);
+        };
+        let is_large = piece.range.end - piece.range.start > LARGE_BYTES;
+        pieces.push(piece);
+        if is_large || pieces.len() >= most {
+            return (pieces, due);
+        }
+    }
+}
+
+async fn ship_pieces(
     replica: &Arc<LocalReplica>,
     session: &Session,
-    mut piece: Piece,
+    pieces: Vec<Piece>,
 ) -> std::result::Result<(), peer::SendError> {
     let to = session.peer().slot;
-    if replica.store.orphan_home(piece.file).is_some() {
-        // A peer that keeps it too has a version of its own, and would take no older one in its place.
-        replica.engine.nobody_needs(piece.file);
-        acknowledged(replica, to, piece.id);
-        return Ok(());
-    }
-    if !may_send(replica, to, piece.file) {
-        try_again(replica, to, piece.file, piece.range, piece.id);
-        return Ok(());
-    }
-    let message = match read(replica, to, &mut piece).await {
-        Ok(Some(message)) => message,
-        Ok(None) => {
-            replica.engine.note_unconfirmed(to, piece.file);
+    let mut looked_at = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        if replica.store.orphan_home(piece.file).is_some() {
+            // A peer that keeps it too has a version of its own, and would take no older one in its place.
+            replica.engine.nobody_needs(piece.file);
             acknowledged(replica, to, piece.id);
-            return Ok(());
-        }
-        Err(error) => {
-            // Damaged here: it is sent when it is mended.
-            if matches!(error, Error::Io(_)) {
-                if let Some(sum) = replica.state.repeats.is_to_tell(READING, to) {
-                    tracing::error!(file = %piece.file, %error, %sum, "contents cannot be read");
-                }
-                replica.state.scrub.suspect(piece.file);
-            }
+        } else if !may_send(replica, to, piece.file) {
             try_again(replica, to, piece.file, piece.range, piece.id);
-            return Ok(());
+        } else {
+            match Before::look(replica, to, piece.file).await {
+                Ok(before) => looked_at.push((piece, before)),
+                Err(error) => not_read(replica, to, piece, &error),
+            }
         }
-    };
+    }
+    let contents = read(replica, &looked_at).await;
+    for ((mut piece, before), content) in looked_at.into_iter().zip(contents) {
+        match message_of(replica, to, &mut piece, before, content).await {
+            Ok(Some(message)) => send_piece(replica, session, piece, message).await?,
+            Ok(None) => {
+                replica.engine.note_unconfirmed(to, piece.file);
+                acknowledged(replica, to, piece.id);
+            }
+            Err(error) => not_read(replica, to, piece, &error),
+        }
+    }
+    Ok(())
+}
+
+/// Contents that cannot be read now are tried again.
+fn not_read(replica: &Arc<LocalReplica>, to: ReplicaSlot, piece: Piece, error: &Error) {
+    // Damaged here: it is sent when it is mended.
+    if matches!(error, Error::Io(_)) {
+        if let Some(sum) = replica.state.repeats.is_to_tell(READING, to) {
+            tracing::error!(file = %piece.file, %error, %sum, "contents cannot be read");
+        }
+        replica.state.scrub.suspect(piece.file);
+    }
+    try_again(replica, to, piece.file, piece.range, piece.id);
+}
+
+async fn send_piece(
+    replica: &Arc<LocalReplica>,
+    session: &Session,
+    piece: Piece,
+    message: Message,
+) -> std::result::Result<(), peer::SendError> {
+    let to = session.peer().slot;
     if !has_space(replica, to) {
         let (peers, now) = (&replica.state.peers, Instant::now());
         peers.with(to, |peer| peer.shipments.hold_back(now));
@@ -143,29 +194,78 @@ fn may_send(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
         || replica.state.conversations.owes(to, file)
 }
 
-/// Reads what a file holds there now; `None` when there is nothing to send.
+/// What is known of a file before its contents are read.
+struct Before {
+    initial: bool,
+    partial: bool,
+    own: bool,
+    version: u64,
+    lacks: bool,
+}
+
+impl Before {
+    async fn look(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> Result<Before> {
+        let initial = replica.state.conversations.owes(to, file);
+        // Before it is read: what is missing may come meanwhile.
+        let partial = replica.store.is_incomplete(file) && withheld::supplies(replica, to, file);
+        let own = initial && changes_only_here(replica, file).await;
+        let version = version_here(replica, file).await;
+        // Looked at after the version, and before the content.
+        let lacks = lacks_of_active(replica, file);
+        if initial && lacks {
+            return Err(Error::Delay);
+        }
+        Ok(Before {
+            initial,
+            partial,
+            own,
+            version,
+            lacks,
+        })
+    }
+}
+
+/// Reads what files hold there now, for each piece.
 async fn read(
+    replica: &LocalReplica,
+    pieces: &[(Piece, Before)],
+) -> Vec<Result<Vec<ContentPiece>>> {
+    if pieces.is_empty() {
+        return Vec::new();
+    }
+    let store = replica.store.clone();
+    let wanted = pieces
+        .iter()
+        .map(|(piece, _)| (piece.file, piece.range.clone(), piece.manner));
+    let wanted: Vec<_> = wanted.collect();
+    let reading = tokio::task::spawn_blocking(move || {
+        let read = wanted
+            .into_iter()
+            .map(|(file, range, manner)| offers::read(&store, file, &range, manner));
+        read.collect()
+    });
+    reading.await.unwrap_or_else(|error| {
+        let broken_off = || Err(Error::Io(format!("a read was broken off: {error}")));
+        pieces.iter().map(|_| broken_off()).collect()
+    })
+}
+
+/// The message with a piece that was read; `None` when there is nothing to send.
+async fn message_of(
     replica: &Arc<LocalReplica>,
     to: ReplicaSlot,
     piece: &mut Piece,
+    before: Before,
+    read: Result<Vec<ContentPiece>>,
 ) -> Result<Option<Message>> {
-    let initial = replica.state.conversations.owes(to, piece.file);
-    // Before it is read: what is missing may come meanwhile.
-    let partial =
-        replica.store.is_incomplete(piece.file) && withheld::supplies(replica, to, piece.file);
-    let own = initial && changes_only_here(replica, piece.file).await;
-    let version = version_here(replica, piece.file).await;
-    // Looked at after the version, and before the content.
-    let lacks = lacks_of_active(replica, piece.file);
-    if initial && lacks {
-        return Err(Error::Delay);
-    }
-    let store = replica.store.clone();
-    let (file, range, manner) = (piece.file, piece.range.clone(), piece.manner);
-    let reading = tokio::task::spawn_blocking(move || offers::read(&store, file, &range, manner));
-    let read = reading
-        .await
-        .map_err(|error| Error::Io(format!("a read was broken off: {error}")))?;
+    let Before {
+        initial,
+        partial,
+        own,
+        version,
+        lacks,
+    } = before;
+    let (file, manner) = (piece.file, piece.manner);
     let gathered = match read {
         Ok(content) => holes::gather(replica, to, piece, content).await,
         Err(error) => Err(error),
@@ -266,7 +366,7 @@ pub(crate) fn done(replica: &Arc<LocalReplica>, by: ReplicaSlot, done: PieceDone
         let due = replica.engine.piece_lacks_blocks(by, id, done.lacking);
         // Of an ended session everything is due again anyway.
         if due.unwrap_or(true) {
-            return replica.engine.ring_contents();
+            return replica.engine.notify_of_contents();
         }
     }
     tracing::debug!(peer = by.0, "a peer could not store contents; trying again");
@@ -299,7 +399,7 @@ fn acknowledged(replica: &Arc<LocalReplica>, by: ReplicaSlot, id: PieceId) {
     let complete = replica.engine.piece_acknowledged(by, id);
     replica.state.peers.with(by, |peer| peer.shipments.placed());
     // Credit is back, and what was changed while in flight can go.
-    replica.engine.ring_contents();
+    replica.engine.notify_of_contents();
     if let Some(file) = complete {
         replica.reached_everybody(by, file);
         if replica.state.majority_awaited.load(Ordering::Acquire) > 0 {

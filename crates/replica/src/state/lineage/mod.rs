@@ -126,7 +126,7 @@ pub(crate) async fn forgive(store: &Store) -> Result<()> {
 }
 
 impl Lineage {
-    /// Notes this start, stably. `others` are the other members; whatever they know is waited for, for so long.
+    /// Notes this start, stably. `others` are the other members; whatever they know is waited for, for this long.
     pub(crate) async fn begin(
         store: Arc<Store>,
         key: Key,

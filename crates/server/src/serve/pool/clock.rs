@@ -10,16 +10,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{ClockReading, ClockSight, Moment, judge};
+use control::{ClockReading, Moment, readings, steady};
 use pool::{LeaseClock, LeaseSettings};
-use rustix::time::{ClockId, Timespec, clock_gettime};
-
-/// Clocks are read at most this many times, when the process lost its processor between two readings.
-const READINGS: usize = 16;
+use replica::{lease_time, read_clocks};
 
 /// For a server that gives leases.
 pub(super) fn of_leases() -> LeaseClock {
-    Arc::new(now)
+    Arc::new(lease_time)
 }
 
 /// For a server that is given leases, and what it may rely on of them: two jumps that are too small to be seen may have come while one counts.
@@ -32,26 +29,6 @@ pub(super) fn of_given_leases() -> (LeaseSettings, LeaseClock) {
         ..given
     };
     (relied_upon, Arc::new(move || watched.now(read_clocks)))
-}
-
-fn now() -> Moment {
-    Moment(micros(clock_gettime(ClockId::Boottime)))
-}
-
-fn micros(time: Timespec) -> u64 {
-    let micros = |number: i64| u64::try_from(number).unwrap_or(0);
-    let seconds = micros(time.tv_sec).saturating_mul(1_000_000);
-    seconds.saturating_add(micros(time.tv_nsec) / 1000)
-}
-
-fn read_clocks() -> ClockReading {
-    let before = now();
-    let time_of_day_us = micros(clock_gettime(ClockId::Realtime));
-    ClockReading {
-        before,
-        time_of_day_us,
-        after: now(),
-    }
 }
 
 /// A clock that goes on by a whole lease when the time of day has jumped.
@@ -82,8 +59,7 @@ impl Watched {
 
     /// Whether the distance of the clocks is known now.
     fn set_ahead(&self, read: impl Fn() -> ClockReading) -> bool {
-        let mut readings = (0..READINGS).map(|_| read().ahead_us(self.allowed));
-        let ahead_us = readings.find_map(|ahead_us| ahead_us);
+        let ahead_us = readings(read).find_map(|reading| reading.ahead_us(self.allowed));
         if let Some(ahead_us) = ahead_us {
             self.ahead_us.store(ahead_us, Ordering::Release);
         }
@@ -100,20 +76,13 @@ impl Watched {
     /// The time, if the clocks are as far apart as they have been.
     fn steady(&self, read: impl Fn() -> ClockReading) -> Option<Moment> {
         let ahead_us = self.ahead_us.load(Ordering::Acquire);
-        for _ in 0..READINGS {
-            let reading = read();
-            match judge(ahead_us, self.allowed, reading) {
-                ClockSight::Steady => return Some(self.moment(reading)),
-                ClockSight::Jumped => return None,
-                ClockSight::Unclear => {}
-            }
-        }
-        None
+        let now = steady(ahead_us, self.allowed, read)?;
+        Some(self.ahead_of(now))
     }
 
-    fn moment(&self, reading: ClockReading) -> Moment {
+    fn ahead_of(&self, now: Moment) -> Moment {
         let skipped_us = self.skipped_us.load(Ordering::Acquire);
-        Moment(reading.after.0.saturating_add(skipped_us))
+        Moment(now.0.saturating_add(skipped_us))
     }
 
     /// What counts, and what was asked for before, is over.
@@ -130,7 +99,7 @@ impl Watched {
             "the time of day has jumped: it was set, or this machine stood still; \
              nothing counts of what was leased to this server before"
         );
-        self.moment(read())
+        self.ahead_of(read().after)
     }
 }
 

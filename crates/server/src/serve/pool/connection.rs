@@ -16,8 +16,8 @@ use vfs::ReplicaSlot;
 
 use crate::pools::{PoolPlace, PoolRole};
 
-/// The only version there is of what servers of a pool say to each other.
-const VERSION: u32 = 1;
+/// The only version of what servers of a pool say to each other that is spoken. 2 came with keys that change.
+const VERSION: u32 = 2;
 
 /// What a message is. Numbers are never used again for another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,7 +290,9 @@ fn reads_as_sent<T: PartialEq + Debug>(
 
 #[cfg(test)]
 mod tests {
-    use pool::{Act, ContentsId, Generation, Intent, IntentNumber, PlacementNumber, Report};
+    use pool::{
+        Act, ContentsId, Generation, Intent, IntentNumber, KeyNumber, PlacementNumber, Report,
+    };
     use vfs::ObjectId;
 
     use super::*;
@@ -301,12 +303,13 @@ mod tests {
             object: ObjectId::from_u64(7),
             placement: PlacementNumber(1),
         };
-        let take = ToDataServer::Take(Intent {
+        let intent = Intent {
             number: IntentNumber(1),
             contents,
             generation: Generation(2),
             act: Act::Remove,
-        });
+        };
+        let take = ToDataServer::Take(intent, KeyNumber(3));
         assert_eq!(decode(&encode(&take)), Some(take.clone()));
         let looked = ToHome::Looked {
             question: 3,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use data_server::{Outward, Shelf};
-use nfs4_server::{ContentsExtent, NotServed};
+use nfs4_server::{Connected, ContentsExtent, NotServed, Shown};
 use peer::{
     Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, Sender,
     TurnedAway,
@@ -217,12 +217,16 @@ impl Kept {
 /// Counts what goes through.
 #[async_trait]
 impl nfs4_server::DataServer for Kept {
-    async fn check(&self, handle: &[u8]) -> Result<(), NotServed> {
-        self.server.check(handle).await
+    fn connected(&self) -> Connected {
+        self.server.connected()
     }
 
-    async fn read(&self, handle: &[u8], offset: u64, count: u32) -> Result<Bytes, NotServed> {
-        let read = self.server.read(handle, offset, count).await?;
+    async fn check(&self, shown: Shown<'_>) -> Result<(), NotServed> {
+        self.server.check(shown).await
+    }
+
+    async fn read(&self, shown: Shown<'_>, offset: u64, count: u32) -> Result<Bytes, NotServed> {
+        let read = self.server.read(shown, offset, count).await?;
         let bytes = read.len() as u64;
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(read)
@@ -230,23 +234,23 @@ impl nfs4_server::DataServer for Kept {
 
     async fn write(
         &self,
-        handle: &[u8],
+        shown: Shown<'_>,
         offset: u64,
         data: Bytes,
         stability: Stability,
     ) -> Result<Written, NotServed> {
         let bytes = data.len() as u64;
-        let written = self.server.write(handle, offset, data, stability).await?;
+        let written = self.server.write(shown, offset, data, stability).await?;
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(written)
     }
 
-    async fn commit(&self, handle: &[u8]) -> Result<Commitment, NotServed> {
-        self.server.commit(handle).await
+    async fn commit(&self, shown: Shown<'_>) -> Result<Commitment, NotServed> {
+        self.server.commit(shown).await
     }
 
-    async fn extent(&self, handle: &[u8]) -> Result<ContentsExtent, NotServed> {
-        self.server.extent(handle).await
+    async fn extent(&self, shown: Shown<'_>) -> Result<ContentsExtent, NotServed> {
+        self.server.extent(shown).await
     }
 }
 

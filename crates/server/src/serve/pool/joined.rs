@@ -30,7 +30,7 @@ use crate::pools::{self, PoolPlace};
 use crate::serve::ServeError;
 use crate::status::{CopiesStatus, PoolServerStatus, PoolStatus};
 
-/// So long a client waits for the first metadata server before it is told to ask again.
+/// How long a client waits for the first metadata server before it is told to ask again.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same when this server starts for the first time, and has to know which tree it is to show.
 const FIRST_PATIENCE: Duration = Duration::from_secs(30);

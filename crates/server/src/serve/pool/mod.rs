@@ -95,7 +95,7 @@ impl StripedTree {
 
 impl Metadata {
     /// Listens for the others, and reads where files lie.
-    fn read(place: &PoolPlace) -> Result<Metadata, ServeError> {
+    fn read(place: &PoolPlace, key_life: Duration) -> Result<Metadata, ServeError> {
         let at = at_own_port(place);
         let bound = Listener::bind_plainly(at.0);
         let listener = bound.map_err(|source| ServeError::PoolListen(at.0.0, source))?;
@@ -105,9 +105,11 @@ impl Metadata {
         let homes = others.iter().copied();
         let homes = homes.filter(|server| book.homes.contains(server)).collect();
         let view = metadata_server::view(place, &members, &book);
+        let mut settings = Settings::default();
+        settings.home.key_life = key_life;
         Ok(Metadata {
             listener,
-            striped: Arc::new(Striped::new(Settings::default(), view)),
+            striped: Arc::new(Striped::new(settings, view)),
             others,
             holders: None,
             homes: JoinedHomes::new(homes),
@@ -160,7 +162,7 @@ impl Prepared {
             }
             PoolRole::First => {
                 check_shown(&place, configuration)?;
-                Some(Metadata::read(&place)?)
+                Some(Metadata::read(&place, configuration.pool.key_life)?)
             }
             PoolRole::MetadataServer => {
                 check_shown(&place, configuration)?;

@@ -22,7 +22,7 @@ use super::super::connection::{self, FromDataServer};
 use super::super::homes::JoinedHomes;
 use crate::pools::{PoolPlace, PoolRole};
 
-/// So long a metadata server may take to drop copies before it is told again.
+/// How long a metadata server may take to drop copies before it is told again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What other servers have said, and who answers them.

@@ -16,22 +16,22 @@ pub struct Asking {
 
 /// One joined metadata server, as its home knows it.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct JoinedServer {
     run: u64,
     clients: u64,
     is_given_up: bool,
     has_begun_telling: bool,
 }
 
-impl Standing {
+impl JoinedServer {
     /// A run has begun, or goes on. Whether it is a later one: then what is under way for earlier ones comes first, and what clients of theirs
     /// hold stays until they had time to claim it.
     pub fn meet(&mut self, run: u64) -> bool {
         let is_later = run > self.run;
         if is_later {
-            *self = Standing {
+            *self = JoinedServer {
                 run,
-                ..Standing::default()
+                ..JoinedServer::default()
             };
         }
         is_later
@@ -99,22 +99,22 @@ mod tests {
     #[test]
     fn nothing_is_done_for_earlier_runs_for_forgotten_clients_and_for_what_was_given_up() {
         let asking = |run, clients| Asking { run, clients };
-        let mut standing = Standing::default();
-        assert!(standing.meet(3) && !standing.meet(3));
-        assert!(standing.admits(asking(3, 0)));
-        standing.give_up();
-        assert!(!standing.admits(asking(3, 0)));
-        standing.begin_anew(asking(2, 0));
-        assert!(standing.is_given_up());
-        assert!(standing.has_forgotten(1) && !standing.has_forgotten(1));
-        standing.begin_anew(asking(3, 1));
-        assert!(standing.admits(asking(3, 1)) && !standing.admits(asking(3, 0)));
-        assert!(!standing.has_forgotten(0));
-        standing.begin_telling();
+        let mut joined = JoinedServer::default();
+        assert!(joined.meet(3) && !joined.meet(3));
+        assert!(joined.admits(asking(3, 0)));
+        joined.give_up();
+        assert!(!joined.admits(asking(3, 0)));
+        joined.begin_anew(asking(2, 0));
+        assert!(joined.is_given_up());
+        assert!(joined.has_forgotten(1) && !joined.has_forgotten(1));
+        joined.begin_anew(asking(3, 1));
+        assert!(joined.admits(asking(3, 1)) && !joined.admits(asking(3, 0)));
+        assert!(!joined.has_forgotten(0));
+        joined.begin_telling();
         // A later run has all clients before it, and has told nothing.
-        assert!(standing.meet(4) && !standing.has_begun_telling());
-        assert!(standing.admits(asking(4, 0)) && !standing.admits(asking(3, 1)));
-        assert!(!standing.meet(3));
-        assert_eq!(standing.run(), 4);
+        assert!(joined.meet(4) && !joined.has_begun_telling());
+        assert!(joined.admits(asking(4, 0)) && !joined.admits(asking(3, 1)));
+        assert!(!joined.meet(3));
+        assert_eq!(joined.run(), 4);
     }
 }

@@ -9,7 +9,7 @@ use crate::membership::members::adopt_members;
 async fn a_list_of_members_that_arrives_while_a_replica_stops_keeps_nothing_in_use() {
     let mut set = Set::failing(2).await;
     let replica = set.sites[0].replica.local().clone();
-    replica.part();
+    replica.stop();
     let list = replica.set.member_list().unwrap();
     adopt_members(&replica, list);
     drop(replica);

@@ -1,0 +1,63 @@
+//! The evaluation of the NFSP paper (its section 4): a site that grows by adding machines, beside one central server.
+//!
+//! - [`Figure3`]: what a file costs that another metadata server has made.
+//! - [`Bandwidth`]: what many clients read (Figure 4) and write (Figure 5) together.
+//!
+//! Every machine is a network namespace with a network card of its own speed, shared by all that it talks to.
+//!
+//! What must never enter: sites far apart.
+
+mod bandwidth;
+mod bytes;
+mod figure_3;
+mod machines;
+mod shown;
+mod streams;
+
+pub(crate) use bandwidth::Bandwidth;
+pub(crate) use figure_3::Figure3;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use bench::program;
+use testbed::Requirements;
+
+use crate::experiment::Peer;
+
+/// What the network card of each machine sends, and what it receives, in bits a second: little enough that two processors are enough for
+/// all machines.
+const CARD: u64 = 20_000_000;
+
+/// How much of that TCP has for what it carries, in bytes a second: 1448 of the 1500 bytes of a packet.
+const PAYLOAD: f64 = CARD as f64 / 8.0 * 1448.0 / 1500.0;
+
+/// From one machine to another.
+const ONE_WAY: Duration = Duration::from_micros(100);
+
+/// The smallest that there is; the paper's is 8 KiB at five times the speed.
+const STRIPE_UNIT: u64 = 64 << 10;
+
+/// The series of the central server.
+const GANESHA: &str = "NFS-Ganesha";
+
+fn needs() -> Requirements {
+    Requirements::site().with_wan().with_ganesha()
+}
+
+fn peers() -> Result<Vec<Peer>> {
+    let version = program::version(Path::new("ganesha.nfsd"), "-v")?;
+    let name = GANESHA.to_owned();
+    Ok(vec![Peer { name, version }])
+}
+
+/// Where machines are, in the words of a page.
+fn where_words() -> String {
+    format!(
+        "Each client, data server and metadata server is a network namespace; its network card carries {} Mbit/s in each direction, shared by \
+         all that it talks to, and the way to every other machine takes {} ms. ",
+        CARD / 1_000_000,
+        ONE_WAY.as_secs_f64() * 1e3
+    )
+}

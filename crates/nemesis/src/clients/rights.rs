@@ -1,0 +1,192 @@
+//! Files of a client's own whose handles are used when that is no right any more: after the file was removed, was cut, or lost a
+//! permission, and handles that no server has made.
+//!
+//! What must never enter: judgement of what was served; see `check::rights`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use nfs4::{Attributes4, LayoutIomode4, StableHow4};
+use nfs4_client::{Client, Error, How, OpenFile};
+
+use super::content::{VALUE_SIZE, of_value};
+use super::direct::{Direct, Undone};
+use super::{Worker, within};
+use crate::history::{Act, Outcome, Right, Time};
+
+/// Pauses before a right is tried again.
+const AGAIN: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(700),
+    Duration::from_secs(3),
+];
+
+/// Somebody who owns nothing.
+const STRANGER: u32 = 4711;
+
+impl Worker {
+    /// Makes files and ends rights until the work is over.
+    pub(super) async fn rights(&mut self) {
+        let mut made = 0;
+        while let Some(client) = self.next().await {
+            made += 1;
+            let name = format!("right-{}-{made}", self.number);
+            let right = match self.random.below(5) {
+                0 => Right::RemovedThere,
+                1 => Right::Removed,
+                2 => Right::Narrowed,
+                3 => Right::Fenced,
+                _ => Right::Forged,
+            };
+            if self.end_and_use(&client, &name, right).await.is_err() {
+                self.forget().await;
+            }
+        }
+    }
+
+    async fn end_and_use(
+        &mut self,
+        client: &Client,
+        name: &str,
+        right: Right,
+    ) -> Result<(), Error> {
+        let directory = self.common.tree.own.clone();
+        let how = How::create_new(0o666);
+        let file = within(client.open(&directory, name, &how)).await?;
+        let direct = match right {
+            Right::Removed | Right::Narrowed => {
+                within(client.write_all(&file, 0, &of_value(1))).await?;
+                None
+            }
+            _ => self.direct(client, &file, LayoutIomode4::ReadWrite).await,
+        };
+        if let Some(direct) = &direct {
+            let written = direct.write(0, of_value(1), StableHow4::FileSync).await;
+            self.note(&written);
+        }
+        match (right, direct) {
+            (Right::Forged, Some(direct)) => {
+                let bit = self.random.below(1 << 16);
+                self.try_there(right, 0, &direct.forged(bit)).await;
+            }
+            (Right::Fenced, Some(direct)) => {
+                let cut = Attributes4 {
+                    size: Some(0),
+                    ..Attributes4::default()
+                };
+                within(client.setattr(&file.handle, file.stateid, &cut)).await?;
+                let ended = self.now();
+                self.try_there(right, ended, &direct).await;
+            }
+            (Right::RemovedThere, Some(direct)) => {
+                within(client.close(&file)).await?;
+                within(client.remove(&directory, name)).await?;
+                let ended = self.now();
+                self.try_there(right, ended, &direct).await;
+                return Ok(());
+            }
+            (Right::Removed, _) => {
+                within(client.close(&file)).await?;
+                self.look_elsewhere(&file).await;
+                within(client.remove(&directory, name)).await?;
+                let ended = self.now();
+                self.try_elsewhere(right, ended, &file).await;
+                return Ok(());
+            }
+            (Right::Narrowed, _) => {
+                self.look_elsewhere(&file).await;
+                let nothing = Attributes4 {
+                    mode: Some(0),
+                    ..Attributes4::default()
+                };
+                within(client.setattr(&file.handle, file.stateid, &nothing)).await?;
+                let ended = self.now();
+                self.try_elsewhere(right, ended, &file).await;
+            }
+            // There was no layout to be had.
+            _ => {}
+        }
+        within(client.close(&file)).await?;
+        within(client.remove(&directory, name)).await
+    }
+
+    /// Reads and writes at the data server, now and a little later: one that stands still may go on.
+    async fn try_there(&mut self, right: Right, ended: Time, direct: &Direct) {
+        for pause in AGAIN {
+            tokio::time::sleep(pause).await;
+            let begin = self.now();
+            let done = match self.random.below(2) {
+                0 => direct.read(0, VALUE_SIZE).await.map(drop),
+                _ => {
+                    let late = Bytes::from_static(b"late");
+                    let write = direct.write(0, late, StableHow4::FileSync);
+                    write.await.map(drop)
+                }
+            };
+            let act = Act::Old {
+                right,
+                ended,
+                served: done.is_ok(),
+            };
+            let outcome = match done {
+                Err(Undone::Lost) => Outcome::Unknown("the data server does not answer".to_owned()),
+                Ok(()) | Err(Undone::Refused) => Outcome::Done,
+            };
+            let who = (self.site, self.number);
+            self.common.record(who, begin, act, outcome);
+            if done == Err(Undone::Lost) {
+                return self.data_servers.clear();
+            }
+        }
+    }
+
+    /// A client of another metadata server.
+    async fn elsewhere(&mut self) -> Option<Client> {
+        if self.elsewhere.is_none() {
+            self.generation += 1;
+            let others = self.targets.len() as u64 - 1;
+            let step = 1 + self.random.below(others.max(1)) as usize;
+            let target = self.targets[(self.site + step) % self.targets.len()].clone();
+            let name = format!("nemesis {} {} elsewhere", self.common.seed, self.number);
+            let connecting = target.client(&name, self.generation);
+            let connected = tokio::time::timeout(super::direct::PATIENCE, connecting).await;
+            self.elsewhere = connected.ok().and_then(Result::ok);
+        }
+        let client = self.elsewhere.clone();
+        client.map(|client| client.as_user(STRANGER, STRANGER, &[]))
+    }
+
+    /// Has the other server look, so that it has copies.
+    async fn look_elsewhere(&mut self, file: &OpenFile) {
+        if let Some(client) = self.elsewhere().await {
+            // What it answers is of no concern here.
+            let _ = tokio::time::timeout(super::direct::PATIENCE, client.stat(&file.handle)).await;
+        }
+    }
+
+    async fn try_elsewhere(&mut self, right: Right, ended: Time, file: &OpenFile) {
+        let Some(client) = self.elsewhere().await else {
+            return;
+        };
+        let begin = self.now();
+        let opened = within(client.open_handle(&file.handle, &How::read())).await;
+        let outcome = match &opened {
+            Ok(_) => Outcome::Done,
+            Err(error) if error.status().is_some() => Outcome::Done,
+            Err(error) => Outcome::Unknown(error.to_string()),
+        };
+        if outcome != Outcome::Done {
+            self.elsewhere = None;
+        }
+        let act = Act::Old {
+            right,
+            ended,
+            served: opened.is_ok(),
+        };
+        let who = (self.site, self.number);
+        self.common.record(who, begin, act, outcome);
+        if let Ok(file) = opened {
+            let _ = within(client.close(&file)).await;
+        }
+    }
+}

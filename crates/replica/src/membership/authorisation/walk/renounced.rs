@@ -1,0 +1,139 @@
+//! What a replica says of its previous controls that goes by a view which the others have left behind them.
+
+use control::Message as Said;
+use peer::Session;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::*;
+use crate::state::wire::{Applied, Greeting};
+
+/// So long nothing is heard that must not be said.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// A peer of one replica that says how far it has come with its stream, takes what is said about control, and passes on nothing that
+/// was decided.
+struct Withholding {
+    impostor: Impostor,
+    peer: Peer,
+    session: Session,
+    heard: UnboundedReceiver<(ReplicaSlot, Message)>,
+}
+
+impl Withholding {
+    async fn of(files: &Crashed, site: &Site, applied: u64) -> Withholding {
+        let impostor = impersonate(files, LATER).await;
+        let heard = impostor.deafen();
+        let peer = impostor.call(1, site.address());
+        let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
+        let greeting = Greeting {
+            begins: true,
+            applied,
+            held: 2,
+            taken: None,
+            members: files.set_files().member_list().unwrap(),
+            certificate: files.signatures().certificate(),
+        };
+        let greeting = wire::body(Kind::Greeting, &greeting);
+        session.send(Lane::Control, greeting).await.unwrap();
+        Withholding {
+            impostor,
+            peer,
+            session,
+            heard,
+        }
+    }
+
+    /// Returns when it is told that previous controls have ended.
+    async fn until_renounced(&mut self) {
+        while let Some((_, message)) = self.heard.recv().await {
+            if Kind::of(message.kind) != Some(Kind::Control) {
+                continue;
+            }
+            let envelope: Envelope = wire::decode(&message.body).unwrap();
+            if matches!(envelope.message, Said::Renounce { .. }) {
+                return;
+            }
+        }
+        panic!("the session has ended");
+    }
+
+    /// The same, of what has to be said soon.
+    async fn until_told(&mut self) {
+        let told = tokio::time::timeout(PATIENCE, self.until_renounced()).await;
+        told.expect("it has everything");
+    }
+
+    /// Says that it has applied the stream up to here.
+    async fn has_applied(&self, position: u64) {
+        let held_open = 0;
+        let applied = Applied {
+            position,
+            held_open,
+        };
+        let applied = wire::body(Kind::Applied, &applied);
+        self.session.send(Lane::Control, applied).await.unwrap();
+    }
+
+    fn leave(self) {
+        drop((self.session, self.peer, self.impostor));
+    }
+}
+
+/// The first of three was started anew, and knew the view of itself and the second, which had everything. The third had taken the place of
+/// the first meanwhile, and was told that the first's previous controls had ended before it had what was made under them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_53_previous_controls_do_not_end_before_members_that_came_meanwhile_have_all()
+ {
+    let mut set = Set::failing_with(3, |settings| {
+        // What the first controls it goes on controlling.
+        settings.control.deep_control_idle = 10 * PATIENCE;
+        settings.control.directory_control_idle = 10 * PATIENCE;
+    })
+    .await;
+    let third = set.crash(2).await;
+    let first = set.sites[0].replica.clone();
+    eventually("the third has left the view", || {
+        let view = first.view_status();
+        first.ready() && view.losses.iter().any(|loss| loss.slot == 3)
+    })
+    .await;
+    let before = set.sites[1].store.applied(ReplicaSlot(1)).unwrap();
+    set.sites[0].directory(ROOT, "made").await.unwrap();
+    eventually("the second has it, and the first controls it", || {
+        let status = first.status();
+        let mut peers = status.peers.iter();
+        let second = peers.find(|peer| peer.slot == 2).unwrap();
+        status.controls_total > 0 && second.lag_updates == 0
+    })
+    .await;
+    drop(first);
+    let first = set.crash(0).await;
+    set.revive(1, third).await;
+    set.revive_until_ready(1).await;
+    let agreed = set.sites[0].replica.view_status().epoch;
+    let (third, second) = (set.crash(1).await, set.crash(0).await);
+
+    set.revive(0, first).await;
+    let site = &set.sites[0];
+    let through = *site.store.stable_position().borrow();
+    let mut asked = Withholding::of(&second, site, through).await;
+    asked.until_told().await;
+    assert!(site.replica.view_status().epoch < agreed);
+    asked.leave();
+
+    let mut unasked = Withholding::of(&third, site, before).await;
+    let second = second.started_as(LATER);
+    // It does not miss the third, with which it has no contact.
+    let second = second.with(|settings| settings.suspicion = 2 * PATIENCE);
+    set.revive(1, second).await;
+    let first = set.sites[0].replica.clone();
+    eventually("the first knows the later view", || {
+        first.view_status().epoch >= agreed
+    })
+    .await;
+    assert!(!first.view_status().takes_part);
+    let early = tokio::time::timeout(SILENCE, unasked.until_renounced()).await;
+    assert!(early.is_err(), "it lacks what was made");
+    unasked.has_applied(through).await;
+    unasked.until_told().await;
+}
