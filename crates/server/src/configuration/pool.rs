@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
+use store::CommitMode;
+
+use super::Configuration;
 use super::section::Section;
-use super::{Commit, Configuration};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -32,7 +34,7 @@ pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
     let life = section.duration("key_life", 10 * SECOND..=Duration::from_hours(30 * 24));
     all.pool.key_life = life.unwrap_or(all.pool.key_life);
     let makes_directories = section.switch("makes_directories").unwrap_or(false);
-    if makes_directories && all.commit == Commit::Async {
+    if makes_directories && all.commit == CommitMode::Async {
         section.complain(
             section.place(),
             "`makes_directories` is true, and `commit` is \"async\"",
