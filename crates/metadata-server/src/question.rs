@@ -111,6 +111,17 @@ pub enum Question {
     Devices,
     /// Clients of the asker use these sessions, among others; whether that is all.
     Sessions(Vec<RequestGroup>, bool),
+    /// The row beside the name of a directory that lives at the asker. [`Error::Stale`]: there is no such name, and never will be but by what
+    /// the asker asks from now on.
+    Elsewhere(ObjectId),
+    /// No names come into an empty directory any more, under this number: the asker has its name, and is about to remove that.
+    Seal(ObjectId, u64),
+    /// It has not.
+    BreakSeal(ObjectId, u64),
+    /// It has.
+    Discard(ObjectId),
+    /// Whether directories live there that the home has made itself.
+    HasDirectories,
 }
 
 /// What a home answers.
@@ -280,14 +291,15 @@ impl Question {
         }
     }
 
-    /// Whether it may wait for others of the same asker to be answered. What gives something back, or has what is held go on, may not: the
-    /// others may wait for that.
+    /// Whether it may wait for others of the same asker to be answered. What gives something back, has what is held go on, or is asked to
+    /// answer another home may not: the others may wait for that.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         !matches!(
             self,
             Question::Tree
                 | Question::Lease
+                | Question::Parent(..)
                 | Question::Downgrade(..)
                 | Question::Close(..)
                 | Question::Unlock(..)
@@ -300,6 +312,11 @@ impl Question {
                 | Question::HasForgotten
                 | Question::EndRequests(_)
                 | Question::Sessions(..)
+                | Question::Elsewhere(_)
+                | Question::Seal(..)
+                | Question::BreakSeal(..)
+                | Question::Discard(_)
+                | Question::HasDirectories
         )
     }
 
