@@ -241,7 +241,7 @@ impl Home {
             }
             Question::ReadDirectory(who, directory, after, entries) => {
                 let entries = entries.min(ENTRIES_MAX) as usize;
-                Answer::Page(match &self.pool_tree {
+                Answer::of_page(match &self.pool_tree {
                     Some(tree) => {
                         let (asker, place) = (Some(asker.server), (after, entries));
                         let page = tree.read_directory_for(asker, &who, directory, place);
@@ -252,6 +252,13 @@ impl Home {
                         page.await?
                     }
                 })
+            }
+            Question::AttributesOf(ids) => {
+                let mut each = Vec::with_capacity(ids.len().min(ENTRIES_MAX as usize));
+                for id in ids.into_iter().take(ENTRIES_MAX as usize) {
+                    each.push(below.attributes(id).await);
+                }
+                Answer::Each(each)
             }
             Question::Change(change) => self.change(asker, change).await?,
             Question::Lease => Answer::Done,

@@ -2,6 +2,7 @@
 //!
 //! Encodings are postcard's. Every decoder is bounded by the length of what it is given.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -122,6 +123,8 @@ pub enum Question {
     Discard(ObjectId),
     /// Whether directories live there that the home has made itself.
     HasDirectories,
+    /// What is known of objects that live at the home, for names of a page.
+    AttributesOf(Vec<ObjectId>),
 }
 
 /// What a home answers.
@@ -169,6 +172,10 @@ pub enum Answer {
     Device(Option<Vec<Vec<SocketAddr>>>),
     /// All devices.
     Devices(Vec<[u8; 16]>),
+    /// A page of a directory, and the cookies of entries whose attributes cannot be had, since their home is away.
+    PageWithout(DirectoryPage, BTreeSet<Cookie>),
+    /// What is known of each object, in the order of the question.
+    Each(Vec<Result<Attributes>>),
 }
 
 /// A question about one tree, and no other that may be there under the same identifiers of objects.
@@ -317,6 +324,7 @@ impl Question {
                 | Question::BreakSeal(..)
                 | Question::Discard(_)
                 | Question::HasDirectories
+                | Question::AttributesOf(_)
         )
     }
 
@@ -335,6 +343,16 @@ impl Question {
 }
 
 impl Answer {
+    /// The answer to [`Question::ReadDirectory`].
+    #[must_use]
+    pub(crate) fn of_page(mut page: DirectoryPage) -> Answer {
+        let unread = std::mem::take(&mut page.unread);
+        match unread.is_empty() {
+            true => Answer::Page(page),
+            false => Answer::PageWithout(page, unread),
+        }
+    }
+
     /// The answer to [`Question::Tree`].
     #[must_use]
     pub fn of_tree(tree: TreeIdentity) -> Answer {

@@ -105,6 +105,18 @@ impl RemoteTree {
         answer
     }
 
+    /// What the home says of each of these objects, which live there.
+    pub(crate) async fn attributes_of(
+        &self,
+        ids: Vec<ObjectId>,
+    ) -> Result<Vec<Result<Attributes>>> {
+        let count = ids.len();
+        match self.ask(Question::AttributesOf(ids)).await? {
+            Answer::Each(each) if each.len() == count => Ok(each),
+            _ => Err(other_answer()),
+        }
+    }
+
     /// Asks although what clients hold may be given up.
     pub(crate) async fn ask_for_all(&self, clients: u64, question: Question) -> Result<Answer> {
         let begun = self.kept.begin(&question);
@@ -223,7 +235,11 @@ impl FileSystem for RemoteTree {
             return kept;
         }
         let question = Question::ReadDirectory(who.clone(), directory, after, entries);
-        answered!(self, question, Answer::Page(page) => page)
+        match self.ask(question).await? {
+            Answer::Page(page) => Ok(page),
+            Answer::PageWithout(page, unread) => Ok(DirectoryPage { unread, ..page }),
+            _ => Err(other_answer()),
+        }
     }
 
     async fn create(

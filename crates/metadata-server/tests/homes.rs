@@ -311,6 +311,30 @@ async fn what_clients_of_the_first_hold_is_given_up_when_the_second_hears_nothin
 }
 
 #[tokio::test]
+async fn a_page_asks_each_home_once() {
+    let both = Both::new().await;
+    let above = both.directory(FIRST, (ROOT, "above"), 1).await;
+    let mut made = Vec::new();
+    for number in 2..12 {
+        made.push(
+            both.directory(SECOND, (above, &number.to_string()), number)
+                .await,
+        );
+    }
+    both.questions();
+    for (at, asked) in [(FIRST, [1, 0]), (SECOND, [0, 1])] {
+        let page = both
+            .at(at)
+            .read_directory(&both.who, above, Cookie::START, 20);
+        let page = page.await.unwrap();
+        let listed: Vec<_> = page.entries.iter().map(|it| it.attributes.id).collect();
+        assert!(listed.len() == made.len() && made.iter().all(|id| listed.contains(id)));
+        assert!(page.entries.iter().all(|it| it.attributes.mode == 0o750));
+        assert_eq!(both.questions(), asked);
+    }
+}
+
+#[tokio::test]
 async fn what_lives_at_a_server_that_is_away_waits_and_the_rest_goes_on() {
     let mut both = Both::new().await;
     let above = both.directory(FIRST, (ROOT, "above"), 1).await;
@@ -319,8 +343,16 @@ async fn what_lives_at_a_server_that_is_away_waits_and_the_rest_goes_on() {
     both.kill(SECOND);
     let waits = Some(Error::Delay);
     let (first, who) = (both.at(FIRST), &both.who);
+    let near = both.file(FIRST, above, "near").await;
     let listed = first.read_directory(who, above, Cookie::START, 10).await;
-    assert_eq!(listed.err(), waits);
+    let listed = listed.unwrap();
+    assert_eq!(listed.entries.len(), 2);
+    for entry in listed.entries {
+        let id = entry.attributes.id;
+        assert_eq!(listed.unread.contains(&entry.cookie), id != near);
+        assert!(id == directory && entry.attributes.is_directory() || id == near);
+    }
+    both.remove(FIRST, above, "near").await.unwrap();
     assert_eq!(both.find(FIRST, above, "made").await.err(), waits);
     assert_eq!(first.attributes(file).await.err(), waits);
     assert_eq!(both.remove(FIRST, above, "made").await.err(), waits);

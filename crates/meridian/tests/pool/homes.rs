@@ -95,6 +95,23 @@ fn a_home_goes_on_without_the_first_one_and_the_rest_without_the_home() {
         assert_eq!(read(&first_server, "beside").await, b"text");
         write(&first_server, "more", b"text").await;
         remove(&first_server, "more").await;
+        // It is listed, although nobody can say more of it.
+        let (client, root) = client_of(&first_server).await;
+        let wanted = Bitmap4::of(&[Attr::RdattrError, Attr::Size, Attr::MountedOnFileid]);
+        for entry in client.readdir(&root, wanted).await.unwrap() {
+            let (is_own, found) = (entry.name.0[..] == *b"own", entry.attributes);
+            let expected = match is_own {
+                true => (NfsStat4::Delay, None),
+                false => (NfsStat4::Ok, Some(4)),
+            };
+            assert_eq!(
+                (found.rdattr_error, found.size),
+                (Some(expected.0), expected.1)
+            );
+            let maker = found.mounted_on_fileid.map(|id| id >> 48);
+            assert_eq!(maker, Some(if is_own { 2 } else { 1 }));
+        }
+        client.leave().await.unwrap();
     });
     refuse(&pool(&first, &["remove", "2"]), &["is away"]);
     let second_server = start(&second);

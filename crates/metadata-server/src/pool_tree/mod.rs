@@ -8,8 +8,9 @@
 //! What must never enter: how other servers are reached.
 
 mod file_system;
+mod listing;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -18,8 +19,8 @@ use store::Store;
 use tokio::sync::{RwLock, RwLockReadGuard};
 use vfs::permission::{EXECUTE, allows};
 use vfs::{
-    Attributes, Cookie, Credentials, DirectoryPage, Error, FileSystem, Forget, Name, NewObject,
-    ObjectId, ObjectKind, ReplicaSlot, Result,
+    Attributes, Credentials, Error, FileSystem, Forget, Name, NewObject, ObjectId, ObjectKind,
+    ReplicaSlot, Result,
 };
 
 use crate::holders::Holders;
@@ -56,7 +57,7 @@ pub(crate) enum Part {
 }
 
 /// Where an object lives, as far as this server has to know it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Home {
     Here,
     At(ReplicaSlot),
@@ -304,36 +305,6 @@ impl PoolTree {
             }
             found => found,
         }
-    }
-
-    /// [`FileSystem::read_directory`] for a client of this server, or of another one.
-    pub(crate) async fn read_directory_for(
-        &self,
-        asker: Option<ReplicaSlot>,
-        who: &Credentials,
-        directory: ObjectId,
-        (after, max_entries): (Cookie, usize),
-    ) -> Result<DirectoryPage> {
-        let at = self.at(directory);
-        let page = at.read_directory(who, directory, after, max_entries);
-        let mut page = page.await?;
-        let mut gone = HashSet::new();
-        if !self.has_others() {
-            return Ok(page);
-        }
-        for entry in &mut page.entries {
-            let found = entry.attributes.clone();
-            match self.resolved(asker, directory, found).await {
-                Ok(found) => entry.attributes = found,
-                Err(Error::Stale) => {
-                    gone.insert(entry.attributes.id);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        page.entries
-            .retain(|entry| !gone.contains(&entry.attributes.id));
-        Ok(page)
     }
 
     /// The directory above one that has its name at another home than its rows.
