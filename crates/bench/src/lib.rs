@@ -5,12 +5,13 @@
 //! trials (`statistics`). `bench server` and the experiments of the crate `evaluation` go this way.
 //!
 //! Beside it stand what every measurement needs: the servers' programs (`program`), a client (`client`), a folder on the disk
-//! (`work_folder`), the machine's description (`machine`), processor time (`processor`) and latencies (`tally`).
+//! (`work_folder`), the machine's description (`machine`), processor time (`processor`), waiting for a processor (`waiting`), which processors run what (`affinity`) and latencies (`tally`).
 //!
 //! What must never enter: what is measured.
 
 #![forbid(unsafe_code)]
 
+pub mod affinity;
 pub mod chart;
 pub mod client;
 pub mod machine;
@@ -22,4 +23,5 @@ pub mod statistics;
 pub mod table;
 pub mod tally;
 pub mod trial;
+pub mod waiting;
 pub mod work_folder;

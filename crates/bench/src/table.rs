@@ -41,11 +41,25 @@ pub struct Heads {
 /// A row a point, with the mean and the standard deviation of each figure, in the order of panels, places and series. With a
 /// `base`, the ratio of the last figure to that series at the same place, trial by trial.
 pub fn by_point(results: &Results, heads: Heads, figures: &[Figure], base: Option<&str>) -> String {
+    let last = figures.last().filter(|_| base.is_some());
+    let ratios: Vec<Figure> = last.copied().into_iter().collect();
+    with_ratios(results, heads, figures, &ratios, base.unwrap_or_default())
+}
+
+/// The same with the ratios of some figures to the series `base`.
+pub fn with_ratios(
+    results: &Results,
+    heads: Heads,
+    figures: &[Figure],
+    ratios: &[Figure],
+    base: &str,
+) -> String {
     let names = [heads.panel, heads.x, heads.series];
     let mut heading: Vec<String> = named(names, names).map(str::to_owned).collect();
     let words = heading.len();
     heading.extend(figures.iter().map(|figure| figure.title.to_owned()));
-    heading.extend(base.map(|base| format!("{}, ratio to {base}", last_title(figures))));
+    let over = ratios.iter().map(title_without_unit);
+    heading.extend(over.map(|title| format!("{title}, ratio to {base}")));
     let mut table = row(heading.iter().map(String::as_str));
     let rules = (0..heading.len()).map(|column| if column < words { "---" } else { "--:" });
     table += &format!("|{}|\n", rules.collect::<Vec<_>>().join("|"));
@@ -56,9 +70,9 @@ pub fn by_point(results: &Results, heads: Heads, figures: &[Figure], base: Optio
             let found = results.summary(point, figure.name);
             cells.push(found.map_or(String::new(), |found| cell(found, figure.unit)));
         }
-        if let (Some(base), Some(last)) = (base, figures.last()) {
-            let other = Point::new(&point.panel, base, &point.x);
-            let ratio = results.ratio(point, &other, last.name);
+        let other = Point::new(&point.panel, base, &point.x);
+        for figure in ratios {
+            let ratio = results.ratio(point, &other, figure.name);
             let ratio = ratio.filter(|_| point.series != base);
             cells.push(ratio.map_or(String::new(), |ratio| cell(ratio, 1.0)));
         }
@@ -89,9 +103,8 @@ fn named<'a>(heads: [&'a str; 3], words: [&'a str; 3]) -> impl Iterator<Item = &
         .map(|(_, word)| word)
 }
 
-fn last_title(figures: &[Figure]) -> &str {
-    let title = figures.last().map_or("", |figure| figure.title);
-    title.split(" (").next().unwrap_or(title)
+fn title_without_unit(figure: &Figure) -> &'static str {
+    figure.title.split(" (").next().unwrap_or(figure.title)
 }
 
 fn in_order(results: &Results) -> Vec<&Point> {

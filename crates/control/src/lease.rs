@@ -239,7 +239,7 @@ impl SiteLease {
         self.valid_until(view).is_some_and(|until| now < until)
     }
 
-    /// When this replica may act in `next`: its promises to all who are not in it have run out. Who was started anew has no
+    /// When this replica may act in `next`: the leases that it has granted to all who are not in it have run out. Who was started anew has no
     /// previous view, only the one before the first: any member may rely on a grant that it has forgotten.
     #[must_use]
     pub fn may_enter(&self, previous: &View, next: &View) -> Moment {

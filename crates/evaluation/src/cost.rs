@@ -16,6 +16,7 @@ use plot::{Axis, Chart, Plot};
 
 use crate::experiment::{Book, Experiment, Extent, Shown};
 use crate::field::{Field, runtime};
+use crate::replay::Pauses;
 use crate::sites::Sites;
 use crate::ssh_build::round_trip;
 use crate::ssh_build::stands::{Beside, Setup, Stands};
@@ -166,7 +167,8 @@ impl Experiment for Cost {
                 replicas: known.context("there is no such set")?.1,
                 settings: String::new(),
                 round_trip: round_trip(x)?,
-                thinks: false,
+                is_apart: false,
+                pauses: Pauses::None,
                 steps: 0,
                 beside: Beside::Nothing,
             };

@@ -80,13 +80,8 @@ impl Experiment for KernelBuild {
             .to_vec()
     }
 
-    /// Once, really; the sweeps play the recording of it.
-    fn trials(&self, _: Extent) -> u32 {
-        1
-    }
-
     fn expected(&self, _: &Point, extent: Extent) -> Duration {
-        extent.choose(Duration::from_secs(900), Duration::from_secs(15))
+        extent.choose(Duration::from_secs(450), Duration::from_secs(15))
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {

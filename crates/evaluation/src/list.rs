@@ -2,17 +2,18 @@
 //!
 //! What must never enter: what they do.
 
-use crate::bulk::Bulk;
+use crate::bulk::{Bulk, Lanes};
 use crate::cost::Cost;
 use crate::experiment::Experiment;
 use crate::failover::{Absence, Leases, Takeover};
 use crate::grid::{Figure11, Table2};
 use crate::kernel_build::KernelBuild;
 use crate::latency::Latency;
+use crate::many::{Crowd, Files};
 use crate::nfsp::{Bandwidth, Figure3};
 use crate::scale::Scale;
-use crate::sharing::{Contention, SharedStrategies};
-use crate::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8};
+use crate::sharing::{Contention, Elections, SharedStrategies};
+use crate::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8, Processors};
 use crate::today::{Age, Copies, Package};
 use crate::wan_bytes::WanBytes;
 
@@ -23,6 +24,7 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Figure6,
     &Figure7,
     &Figure8,
+    &Processors,
     &Table2,
     &Figure11::SMALL,
     &Figure11::LARGE,
@@ -32,6 +34,7 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Ablation,
     &SharedStrategies,
     &Contention,
+    &Elections,
     &Durability,
     &WanBytes,
     &Scale,
@@ -41,7 +44,10 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Latency,
     &Cost,
     &Bulk,
+    &Lanes,
     &Takeover,
     &Absence,
     &Leases,
+    &Files,
+    &Crowd,
 ];

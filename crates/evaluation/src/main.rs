@@ -29,6 +29,7 @@ mod index;
 mod kernel_build;
 mod latency;
 mod list;
+mod many;
 mod nfsp;
 mod page;
 mod peers;

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use bench::affinity;
 use bench::client::Target;
 use bench::processor::ProcessorTime;
+use bench::waiting::Pressure;
+use rustix::thread::CpuSet;
 use serde_json::Value;
 use testbed::{LinkSettings, Meridian, Place, Role, Service, Traffic, World, measure};
 
@@ -32,6 +35,8 @@ pub(crate) struct Server {
     meridian: Meridian,
     address: SocketAddr,
     service: Service,
+    /// Goes after the service.
+    pressure: Option<Pressure>,
 }
 
 /// The sites, their WAN, and their servers.
@@ -249,11 +254,14 @@ impl Server {
         settings: &str,
     ) -> Result<Self> {
         let name = format!("meridian-{}", address.port());
-        let service = meridian.serve(&name, address, &(configuration_text() + settings))?;
+        // Keys of the file's top come before its tables.
+        let text = settings.to_owned() + &configuration_text();
+        let service = meridian.serve(&name, address, &text)?;
         Ok(Self {
             place: place.clone(),
             meridian,
             address,
+            pressure: pressure(&service),
             service,
         })
     }
@@ -275,6 +283,16 @@ impl Server {
     /// The processor time it has used so far.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         processor_time(&self.service).inspect_err(|_| self.place.site().keep_folder())
+    }
+
+    /// Lets it run on these processors only, until it is started anew.
+    pub(crate) fn confine(&self, to: &CpuSet) -> Result<()> {
+        affinity::confine(number_of(&self.service)?, to)
+    }
+
+    /// For how long so far one of its threads was ready and did not run. Not known where the kernel does not say so.
+    pub(crate) fn waited(&self) -> Result<Option<Duration>> {
+        self.pressure.as_ref().map(Pressure::waited).transpose()
     }
 
     /// Kills it as `kill -9` does.
@@ -325,7 +343,24 @@ pub(crate) fn processor_time(service: &Service) -> Result<Duration> {
     Ok(time.total())
 }
 
-fn is_ready(status: &Value) -> Result<bool> {
+fn number_of(service: &Service) -> Result<u32> {
+    let pid = service.pid().context("a server was not started")?;
+    Ok(pid.as_raw_nonzero().get().unsigned_abs())
+}
+
+/// The pressure on a server's process from now on, until it is started anew.
+fn pressure(service: &Service) -> Option<Pressure> {
+    let found = number_of(service).and_then(Pressure::of);
+    let told = found.inspect_err(|error| {
+        eprintln!(
+            "evaluation: time for which servers wait for a processor is not known: {error:#}"
+        );
+    });
+    told.ok()
+}
+
+/// Whether a server has the whole tree, takes part with all others, and sees them.
+pub(crate) fn is_ready(status: &Value) -> Result<bool> {
     let ready = status["ready"] == true;
     let peers = status["peers"]
         .as_array()
@@ -336,7 +371,8 @@ fn is_ready(status: &Value) -> Result<bool> {
     Ok(ready && in_view && peers.iter().all(|peer| peer["connected"] == true))
 }
 
-fn lacks_nothing(status: &Value) -> Result<bool> {
+/// Whether none of its peers lacks anything.
+pub(crate) fn lacks_nothing(status: &Value) -> Result<bool> {
     let peers = status["peers"]
         .as_array()
         .context("a status has no peers")?;
@@ -364,7 +400,7 @@ pub(crate) fn lateness(world: &World) -> Result<Duration> {
 }
 
 /// The same for all servers: defaults, with root as root.
-fn configuration_text() -> String {
+pub(crate) fn configuration_text() -> String {
     format!(
         r#"[metrics]
 listen = "off"

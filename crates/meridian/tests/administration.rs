@@ -162,12 +162,12 @@ fn machines_that_look_after_it_learn_how_and_what_it_is() {
     for port in [status.metrics, status.page] {
         assert_eq!(http_get(port.unwrap(), "/healthz"), "ok\n");
     }
-    let figures = http_get(status.metrics.unwrap(), "/metrics");
+    let metrics = http_get(status.metrics.unwrap(), "/metrics");
     let build = format!(
         "meridian_build_info{{version=\"{}\",commit=\"",
         status.version
     );
-    assert!(figures.contains(&build), "{figures}");
+    assert!(metrics.contains(&build), "{metrics}");
     let version = said(&run(&["--version"]));
     assert_eq!(
         version,

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "repository/imports.rs"]
+mod imports;
 mod repository;
 
 use std::collections::BTreeSet;
@@ -159,6 +161,19 @@ fn modules_of_a_layer_know_only_layers_below() {
     assert!(
         upward.is_empty(),
         "these import from a layer above their own; move what they need down, or hand it to them: {upward:#?}"
+    );
+}
+
+/// What a file is for can be said without another one that is for the same.
+#[test]
+fn no_two_files_of_a_replica_import_from_each_other() {
+    let imports = imports::imports(&repository().join("crates/replica/src"));
+    let number: usize = imports.values().map(BTreeSet::len).sum();
+    assert!(number > 500, "too few imports to be all: {number}");
+    let circles = imports::circles(&imports);
+    assert!(
+        circles.is_empty(),
+        "these reach each other; move what both need below them: {circles:#?}"
     );
 }
 

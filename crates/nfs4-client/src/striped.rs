@@ -82,6 +82,11 @@ impl DataServers {
         Ok((device, clients))
     }
 
+    /// Forgets sessions and devices: files that are opened from now on have others, those that are open keep theirs.
+    pub async fn forget(&self) {
+        *self.known.lock().await = Known::default();
+    }
+
     /// Ends the sessions with all of them. Files that were read or written there are of no more use.
     ///
     /// # Errors
@@ -127,10 +132,23 @@ impl Striped {
         known: &DataServers,
     ) -> Result<Self, Error> {
         let (got, layout) = metadata.layout(&file.handle, file.stateid, iomode).await?;
+        Self::by((got.stateid, layout), metadata, file, known).await
+    }
+
+    /// Connects to the data servers of a layout that an open file has got, with its stateid.
+    ///
+    /// # Errors
+    /// As [`Striped::open`], but for what LAYOUTGET is refused with.
+    pub async fn by(
+        (stateid, layout): (Stateid4, FileLayout4),
+        metadata: &Client,
+        file: &OpenFile,
+        known: &DataServers,
+    ) -> Result<Self, Error> {
         let (device, servers) = known.of(metadata, layout.deviceid).await?;
         let stripes = Stripes::of(layout, &device, &file.handle);
         Ok(Self {
-            stateid: got.stateid,
+            stateid,
             open: Stateid4 {
                 seqid: 0,
                 ..file.stateid
@@ -139,6 +157,13 @@ impl Striped {
             written: servers.iter().map(|_| AtomicBool::new(false)).collect(),
             servers,
         })
+    }
+
+    /// The same file with other handles at its data servers, to see what those refuse.
+    #[must_use]
+    pub fn with_handles(mut self, of: impl FnMut(&NfsFh4) -> NfsFh4) -> Self {
+        self.stripes.handles = self.stripes.handles.iter().map(of).collect();
+        self
     }
 
     /// How many consecutive bytes lie on one data server.

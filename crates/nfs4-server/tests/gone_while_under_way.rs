@@ -168,7 +168,7 @@ async fn a_request_by_which_its_own_client_ends_is_answered() {
     }
 }
 
-/// While a client waits for the server its lease goes on, whoever asks for its name.
+/// While a client waits for the server its lease goes on, also when another client asks for its name.
 #[tokio::test]
 async fn nobody_gets_the_name_of_a_client_with_a_request_under_way() {
     let scene = Scene::new().await;

@@ -42,18 +42,6 @@ impl Bitmap4 {
         set
     }
 
-    /// The set whose words are these, lowest numbers first; words beyond
-    /// [`Bitmap4::WORDS`] are left out.
-    pub const fn from_words(words: &[u32]) -> Self {
-        let mut set = Self::EMPTY;
-        let mut index = 0;
-        while index < words.len() && index < Self::WORDS {
-            set.words[index] = words[index];
-            index += 1;
-        }
-        set
-    }
-
     /// The words that are needed to write the set, lowest numbers first.
     pub fn words(&self) -> &[u32] {
         let used = self

@@ -7,7 +7,7 @@ mod decoders;
 #[path = "../../../fuzz/inputs.rs"]
 mod inputs;
 
-use crate::strategies::{arguments, callbacks, layouts, results};
+use crate::strategies::{arguments, basics, callbacks, layouts, results};
 use bytes::Bytes;
 use inputs::Numbers;
 use nfs4::callback::CbCompoundCall;
@@ -120,7 +120,7 @@ fn attributes() {
     let valid: Vec<_> = samples((masks, words))
         .into_iter()
         .map(|(mask, attr_vals)| {
-            let attrmask = nfs4::Bitmap4::from_words(&mask) & Attributes4::KNOWN;
+            let attrmask = basics::set_of(&mask) & Attributes4::KNOWN;
             encoded(&nfs4::Fattr4 {
                 attrmask,
                 attr_vals,

@@ -142,7 +142,7 @@ proptest! {
         words in vec(any::<u32>(), 3),
         values in vec(prop_oneof![Just(0u8), Just(1u8), any::<u8>()], 0..400),
     ) {
-        let attrmask = Bitmap4::from_words(&words) & Attributes4::KNOWN;
+        let attrmask = basics::set_of(&words) & Attributes4::KNOWN;
         let fattr = Fattr4 { attrmask, attr_vals: Bytes::from(values) };
         if let Ok(attributes) = Attributes4::decode(&fattr) {
             prop_assert_eq!(attributes.present(), attrmask);

@@ -16,8 +16,8 @@ use crate::handle::Replica;
 use crate::membership::authority;
 use crate::membership::losses;
 use crate::membership::views;
+use crate::shown::{self, MemberNames, claimed, is_deep};
 use crate::state::members::REMOVED;
-use crate::status::{self, MemberNames, claimed, is_deep};
 
 /// At most this many objects of each kind are named in the account of what a thaw gives up.
 const NAMED: usize = 4;
@@ -205,7 +205,7 @@ impl Replica {
                 false => replica.state.obstacle.lock().clone(),
             },
             lease_ms: left.map(|micros| micros / 1000),
-            names: status::names(replica),
+            names: shown::names(replica),
             voters_change: voters.len() > 1,
             voters: voters.into_iter().flatten().collect(),
             members: members(replica, &state),
@@ -388,7 +388,7 @@ fn open_questions(
 /// Paths of files, not too many.
 fn named(replica: &LocalReplica, files: &[vfs::ObjectId]) -> String {
     let first = files.iter().take(NAMED);
-    let paths: Vec<String> = first.map(|file| status::named(replica, *file)).collect();
+    let paths: Vec<String> = first.map(|file| shown::named(replica, *file)).collect();
     let more = files.len() - paths.len();
     match more {
         0 => paths.join(", "),

@@ -11,10 +11,10 @@ use vfs::ReplicaSlot;
 
 use crate::driver::local_replica::LocalReplica;
 use crate::frontend::expired_clients;
-use crate::frontend::expired_clients::ClientsAsked;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::membership::authorisation;
 use crate::membership::authority;
+use crate::membership::greetings;
 use crate::membership::losses;
 use crate::membership::meeting;
 use crate::membership::members;
@@ -23,6 +23,7 @@ use crate::membership::views;
 use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::scrub;
+use crate::state::clients::ClientsAsked;
 use crate::state::forward::{self, Answer, Forwarded, Operation, Value};
 use crate::state::wire::{
     self, Applied, Grounds, Kind, LeaseRequest, Malformed, PieceDone, PieceHead,
@@ -208,7 +209,7 @@ fn receive(replica: &Arc<LocalReplica>, incoming: Incoming) -> Result<(), Malfor
                 .with(from, |peer| peer.rejoin.hear(remainder));
         }
         Kind::TooFar => views::too_far(replica, from),
-        Kind::Greeting => sessions::greeted(replica, from, wire::decode(body)?),
+        Kind::Greeting => greetings::greeted(replica, from, wire::decode(body)?),
         Kind::Records | Kind::Base => {
             if let Some(inbox) = replica.state.inboxes.get(from) {
                 inbox.take_in(incoming);

@@ -43,12 +43,8 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<(u16, Taken)>(bytes));
     drop(decode::<crate::state::forward::Forwarded>(bytes));
     drop(decode::<crate::state::forward::Answer>(bytes));
-    drop(decode::<crate::frontend::expired_clients::ClientsAsked>(
-        bytes,
-    ));
-    drop(decode::<crate::frontend::expired_clients::ClientsAbsent>(
-        bytes,
-    ));
+    drop(decode::<crate::state::clients::ClientsAsked>(bytes));
+    drop(decode::<crate::state::clients::ClientsAbsent>(bytes));
 }
 
 #[cfg(test)]

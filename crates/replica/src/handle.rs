@@ -19,6 +19,7 @@ use crate::dispatch::Dispatch;
 use crate::driver::engine::{Engine, Step};
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::persistence;
+use crate::driver::remembered;
 use crate::frontend::durability;
 use crate::frontend::expired_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
@@ -108,7 +109,7 @@ impl Replica {
             // What is here of others is no copy any more. What was granted to them counts all the same.
             persistence::set_aside(&store).await?;
         }
-        let remembered = persistence::load(&store)?;
+        let remembered = remembered::load(&store)?;
         let engine = Engine::begin(store, &settings, incarnation, &remembered, steps);
         let others = list.members.iter().filter(|member| !member.revoked);
         let others = others.map(|member| ReplicaSlot(member.slot));

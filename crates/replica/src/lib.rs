@@ -10,7 +10,7 @@
 //! 5. `membership`: sessions, views, and what becomes of the lost.
 //!
 //! Above them, in files beside this one, `handle` puts a replica together, `dispatch` hands each message to its layer, `maintenance` looks
-//! after what is due now and then, `administration`, `junctions` and `status` speak with people.
+//! after what is due now and then, `administration`, `junctions` and `status` speak with people (`shown`: by which names).
 //!
 //! What must never enter: NFS, how connections work, how rows are stored, and the rules of replication
 //! control themselves.
@@ -32,6 +32,7 @@ mod maintenance;
 mod membership;
 pub mod recovering_set;
 mod replication;
+mod shown;
 mod state;
 mod status;
 
@@ -42,10 +43,11 @@ pub use driver::clock::{lease_time, read_clocks};
 pub use garbage::decode_as_anything;
 pub use handle::{Replica, StartError};
 pub use junctions::JunctionView;
+pub use shown::MemberNames;
 pub use state::lineage::is_members_copy;
 pub use state::rejoins::{RejoinView, Stage};
 pub use state::scrub::{FindingView, ScrubView};
 pub use state::settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
 pub use state::wire::LinkView;
-pub use status::{ControlView, MemberNames, PeerView, ReplicaStatus, ShortView};
+pub use status::{ControlView, PeerView, ReplicaStatus, ShortView};
 pub use view::{REASON_BYTES_MAX, Referral};

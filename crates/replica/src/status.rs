@@ -1,17 +1,17 @@
 //! What a replica tells people about itself: peers, controls, how far behind others are, what was shipped.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use control::{ClockDifference, Depth, Proposal};
+use control::ClockDifference;
 use serde::{Deserialize, Serialize};
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::ReplicaSlot;
 
 use crate::administration::ViewStatus;
 use crate::driver::local_replica::LocalReplica;
 use crate::frontend::free_space;
 use crate::handle::Replica;
 use crate::membership::links::connected;
+use crate::shown::{MemberNames, claimed, is_deep, named, names};
 use crate::state::rejoins::RejoinView;
 use crate::state::scrub::ScrubView;
 use crate::state::settings::Durability;
@@ -20,17 +20,11 @@ use crate::state::wire::LinkView;
 /// At most this many controls are listed.
 const LISTED: usize = 200;
 
-/// At most this many objects of a control are named.
-const CLAIMS_NAMED: usize = 8;
-
 /// Reasons are looked for in groups of at most this many: everybody waits for the core meanwhile.
 const REASONS_AT_ONCE: usize = 8;
 
 /// At most this many torn files are named.
 const TORN_NAMED: usize = 16;
-
-/// The names of members, by slot. Not all have one.
-pub type MemberNames = BTreeMap<u16, String>;
 
 /// A replica at one moment, as `meridian status --json` shows it. What has a default is absent in what older servers say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -304,13 +298,6 @@ fn kept_entries(replica: &LocalReplica) -> usize {
     kept + replica.state.conversations.listed()
 }
 
-/// What the members are called.
-pub(crate) fn names(replica: &LocalReplica) -> MemberNames {
-    let members = replica.state.members.list().members.into_iter();
-    let named = members.filter(|member| !member.name.is_empty());
-    named.map(|member| (member.slot, member.name)).collect()
-}
-
 fn peers(replica: &LocalReplica) -> Vec<PeerView> {
     let lags = replica.engine.lags();
     let connected = connected(replica);
@@ -429,29 +416,6 @@ fn controls(replica: &LocalReplica) -> (Vec<ControlView>, u64) {
             held_because: held_because.map(str::to_owned),
         });
     (views.collect(), total as u64)
-}
-
-/// Whether a control reaches below its objects.
-pub(crate) fn is_deep(control: &Proposal) -> bool {
-    let mut claims = control.claims.iter();
-    claims.any(|claim| claim.depth == Depth::Deep)
-}
-
-/// What a control covers, for people: some objects by name, and how many more there are.
-pub(crate) fn claimed(replica: &LocalReplica, control: &Proposal) -> Vec<String> {
-    let claims = control.claims.iter().take(CLAIMS_NAMED);
-    let mut paths: Vec<_> = claims.map(|claim| named(replica, claim.object)).collect();
-    let more = control.claims.len() - paths.len();
-    if more > 0 {
-        paths.push(format!("and {more} more"));
-    }
-    paths
-}
-
-/// An object for people: its path, or its number where it has none.
-pub(crate) fn named(replica: &LocalReplica, object: ObjectId) -> String {
-    let path = replica.store.path_of(object);
-    path.unwrap_or_else(|_| format!("object {object}"))
 }
 
 #[cfg(test)]

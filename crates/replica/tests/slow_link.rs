@@ -79,9 +79,9 @@ async fn change_much(site: &Site) -> Vec<ObjectId> {
 }
 
 /// The third replica is lost. The second has its updates, the first, behind a slow link, lacks most of them and gets them from
-/// the second, which also has to promise for the first one's lease all the time.
+/// the second, which also has to grant the first one its lease all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counterexample_46_promises_do_not_wait_for_what_is_relayed() {
+async fn counterexample_46_grants_do_not_wait_for_what_is_relayed() {
     let mut set = Set::failing_with(3, |settings| {
         settings.site_lease = Duration::from_secs(3);
         settings.suspicion = Duration::from_secs(2);

@@ -30,9 +30,9 @@ pub(crate) enum Packet {
     /// What a client that reads asks, on its way to the primary or back.
     Question(Question),
     Answer(Question, Answer),
-    /// LeaseGrant that you join no view without me.
+    /// I ask you to join no view without me for a while.
     LeaseRequest(Asked),
-    /// I promise what you asked for with this.
+    /// I grant what you asked for with this.
     LeaseGrant(Asked),
     /// How many decisions are known here.
     Known,

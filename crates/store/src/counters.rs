@@ -8,7 +8,7 @@ use bytes::BufMut;
 use fields::Fields;
 
 use crate::committer::Ticket;
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 
 /// How many numbers are reserved at a time.
 const RANGE: u64 = 1 << 16;

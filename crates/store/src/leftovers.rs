@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vfs::ObjectId;
 
-use crate::maintenance::WakeSignal;
+use crate::wake_signal::WakeSignal;
 
 /// Removed objects known without searching.
 const MAX_QUEUED: usize = 1 << 16;

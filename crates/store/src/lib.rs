@@ -36,6 +36,7 @@ mod leftovers;
 mod listening;
 mod locks;
 mod maintenance;
+mod malformed;
 mod metadata;
 mod mutation;
 mod namespace;
@@ -59,6 +60,7 @@ mod space;
 mod statistics;
 mod store;
 mod waiting;
+mod wake_signal;
 mod xattrs;
 
 /// Takes arbitrary bytes apart as every kind of row, record and file, and as a journal, for fuzzing; nothing comes of it.

@@ -1,7 +1,7 @@
 //! The store's own threads: group commit, clearing away removed objects, and taking marks off files.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use vfs::{ObjectId, Result};
@@ -34,66 +34,6 @@ const ROWS_A_BATCH: usize = 64;
 const CLEAR_INTERVAL: Duration = Duration::from_secs(60);
 /// Removed objects found with one view of the table.
 const REMOVALS_A_PAGE: usize = 1024;
-
-/// Wakes a thread, and ends it.
-#[derive(Debug, Default)]
-pub(crate) struct WakeSignal {
-    state: Mutex<WakeState>,
-    raised: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct WakeState {
-    nudged: bool,
-    stopped: bool,
-}
-
-impl WakeSignal {
-    pub(crate) fn nudge(&self) {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .nudged = true;
-        self.raised.notify_one();
-    }
-
-    pub(crate) fn stop(&self) {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stopped = true;
-        self.raised.notify_one();
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stopped
-    }
-
-    /// Sleeps until nudged or stopped, at most this long; false when stopped.
-    fn wait(&self, longest: Duration) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = |state: &mut WakeState| !state.nudged && !state.stopped;
-        let (mut state, _) = self
-            .raised
-            .wait_timeout_while(state, longest, idle)
-            .unwrap_or_else(PoisonError::into_inner);
-        state.nudged = false;
-        !state.stopped
-    }
-
-    /// Sleeps so long even if nudged; false, at once, when stopped.
-    fn pause(&self, length: Duration) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (state, _) = self
-            .raised
-            .wait_timeout_while(state, length, |state| !state.stopped)
-            .unwrap_or_else(PoisonError::into_inner);
-        !state.stopped
-    }
-}
 
 /// Makes batches stable, many at once, until told to stop; then once more.
 pub(crate) fn commit_groups(store: &OpenStore) {

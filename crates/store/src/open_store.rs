@@ -24,7 +24,6 @@ use crate::layout::{Identity, Layout};
 use crate::leftovers::Leftovers;
 use crate::listening::ChangeListener;
 use crate::locks::Locks;
-use crate::maintenance::WakeSignal;
 use crate::metadata::{Damage, Metadata, MetadataError, OpenError, Row, Table};
 use crate::mutation::{AHEAD_KEY, OBJECTS_KEY, RESERVED_KEY, SHARED_KEY, Writer};
 use crate::options::{CommitMode, StoreOptions, TreeIdentity};
@@ -36,6 +35,7 @@ use crate::scrub::Watches;
 use crate::shares::Shares;
 use crate::space::{Counted, Headroom};
 use crate::statistics::Metrics;
+use crate::wake_signal::WakeSignal;
 
 /// The key of the row that counts how often the store was opened.
 const OPENED_KEY: &[u8] = b"opened";

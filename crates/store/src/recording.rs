@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes};
 use fields::Fields;
 use vfs::ObjectId;
 
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 use crate::metadata::Table;
 use crate::rows::{ObjectRow, key};
 

@@ -14,12 +14,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use vfs::{Error, Space};
 
 use self::ballast::Ballast;
-use self::files::Purpose;
+use self::files::{LOOK_AGAIN, Purpose};
 pub(crate) use self::occupied::Counted;
 use crate::error::{StoreError, from_os};
 use crate::options::Reserve;
@@ -42,8 +42,6 @@ const LAST_PART: u64 = 8;
 const STEP_BYTES: u64 = 1 << 20;
 /// Of the newest journal so much is allocated ahead.
 const JOURNAL_AHEAD_BYTES: u64 = 4 << 20;
-/// How long a look at the file system counts when there was plenty of space.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// What one new object, name or attribute is taken to need.
 pub(crate) const ROW_BYTES: u64 = 4096;
 /// What the removal of one object is taken to need until the journal that says so has gone.
@@ -379,6 +377,8 @@ fn automatic_bytes(total_bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn headroom(directory: &Path, reserve: Reserve) -> Headroom {

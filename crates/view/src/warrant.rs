@@ -4,7 +4,7 @@
 
 use crate::decision::Decision;
 
-/// Says whether somebody entitled to it wants a change of the configuration.
+/// Says whether a change of the configuration is wanted by the member that may want it.
 ///
 /// The leader asks before it proposes one, no matter which member submitted it. A log that has
 /// agreed on one is followed: members that judged it apart would have different states.

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use vfs::ReplicaSlot;
 
 impl ControlCore {
-    /// A newer view is in force, durably, and this replica's promises to the replicas that are not
+    /// A newer view is in force, durably, and the leases that this replica has granted to those that are not
     /// in it have run out ([`crate::SiteLease::may_enter`]). Controls survive it. Until every
     /// member has reported nothing is acknowledged, no control ends, and no close is answered.
     pub fn handle_view(&mut self, now: Moment, tree: &impl Tree, view: View) {

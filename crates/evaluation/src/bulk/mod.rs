@@ -3,7 +3,10 @@
 //!
 //! What must never enter: files of other sizes.
 
+mod lanes;
 mod plain_tcp;
+
+pub(crate) use lanes::Lanes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

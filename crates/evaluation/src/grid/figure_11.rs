@@ -13,9 +13,9 @@ use bench::trial::{Job, Point};
 use plot::{Axis, Chart, Plot};
 use testbed::Requirements;
 
-use super::graph::{Benchmark, Class, Graph, single_node};
+use super::graph::{Benchmark, Class, Graph};
 use super::servers::{BANDWIDTH, Servers, System};
-use super::{DIVISOR, job, panel, problem};
+use super::{divisor, divisors, job, panel, problem, scaled};
 use crate::experiment::{Book, Experiment, Extent, Peer, Shown, by_place};
 use crate::field::Field;
 use crate::peers;
@@ -25,9 +25,12 @@ use crate::ssh_build::sweep::side_by_side;
 /// The figure that is plotted.
 const TURNAROUND: &str = "turnaround_s";
 
+/// The turnaround by what the same computing takes on one node, as Table 2 has it.
+const TO_ONE_NODE: &str = "to_one_node";
+
 /// How the two differ.
-const SMALL: &str = "In class S the distances are measured side by side, each with sites and servers of its own: there everybody mostly \
-    waits. In class W nothing goes on beside a job.";
+const SMALL: &str = "The distances are measured side by side, each with sites and servers of its own: everybody mostly waits, for computing or \
+    for each other.";
 const LARGE: &str = "In this class nothing goes on beside a job. One NFS server stands for both, and the directory that all share is \
     left to the [smaller classes](figure-11.md). *Contents rest 10 s* means `data_delay = \"10 s\"`: what is written is sent to the other sites \
     when it is read there, or after 10 s; these run at a set of their own, after the others, and only the two problems in which sites write much that only they \
@@ -56,9 +59,9 @@ fn is_of_use(system: System, benchmark: Benchmark) -> bool {
     keeps || system != System::ReplicatedResting
 }
 
-/// Whether jobs of a class move so little that they mostly wait, and others may run beside them.
+/// Whether jobs of a class move so little in their time that they mostly wait, and others may run beside them.
 fn waits(class: Class) -> bool {
-    class == Class::S
+    class != Class::A
 }
 
 /// Figure 11, in two experiments: the small classes wait, the large one moves data.
@@ -106,7 +109,7 @@ impl Figure11 {
         }
     }
 
-    fn about(&self) -> String {
+    fn about(&self, extent: Extent) -> String {
         let which = match self.is_large {
             true => LARGE,
             false => SMALL,
@@ -115,7 +118,7 @@ impl Figure11 {
             "Nine tasks, given to three sites in turns, each of which takes the outputs of others. A task waits for semaphore \
          files, looking for them every {poll} ms; reads its inputs; computes; and writes its outputs, each with a \
          semaphore. The volumes are those of Table 1 of the papers. **Computing is not done but waited for**: the authors' \
-         time on one node (Table 2) divided by **{divisor}**, shared among the tasks, one at a time at each site. It is the \
+         time on one node (Table 2){divided}, shared among the tasks, one at a time at each site. It is the \
          same for all and counts for nobody; the smaller it is, the more the files decide. Every input is compared with what \
          its task has written, by a checksum, where it is read.\n\n\
          *One NFS server* stands at a fourth site, as far from the three as these are from each other. *Meridian, 3 replicas* is \
@@ -128,7 +131,10 @@ impl Figure11 {
          the disk; local files of GridFTP need not be there. *On the wire* counts until all replicas have everything, \
          also what no task at the other sites reads. {which}",
             poll = job::POLL.as_millis(),
-            divisor = DIVISOR,
+            divided = match divisor(self.classes()[0], extent) {
+                1 => String::new(),
+                divisor => format!(" divided by **{divisor}**"),
+            },
         )
     }
 
@@ -150,8 +156,13 @@ impl Figure11 {
             let (_, running) = servers.as_mut().context("servers were started")?;
             let (benchmark, class) = problem(&job.point.panel)?;
             let graph = Graph::of(benchmark, class);
-            let outcome = running.run(&graph, DIVISOR, system);
-            book.keep(job, outcome.with_context(|| job.to_string())?)?;
+            let outcome = running.run(&graph, divisor(class, field.extent), system);
+            let mut outcome = outcome.with_context(|| job.to_string())?;
+            let one_node = scaled(benchmark, class, field.extent).as_secs_f64();
+            if let Some(turnaround) = outcome.get(TURNAROUND) {
+                outcome.insert(TO_ONE_NODE.to_owned(), turnaround / one_node);
+            }
+            book.keep(job, outcome)?;
         }
         Ok(())
     }
@@ -189,8 +200,8 @@ impl Experiment for Figure11 {
         ])
     }
 
-    fn settings(&self, _: Extent) -> String {
-        format!("{DIVISOR} {BANDWIDTH} {:?}", job::POLL)
+    fn settings(&self, extent: Extent) -> String {
+        format!("{:?} {BANDWIDTH} {:?}", divisors(extent), job::POLL)
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
@@ -222,7 +233,7 @@ impl Experiment for Figure11 {
         // transfer by GridFTP begins with a dozen round trips.
         let graph = Graph::of(benchmark, class);
         let distance = round_trip(&point.x).unwrap_or_default();
-        let computing = single_node(benchmark, class) / DIVISOR / 2;
+        let computing = scaled(benchmark, class, extent) / 2;
         let is_staged = point.series == System::GridFtp.name();
         let hops = if benchmark == Benchmark::Hc { 9 } else { 5 };
         let waits = distance * hops * if is_staged { 20 } else { 11 };
@@ -256,6 +267,7 @@ impl Experiment for Figure11 {
                 title: "on the wire (MB)",
                 unit: 1e6,
             },
+            Figure::plain(TO_ONE_NODE, "by one node (Table 2)"),
             Figure::plain(TURNAROUND, "turnaround (s)"),
         ];
         let heads = Heads {
@@ -276,7 +288,7 @@ impl Experiment for Figure11 {
                 true => "Figure 11: the NAS Grid Benchmarks, class A",
                 false => "Figure 11: the NAS Grid Benchmarks, classes S and W",
             },
-            about: self.about(),
+            about: self.about(extent),
             claims: include_str!("../claims/figure-11.md"),
             tables: vec![table::by_point(results, heads, &figures, replicated)],
             plots: vec![Plot {

@@ -9,15 +9,35 @@ mod servers;
 mod staging;
 mod table_2;
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 
 pub(crate) use figure_11::Figure11;
 pub(crate) use table_2::Table2;
 
+use crate::experiment::Extent;
 use graph::{Benchmark, Class};
 
-/// What the authors' times of computing are divided by.
-const DIVISOR: u32 = 100;
+/// What the authors' times of computing are divided by: the small classes compute as long as they did there, so that turnarounds are to be
+/// compared with theirs.
+fn divisor(class: Class, extent: Extent) -> u32 {
+    match (extent, class) {
+        (Extent::Quick, _) => 100,
+        (Extent::Whole, Class::S | Class::W) => 1,
+        (Extent::Whole, Class::A) => 10,
+    }
+}
+
+/// The divisors of all classes, for settings.
+fn divisors(extent: Extent) -> [u32; 3] {
+    Class::ALL.map(|class| divisor(class, extent))
+}
+
+/// How long a problem takes on the authors' node, divided as here.
+fn scaled(benchmark: Benchmark, class: Class, extent: Extent) -> Duration {
+    graph::single_node(benchmark, class) / divisor(class, extent)
+}
 
 /// How a problem is called, such as `HC-S`.
 fn panel(benchmark: Benchmark, class: Class) -> String {

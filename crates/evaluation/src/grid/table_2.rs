@@ -15,13 +15,17 @@ use testbed::Requirements;
 use super::graph::{Benchmark, Class, Graph, single_node};
 use super::job::{self, Ground};
 use super::servers::runtime;
-use super::{DIVISOR, panel, problem};
+use super::{divisor, divisors, panel, problem, scaled};
 use crate::experiment::{Book, Experiment, Extent, Shown};
 use crate::field::Field;
 use crate::files::LocalFolder;
+use crate::ssh_build::sweep::side_by_side;
 
 /// The figure that is measured.
 const TURNAROUND: &str = "turnaround_s";
+
+/// How many jobs, which mostly wait, go on at the same time.
+const SIDE_BY_SIDE: usize = 6;
 
 /// Table 2.
 #[derive(Debug)]
@@ -36,8 +40,8 @@ impl Experiment for Table2 {
         Requirements::default()
     }
 
-    fn settings(&self, _: Extent) -> String {
-        format!("{} {:?}", DIVISOR, job::POLL)
+    fn settings(&self, extent: Extent) -> String {
+        format!("{:?} {:?}", divisors(extent), job::POLL)
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
@@ -48,17 +52,18 @@ impl Experiment for Table2 {
         classes.iter().flat_map(of).collect()
     }
 
-    fn expected(&self, point: &Point, _: Extent) -> Duration {
+    fn expected(&self, point: &Point, extent: Extent) -> Duration {
         let Ok((benchmark, class)) = problem(&point.x) else {
             return Duration::ZERO;
         };
-        single_node(benchmark, class) / DIVISOR + Duration::from_millis(200)
+        let alone = scaled(benchmark, class, extent) + Duration::from_millis(200);
+        alone / SIDE_BY_SIDE as u32
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
         let folder = field.folder()?;
-        let runtime = runtime()?;
-        for (number, job) in jobs.iter().enumerate() {
+        let numbered: Vec<(usize, &Job)> = jobs.iter().enumerate().collect();
+        side_by_side(SIDE_BY_SIDE, &numbered, |&(number, job)| {
             let (benchmark, class) = problem(&job.point.x)?;
             let local = LocalFolder::make(folder.path().join(format!("job-{number}")))?;
             let node = job::Field {
@@ -66,18 +71,23 @@ impl Experiment for Table2 {
                 stage: Vec::new(),
             };
             let graph = Graph::of(benchmark, class);
-            let ran = job::run(graph, DIVISOR, number as u64, node);
-            let turnaround = runtime.block_on(ran)?.as_secs_f64();
+            let divisor = divisor(class, field.extent);
+            let ran = job::run(graph, divisor, number as u64, node);
+            let turnaround = runtime()?.block_on(ran)?.as_secs_f64();
             local.remove()?;
-            book.keep(job, Outcome::from([(TURNAROUND.to_owned(), turnaround)]))?;
-        }
-        Ok(())
+            book.keep(job, Outcome::from([(TURNAROUND.to_owned(), turnaround)]))
+        })
     }
 
-    fn shown(&self, results: &Results, _: Extent) -> Shown {
-        let scaled = format!("the same, divided by {DIVISOR} (s)");
-        let heads = ["problem", "the authors' node (s)", &scaled, "here (s)"];
-        let mut table = row(heads.into_iter()) + "|---|--:|--:|--:|\n";
+    fn shown(&self, results: &Results, extent: Extent) -> Shown {
+        let heads = [
+            "problem",
+            "the authors' node (s)",
+            "divided by",
+            "that is (s)",
+            "here (s)",
+        ];
+        let mut table = row(heads.into_iter()) + "|---|--:|--:|--:|--:|\n";
         for point in results.points() {
             let Ok((benchmark, class)) = problem(&point.x) else {
                 continue;
@@ -87,24 +97,29 @@ impl Experiment for Table2 {
             let cells = [
                 point.x.clone(),
                 theirs.as_secs().to_string(),
-                format!("{:.2}", (theirs / DIVISOR).as_secs_f64()),
+                divisor(class, extent).to_string(),
+                format!("{:.2}", scaled(benchmark, class, extent).as_secs_f64()),
                 found.map_or(String::new(), |found| cell(found, 1.0)),
             ];
             table += &row(cells.iter().map(String::as_str));
         }
         Shown {
             title: "Table 2: the NAS Grid Benchmarks on one node",
-            about: "All tasks at one node, one computing at a time, with files on its own disk. The times of computing are the \
-                    authors', scaled, so only what the last column has on top of the one before was measured here: writing, \
-                    finding and reading files."
-                .to_owned(),
+            about: format!(
+                "All tasks at one node, one computing at a time, with files on its own disk; up to {SIDE_BY_SIDE} jobs side by side. The times of \
+                 computing are the authors', for large problems divided, so only what the last column has on top of the one before was measured \
+                 here: writing, finding and reading files."
+            ),
             claims: include_str!("../claims/table-2.md"),
             tables: vec![table],
             plots: vec![Plot {
                 name: "",
                 title: "The NAS Grid Benchmarks on one node (Table 2)".to_owned(),
                 columns: 3,
-                charts: Class::ALL.iter().filter_map(|class| chart(results, *class)).collect(),
+                charts: Class::ALL
+                    .iter()
+                    .filter_map(|class| chart(results, *class, extent))
+                    .collect(),
             }],
         }
     }
@@ -121,7 +136,7 @@ impl Experiment for Table2 {
 }
 
 /// The problems of a class, if it was measured: the authors' time, scaled, beside ours.
-fn chart(results: &Results, class: Class) -> Option<Chart> {
+fn chart(results: &Results, class: Class, extent: Extent) -> Option<Chart> {
     let of_class = |point: &&Point| problem(&point.x).is_ok_and(|(_, of)| of == class);
     let points: Vec<&Point> = results.points().iter().filter(of_class).collect();
     if points.is_empty() {
@@ -129,13 +144,14 @@ fn chart(results: &Results, class: Class) -> Option<Chart> {
     }
     let theirs = |point: &&Point| {
         let (benchmark, class) = problem(&point.x).ok()?;
-        let scaled = single_node(benchmark, class) / DIVISOR;
-        Some(Value::exactly(scaled.as_secs_f64()))
+        Some(Value::exactly(
+            scaled(benchmark, class, extent).as_secs_f64(),
+        ))
     };
     let ours = |point: &&Point| Some(chart::value(results.summary(point, TURNAROUND)?, 1.0));
     let series = [
         Bars {
-            name: format!("the authors' node, divided by {DIVISOR}"),
+            name: format!("the authors' node, divided by {}", divisor(class, extent)),
             values: points.iter().map(theirs).collect(),
         },
         Bars {

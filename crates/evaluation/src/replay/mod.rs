@@ -53,12 +53,34 @@ pub(crate) use work::Counts;
 /// Shorter pauses are saved up, as timers cannot keep them.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 
+/// What becomes of the pauses of the recording, in which programs thought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pauses {
+    /// They are left out.
+    None,
+    /// They are kept.
+    Whole,
+    /// Each is divided by this number.
+    Shortened(u32),
+}
+
+impl Pauses {
+    /// What becomes of one.
+    fn of(self, recorded: Duration) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Whole => recorded,
+            Self::Shortened(divisor) => recorded / divisor,
+        }
+    }
+}
+
 /// A replay in progress: phases are played one after the other in the same tree.
 #[derive(Debug)]
 pub(crate) struct Replay<'a> {
     trace: &'a Trace,
     kernel: Kernel,
-    thinks: bool,
+    pauses: Pauses,
 }
 
 /// What playing some steps took.
@@ -81,12 +103,12 @@ impl AddAssign for Played {
 }
 
 impl<'a> Replay<'a> {
-    /// In an empty directory of a server; with pauses between the steps where it `thinks`.
-    pub(crate) fn begin(trace: &'a Trace, client: Client, root: NfsFh4, thinks: bool) -> Self {
+    /// In an empty directory of a server; with these pauses between the steps.
+    pub(crate) fn begin(trace: &'a Trace, client: Client, root: NfsFh4, pauses: Pauses) -> Self {
         Self {
             trace,
             kernel: Kernel::mount(client, root),
-            thinks,
+            pauses,
         }
     }
 
@@ -98,15 +120,13 @@ impl<'a> Replay<'a> {
         let (began, before) = (Instant::now(), self.kernel.counts());
         let (mut owed, mut thought) = (Duration::ZERO, Duration::ZERO);
         for (number, step) in steps.iter().enumerate() {
-            if self.thinks {
-                owed += Duration::from_micros(step.think_us.into());
-                if owed >= PAUSE_MIN {
-                    let paused = Instant::now();
-                    tokio::time::sleep(owed).await;
-                    let paused = paused.elapsed();
-                    thought += paused;
-                    owed = owed.saturating_sub(paused);
-                }
+            owed += self.pauses.of(Duration::from_micros(step.think_us.into()));
+            if owed >= PAUSE_MIN {
+                let paused = Instant::now();
+                tokio::time::sleep(owed).await;
+                let paused = paused.elapsed();
+                thought += paused;
+                owed = owed.saturating_sub(paused);
             }
             let done = self.kernel.perform(self.trace, &step.action).await;
             done.with_context(|| format!("step {number}, {:?}, differs", step.action))?;

@@ -3,10 +3,14 @@
 //! - [`Contention`]: an update of a directory that another site controls is carried out there (`forward`), or waits until
 //!   that gives it up (`wait`), as the main paper has it (section 2.1).
 //! - [`SharedStrategies`]: what the strategies of section 3.3 are worth then.
+//! - [`Elections`]: several sites change the same directory at the same instant.
 //!
 //! What must never enter: work of one site alone.
 
+mod elections;
 mod work;
+
+pub(crate) use elections::Elections;
 
 use std::time::Duration;
 
@@ -19,6 +23,7 @@ use plot::{Axis, Chart, Plot};
 
 use crate::experiment::{Book, Experiment, Extent, Shown};
 use crate::field::Field;
+use crate::replay::Pauses;
 use crate::ssh_build::stands::{Beside, Setup, Stands};
 use crate::ssh_build::sweep::side_by_side;
 use crate::strategies::{ALL_ON, VARIANTS};
@@ -84,7 +89,8 @@ fn measure_one<'a>(
             replicas: 2,
             settings: settings.to_owned(),
             round_trip: ROUND_TRIP,
-            thinks: false,
+            is_apart: false,
+            pauses: Pauses::None,
             steps: 0,
             beside: Beside::Nothing,
         };

@@ -12,8 +12,10 @@ use plot::{Axis, Chart, Plot};
 
 use super::stands::Setup;
 use super::sweep::Sweep;
+use super::waits;
 use super::{FINE_GRAINED, LOCAL, THINKING, TOTAL, beside, figures, panel, round_trip, shortened};
 use crate::experiment::{Extent, Shown};
+use crate::replay::Pauses;
 use crate::strategies::{ALL_ON, NO_DEEP_CONTROL, VARIANTS};
 
 /// From one replica to the other and back, in milliseconds: far enough that waiting for each file's control leaves the
@@ -48,7 +50,8 @@ impl Sweep for Ablation {
             replicas: if point.series == LOCAL { 1 } else { 2 },
             settings: settings.to_owned(),
             round_trip: round_trip(&point.x)?,
-            thinks: true,
+            is_apart: false,
+            pauses: Pauses::Whole,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
             beside: match point.series == NO_DEEP_CONTROL {
                 true => FINE_GRAINED,
@@ -67,7 +70,8 @@ impl Sweep for Ablation {
              subtree ends at once instead of after 1 s without changes; without *revoke* nobody asks for a control; without \
              *file control* a written file has none of its own, so writes keep the subtree's; without *upgrade* many small controls \
              are not replaced by one of a subtree. Last, without deep control at all. With think time, up to 12 plays side by \
-             side, one client at one site; with several sites see [another page](shared-strategies.md).{}",
+             side, one client at one site; with several sites see [another page](shared-strategies.md). {}{}",
+            waits::ABOUT,
             shortened(extent, QUICK_STEPS)
         );
         let heads = Heads {
@@ -86,12 +90,7 @@ impl Sweep for Ablation {
             title: "Ablation: each strategy off in turn",
             about,
             claims: include_str!("../claims/ablation.md"),
-            tables: vec![table::by_point(
-                results,
-                heads,
-                &figures(results),
-                Some(ALL_ON),
-            )],
+            tables: vec![waits::table(results, heads, &[], ALL_ON)],
             plots: vec![Plot {
                 name: "",
                 title: "SSH-Build with each strategy of section 3.3 off in turn".to_owned(),

@@ -14,8 +14,10 @@ use plot::{Axis, Chart, Plot};
 
 use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
+use super::waits;
 use super::{ELECTIONS, LOCAL, TOTAL, WITHOUT_SUBTREES, figures, round_trip, shortened};
 use crate::experiment::{Extent, Shown};
+use crate::replay::Pauses;
 
 /// Answers wait for a majority.
 const MAJORITY: &str = "majority";
@@ -70,7 +72,8 @@ impl Sweep for Durability {
             replicas: if point.series == LOCAL { 1 } else { REPLICAS },
             settings,
             round_trip: distance,
-            thinks: false,
+            is_apart: false,
+            pauses: Pauses::None,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
             beside: match round_trips > 0 && distance >= IDLE_FROM {
                 true => Beside::Everything { round_trips },
@@ -84,7 +87,8 @@ impl Sweep for Durability {
             "Three replicas. With *relaxed* durability, the default and the main paper's choice, a change is answered once the \
              server near has it on its disk; with *majority* once two of three have. *Majority, fine-grained* is the authors' earlier \
              design: there control covers single files and directories besides (`deep_control = false`). Without think time. Where answers wait for distant servers, up to 12 plays go on side by side, each \
-             with servers of its own.{}",
+             with servers of its own. {}{}",
+            waits::ABOUT,
             shortened(extent, QUICK_STEPS)
         );
         let heads = Heads {
@@ -103,12 +107,7 @@ impl Sweep for Durability {
             title: "Durability: one server, or a majority",
             about,
             claims: include_str!("../claims/durability.md"),
-            tables: vec![table::by_point(
-                results,
-                heads,
-                &figures(results),
-                Some(RELAXED),
-            )],
+            tables: vec![waits::table(results, heads, &[], RELAXED)],
             plots: vec![Plot {
                 name: "",
                 title: "SSH-Build with relaxed and majority durability".to_owned(),

@@ -19,6 +19,7 @@ use super::sweep::side_by_side;
 use super::{Play, SERVER, TOTAL, figures, round_trip, shortened, time_of};
 use crate::experiment::{Book, Experiment, Extent, Peer, Shown};
 use crate::field::{Field, Folder};
+use crate::replay::Pauses;
 use crate::sites::{Server, lateness};
 use crate::trace::Trace;
 
@@ -173,7 +174,8 @@ impl Experiment for Figure5 {
                 } else {
                     &part
                 },
-                thinks: true,
+                pauses: Pauses::Whole,
+                server: None,
                 turn,
             };
             let outcome = distant.play(package, "package");

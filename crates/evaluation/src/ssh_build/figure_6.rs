@@ -4,19 +4,18 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bench::chart;
 use bench::statistics::Results;
 use bench::table::{self, Heads};
 use bench::trial::Point;
 use plot::{Axis, Chart, Line, Marks, Plot, Value};
 
-use super::stands::Setup;
+use super::kinds::{self, KINDS, Kind};
+use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
-use super::{
-    FINE_GRAINED, LOCAL, THINKING, TOTAL, WITHOUT_SUBTREES, beside, charts_by_phase, figures,
-    panel, round_trip, shortened,
-};
+use super::waits;
+use super::{FINE_GRAINED, LOCAL, TOTAL, WITHOUT_SUBTREES, charts_by_phase, round_trip, shortened};
 use crate::experiment::{Extent, Shown};
 
 /// Control of single files and directories only.
@@ -44,33 +43,35 @@ impl Sweep for Figure6 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        // What is in between is a straight line; and with think time, less of the same.
-        let plain: &[&str] = extent.choose(&["0.2", "60", "120", "200"], &["0.2", "120"]);
-        let thinking: &[&str] = extent.choose(&["0.2", "120"], &[]);
+        let distances: &[&str] = extent.choose(&["0.2", "20", "60", "120", "200"], &["0.2", "120"]);
         let mut points = Vec::new();
-        for (thinks, distances) in [(false, plain), (true, thinking)] {
+        for kind in &KINDS[..extent.choose(KINDS.len(), 1)] {
             for x in distances {
                 let series = [FINE, HIERARCHICAL, LOCAL];
-                points.extend(series.map(|series| Point::new(panel(thinks), series, x)));
+                points.extend(series.map(|series| Point::new(kind.panel, series, x)));
             }
         }
         points
     }
 
     fn setup(&self, point: &Point, extent: Extent) -> Result<Setup> {
-        let thinks = point.panel == THINKING;
-        let is_fine = point.series == FINE;
+        let kind = Kind::of(&point.panel).context("there is no such panel")?;
+        let (is_fine, is_local) = (point.series == FINE, point.series == LOCAL);
         let distance = round_trip(&point.x)?;
+        let of_replicas = if is_local { "" } else { kind.of_replicas };
+        let beside = match is_fine && distance >= IDLE_FROM {
+            true => FINE_GRAINED,
+            false => Beside::Nothing,
+        };
+        let of_fine = if is_fine { WITHOUT_SUBTREES } else { "" };
         Ok(Setup {
-            replicas: if point.series == LOCAL { 1 } else { 2 },
-            settings: if is_fine { WITHOUT_SUBTREES } else { "" }.to_owned(),
+            replicas: if is_local { 1 } else { 2 },
+            settings: [kind.settings, of_replicas, of_fine].concat(),
             round_trip: distance,
-            thinks,
+            pauses: kind.pauses,
+            is_apart: kind.is_apart && beside == Beside::Nothing,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
-            beside: match is_fine && distance >= IDLE_FROM {
-                true => FINE_GRAINED,
-                false => beside(thinks),
-            },
+            beside,
         })
     }
 
@@ -78,60 +79,52 @@ impl Sweep for Figure6 {
         let about = format!(
             "Two replicas; the package is played at one of them, the other is more and more distant. *Fine-grained* control covers \
              single files and directories (`deep_control = false`), *hierarchical* control covers subtrees, as is the \
-             default, with a timeout of 1 s. The *single local server* has no replica; it is the line to reach. Without think time one play goes on at a \
-             time, but fine-grained control at a distance, which only waits, with up to 12 plays side by side, each with servers of its own; with \
-             think time up to 8 go on in each other's pauses, and phases without pauses take turns.{}",
+             default. The *single local server* has no replica; it is the line to reach. {} Only fine-grained control at a distance, which \
+             waits for the other replica nearly all the time, is played up to 12 times side by side, each with servers of its own. {}{}",
+            kinds::about(),
+            waits::ABOUT,
             shortened(extent, QUICK_STEPS)
         );
         let heads = Heads {
-            panel: "",
+            panel: "pauses, answers",
             series: "control",
             x: "round trip (ms)",
         };
         let panels = results.panels();
-        let plot = |thinks: bool| Plot {
-            name: if thinks { "thinking" } else { "" },
-            title: format!("SSH-Build with two replicas, {} (Figure 6)", panel(thinks)),
+        let shown = || KINDS.iter().filter(|kind| panels.contains(&kind.panel));
+        let plot = |kind: &Kind| Plot {
+            name: kind.plot,
+            title: format!("SSH-Build with two replicas, {} (Figure 6)", kind.panel),
             columns: 2,
-            charts: charts_by_phase(results, panel(thinks), Some(LOCAL)),
+            charts: charts_by_phase(results, kind.panel, Some(LOCAL)),
         };
-        let thinkings = [false, true].into_iter();
-        let thinkings = thinkings.filter(|&thinks| panels.contains(&panel(thinks)));
-        let heads = Heads {
-            panel: "pauses",
-            ..heads
-        };
-        let ratio = |thinks: bool| {
+        let ratio = |kind: &Kind| {
             Chart::over_distance(
-                panel(thinks),
+                kind.panel,
                 Axis::linear("time / single local server's"),
-                aim_and_ratio(results, panel(thinks)),
+                aim_and_ratio(results, kind.panel),
             )
         };
         let ratios = Plot {
             name: "ratio",
             title: "Hierarchical control beside a single local server".to_owned(),
             columns: 2,
-            charts: thinkings.clone().map(ratio).collect(),
+            charts: shown().map(ratio).collect(),
         };
         Shown {
             title: "Figure 6: fine-grained and hierarchical control",
             about,
             claims: include_str!("../claims/figure-6.md"),
-            tables: vec![table::by_point(
-                results,
-                heads,
-                &figures(results),
-                Some(LOCAL),
-            )],
-            plots: thinkings.clone().map(plot).chain([ratios]).collect(),
+            tables: vec![waits::table(results, heads, &[], LOCAL)],
+            plots: shown().map(plot).chain([ratios]).collect(),
         }
     }
 
     fn result(&self, results: &Results) -> Option<String> {
-        let x = results.last_place(panel(false))?;
-        let ratios = table::ratios(results, panel(false), x, TOTAL, LOCAL)?;
-        Some(format!("time without think time, {x} ms: {ratios}"))
+        let panel = KINDS[0].panel;
+        let x = results.last_place(panel)?;
+        let ratios = table::ratios(results, panel, x, TOTAL, LOCAL)?;
+        Some(format!("time {panel}, {x} ms: {ratios}"))
     }
 }
 

@@ -10,8 +10,10 @@ use plot::Plot;
 
 use super::stands::Setup;
 use super::sweep::Sweep;
-use super::{LOCAL, TOTAL, beside, charts_by_phase, figures, round_trip, shortened};
+use super::waits;
+use super::{LOCAL, TOTAL, beside, charts_by_phase, round_trip, shortened};
 use crate::experiment::{Extent, Shown};
+use crate::replay::Pauses;
 
 /// Timeouts as the configuration writes them.
 const TIMEOUTS: [&str; 4] = ["100 ms", "500 ms", "1 s", "2 s"];
@@ -29,7 +31,7 @@ impl Sweep for Figure7 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(&["0.2", "120"], &["120"]);
+        let distances: &[&str] = extent.choose(&["0.2", "20", "60", "120"], &["120"]);
         let mut points = Vec::new();
         for x in distances {
             points.extend(TIMEOUTS.map(|timeout| Point::new("", timeout, x)));
@@ -51,7 +53,8 @@ impl Sweep for Figure7 {
             replicas: if point.series == LOCAL { 1 } else { 2 },
             settings,
             round_trip: round_trip(&point.x)?,
-            thinks: true,
+            is_apart: false,
+            pauses: Pauses::Whole,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
             beside: beside(true),
         })
@@ -65,7 +68,8 @@ impl Sweep for Figure7 {
         let about = format!(
             "Two replicas; control of a subtree ends when nothing below it was changed for so long (`deep_control_idle`). With think \
              time, as without it no pause is that long; the series run side by side, up to 12 plays, since all of them mostly \
-             wait.{}",
+             wait. {}{}",
+            waits::ABOUT,
             shortened(extent, QUICK_STEPS)
         );
         let heads = Heads {
@@ -77,12 +81,7 @@ impl Sweep for Figure7 {
             title: "Figure 7: how long control of a subtree is kept",
             about,
             claims: include_str!("../claims/figure-7.md"),
-            tables: vec![table::by_point(
-                results,
-                heads,
-                &figures(results),
-                Some(LOCAL),
-            )],
+            tables: vec![waits::table(results, heads, &[], LOCAL)],
             plots: vec![Plot {
                 name: "",
                 title: "SSH-Build by the timeout of deep control (Figure 7)".to_owned(),

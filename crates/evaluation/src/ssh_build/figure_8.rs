@@ -9,9 +9,11 @@ use bench::table::{self, Figure, Heads};
 use bench::trial::Point;
 use plot::{Axis, Chart, Plot};
 
-use super::stands::Setup;
+use super::kinds::{self, KINDS, Kind};
+use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
-use super::{LOCAL, THINKING, TOTAL, beside, figures, panel, round_trip, shortened};
+use super::waits;
+use super::{LOCAL, TOTAL, round_trip, shortened};
 use crate::experiment::{Extent, Shown};
 
 /// Series, with their round trips in milliseconds.
@@ -30,25 +32,19 @@ impl Sweep for Figure8 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let plain: &[usize] = extent.choose(&[2, 4, 8], &[2, 4]);
-        let thinking: &[usize] = extent.choose(&[2, 8], &[]);
-        // With think time the distance decides, if anything does.
-        let panels = [
-            (false, plain, &NETWORKS[..]),
-            (true, thinking, &NETWORKS[1..]),
-        ];
+        let counts: &[usize] = extent.choose(&[2, 4, 8], &[2, 4]);
         let mut points = Vec::new();
-        for (thinks, counts, networks) in panels {
+        for kind in &KINDS[..extent.choose(KINDS.len(), 1)] {
             for count in counts {
-                let series = networks.iter().map(|(name, _)| *name).chain([LOCAL]);
-                points.extend(series.map(|name| Point::new(panel(thinks), name, count)));
+                let series = NETWORKS.map(|(name, _)| name).into_iter().chain([LOCAL]);
+                points.extend(series.map(|name| Point::new(kind.panel, name, count)));
             }
         }
         points
     }
 
     fn setup(&self, point: &Point, extent: Extent) -> Result<Setup> {
-        let thinks = point.panel == THINKING;
+        let kind = Kind::of(&point.panel).context("there is no such panel")?;
         let is_local = point.series == LOCAL;
         let network = NETWORKS.iter().find(|(name, _)| *name == point.series);
         let distance = match network {
@@ -57,37 +53,36 @@ impl Sweep for Figure8 {
             None => anyhow::bail!("there is no network {}", point.series),
         };
         let count = point.x.parse().context("no number of replicas")?;
+        let of_replicas = if is_local { "" } else { kind.of_replicas };
         Ok(Setup {
             replicas: if is_local { 1 } else { count },
-            settings: String::new(),
+            settings: [kind.settings, of_replicas].concat(),
             round_trip: round_trip(distance)?,
-            thinks,
+            pauses: kind.pauses,
+            is_apart: kind.is_apart,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
-            beside: beside(thinks),
+            beside: Beside::Nothing,
         })
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let about = format!(
-            "The package played at one of 2 to 8 replicas, each 0.2 ms (LAN) or 120 ms (WAN) from each other. All replicas share two \
-             cores here, which the papers' did not: without think time the work of the replicas competes with that of the \
-             primary, with think time, and up to 8 plays side by side, there is space for both. What left the primary's site counts until all replicas had \
-             everything, with all headers.{}",
+            "The package played at one of 2 to 8 replicas, each 0.2 ms (LAN) or 120 ms (WAN) from each other. {} {} What left the primary's site counts until all replicas had everything, with all headers.{}",
+            kinds::about(),
+            waits::ABOUT,
             shortened(extent, QUICK_STEPS)
         );
         let heads = Heads {
-            panel: "pauses",
+            panel: "pauses, answers",
             series: "network",
             x: "replicas",
         };
-        let mut columns = figures(results);
         let out = [
             ("first_out_bytes", "left the primary's site (MB)", 1e6),
             ("first_out_per_written", "for each byte written", 1.0),
             ("first_out_per_s", "a second (MB)", 1e6),
         ];
         let out = out.map(|(name, title, unit)| Figure { name, title, unit });
-        columns.splice(..0, out);
         let mut charts = Vec::new();
         for panel in results.panels() {
             let marks = |figure, unit| chart::lines(results, panel, figure, unit, Some(LOCAL));
@@ -99,7 +94,7 @@ impl Sweep for Figure8 {
             title: "Figure 8: more replicas",
             about,
             claims: include_str!("../claims/figure-8.md"),
-            tables: vec![table::by_point(results, heads, &columns, Some(LOCAL))],
+            tables: vec![waits::table(results, heads, &out, LOCAL)],
             plots: vec![Plot {
                 name: "",
                 title: "SSH-Build with more replicas (Figure 8)".to_owned(),
@@ -110,9 +105,10 @@ impl Sweep for Figure8 {
     }
 
     fn result(&self, results: &Results) -> Option<String> {
-        let x = results.last_place(panel(true))?;
-        let ratios = table::ratios(results, panel(true), x, TOTAL, LOCAL)?;
-        Some(format!("time with {x} replicas: {ratios}"))
+        let panel = KINDS[0].panel;
+        let x = results.last_place(panel)?;
+        let ratios = table::ratios(results, panel, x, TOTAL, LOCAL)?;
+        Some(format!("time {panel}, {x} replicas: {ratios}"))
     }
 }
 

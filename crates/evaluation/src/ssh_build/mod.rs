@@ -11,8 +11,11 @@ mod figure_5;
 mod figure_6;
 mod figure_7;
 mod figure_8;
+mod kinds;
+mod processors;
 pub(super) mod stands;
 pub(super) mod sweep;
+mod waits;
 
 pub(crate) use ablation::Ablation;
 pub(crate) use durability::Durability;
@@ -20,6 +23,7 @@ pub(crate) use figure_5::Figure5;
 pub(crate) use figure_6::Figure6;
 pub(crate) use figure_7::Figure7;
 pub(crate) use figure_8::Figure8;
+pub(crate) use processors::Processors;
 
 use std::time::{Duration, Instant};
 
@@ -34,11 +38,12 @@ use tokio::sync::Mutex;
 
 use crate::experiment::Extent;
 use crate::field::runtime;
-use crate::replay::{self, Replay};
-use crate::sites::Sites;
+use crate::replay::{self, Pauses, Replay};
+use crate::sites::{Server, Sites};
 use crate::strategies::WITHOUT_SUBTREES;
 use crate::trace::{Phase, Trace};
 use stands::Beside;
+use waits::{Others, Waits};
 
 /// The name of the figure with the whole time.
 pub(crate) const TOTAL: &str = "total_s";
@@ -69,8 +74,10 @@ const DENSE: Duration = Duration::from_secs(3);
 pub(crate) struct Play<'a> {
     /// The work.
     pub(crate) trace: &'a Trace,
-    /// Whether the pauses of the recording are kept.
-    pub(crate) thinks: bool,
+    /// What becomes of the pauses of the recording.
+    pub(crate) pauses: Pauses,
+    /// The server that is asked, where what it waits for processors counts.
+    pub(crate) server: Option<&'a Server>,
     /// Held during phases without pauses worth mentioning, by plays that run beside others.
     pub(crate) turn: Option<&'a Mutex<()>>,
 }
@@ -78,7 +85,8 @@ pub(crate) struct Play<'a> {
 /// A package that was played.
 #[derive(Debug)]
 pub(crate) struct Played {
-    /// Seconds of each phase by `PHASE_s`, [`TOTAL`], [`SERVER`], `requests`, `delays` and `written_bytes`.
+    /// Seconds of each phase by `PHASE_s`, [`TOTAL`], [`SERVER`], `requests`, `delays` and `written_bytes`; and what was waited for
+    /// processors, where a server was named.
     pub(crate) figures: Outcome,
     /// The directory of the export that holds the result.
     home: String,
@@ -104,15 +112,21 @@ impl Play<'_> {
     async fn play(self, target: &Target, home: &str) -> Result<Played> {
         let (client, root) = target.client().await?;
         let directory = client.lookup(&root, home).await?;
-        let mut replay = Replay::begin(self.trace, client.clone(), directory, self.thinks);
+        let mut replay = Replay::begin(self.trace, client.clone(), directory, self.pauses);
+        let waits = || self.server.map(Waits::so_far).transpose();
+        let mut waited = Waits::default();
         let (mut figures, mut all) = (Outcome::new(), replay::Played::default());
         for phase in &self.trace.phases {
             let _turn = match self.turn {
                 Some(turn) if is_dense(phase) => Some(turn.lock().await),
                 _ => None,
             };
+            let before = waits()?.flatten();
             let played = replay.play(&phase.steps).await;
             let played = played.with_context(|| format!("{} went wrong", phase.name))?;
+            if let (Some(before), Some(after)) = (before, waits()?.flatten()) {
+                waited = waited.and(after.since(before));
+            }
             figures.insert(time_of(phase), played.took.as_secs_f64());
             all += played;
         }
@@ -124,6 +138,9 @@ impl Play<'_> {
             ("written_bytes", all.counts.written as f64),
         ];
         figures.extend(whole.map(|(name, value)| (name.to_owned(), value)));
+        if waits()?.flatten().is_some() {
+            figures.extend(waited.figures());
+        }
         let left = replay.outcome();
         client.leave().await?;
         Ok(Played {
@@ -145,8 +162,12 @@ impl Play<'_> {
         // Control that was won for the directory would spare the package its first election.
         sites.wait_for_quiet()?;
         let (before, out) = (sites.sent()?, sites.sent_by_first()?);
+        let waited = Others::so_far(sites)?;
         let mut played = self.within(&first, home)?;
         let done = Instant::now();
+        if let (Some(before), Some(after)) = (waited, Others::so_far(sites)?) {
+            played.figures.extend(after.figures_since(before));
+        }
         sites.wait_for_copies()?;
         let behind = done.elapsed().as_secs_f64();
         let (sent, out_after) = (sites.sent()?.since(before), sites.sent_by_first()?);

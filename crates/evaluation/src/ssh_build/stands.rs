@@ -5,16 +5,21 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use bench::affinity::Parts;
 use bench::trial::Outcome;
 use testbed::{LinkSettings, World};
 
 use super::Play;
 use crate::field::{Field, Folder};
+use crate::replay::Pauses;
 use crate::sites::{Server, Sites};
 
 /// At most this many servers may wait while others work: an idle set renews its leases, at a small
 /// cost.
 const SERVERS_MAX: usize = 14;
+
+/// The pauses of the whole recording, in seconds.
+const PAUSES: f64 = 182.0;
 
 /// What is played where.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,12 +30,14 @@ pub(crate) struct Setup {
     pub(crate) settings: String,
     /// From each replica to each and back. A single server has its client beside it.
     pub(crate) round_trip: Duration,
-    /// Whether the pauses of the recording are kept.
-    pub(crate) thinks: bool,
+    /// What becomes of the pauses of the recording.
+    pub(crate) pauses: Pauses,
     /// How many steps of the recording are played at most.
     pub(crate) steps: usize,
     /// What may go on at the same time.
     pub(crate) beside: Beside,
+    /// Whether the client and the server that it asks have processors of their own. Nothing may go on beside, then.
+    pub(crate) is_apart: bool,
 }
 
 /// What may go on beside a play without being in its way, nor it in theirs.
@@ -52,6 +59,8 @@ struct Stand {
     replicas: usize,
     settings: String,
     link: LinkSettings,
+    /// Whose processors are whose, where they are apart.
+    parts: Option<Parts>,
     servers: Servers,
     /// Goes after the servers.
     _folder: Folder,
@@ -64,6 +73,22 @@ enum Servers {
         /// Goes after the server.
         _world: World,
     },
+}
+
+impl Servers {
+    /// The first has processors of its own, all others have the rest.
+    fn keep_apart(&self, parts: &Parts) -> Result<()> {
+        let (first, others, idle) = match self {
+            Self::Alone { server, .. } => (server, &[][..], None),
+            Self::Set(sites) => {
+                let (first, others) = sites.replicas.split_first().context("an empty set")?;
+                (first, others, Some(&sites.alone))
+            }
+        };
+        first.confine(&parts.measured)?;
+        let mut others = others.iter().chain(idle);
+        others.try_for_each(|other| other.confine(&parts.others))
+    }
 }
 
 impl Stand {
@@ -89,10 +114,15 @@ impl Stand {
                 Servers::Set(Sites::start_with(&link, program, &disk, count, settings)?)
             }
         };
+        let parts = setup.is_apart.then(Parts::of_this_machine).transpose()?;
+        if let Some(parts) = &parts {
+            servers.keep_apart(parts)?;
+        }
         Ok(Self {
             replicas: setup.replicas,
             settings: settings.clone(),
             link,
+            parts,
             servers,
             _folder: folder,
         })
@@ -100,17 +130,31 @@ impl Stand {
 
     fn fits(&self, setup: &Setup) -> bool {
         let is_alike = self.replicas == setup.replicas && self.settings == setup.settings;
+        let is_alike = is_alike && self.parts.is_some() == setup.is_apart;
         is_alike && self.link == setup.link()
     }
 
     fn play(&self, play: Play<'_>, home: &str) -> Result<Outcome> {
+        match &self.parts {
+            Some(parts) => parts.with_this_thread_apart(|| self.play_here(play, home))?,
+            None => self.play_here(play, home),
+        }
+    }
+
+    fn play_here(&self, play: Play<'_>, home: &str) -> Result<Outcome> {
         match &self.servers {
             Servers::Set(sites) => {
                 // They are as they were; lateness counts from now on.
                 sites.set(&self.link)?;
-                play.at_set(sites, home)
+                let server = sites.replicas.first();
+                Play { server, ..play }.at_set(sites, home)
             }
             Servers::Alone { server, .. } => {
+                let asked = Some(server);
+                let play = Play {
+                    server: asked,
+                    ..play
+                };
                 let played = play.at(&server.target(), home)?;
                 played.check_at(&server.target())?;
                 server.processor_time()?;
@@ -143,7 +187,8 @@ impl<'a> Stands<'a> {
         let beginning = self.field.trace.beginning(setup.steps);
         let play = Play {
             trace: &beginning,
-            thinks: setup.thinks,
+            pauses: setup.pauses,
+            server: None,
             turn: (setup.beside == Beside::Pauses).then_some(&self.field.turn),
         };
         self.stand(setup)?.play(play, &home)
@@ -199,12 +244,15 @@ impl Setup {
     }
 
     /// About how long it takes at servers that run, of a package with `steps_all` steps. The whole package takes a single server
-    /// 9 s, with looking at what is there afterwards, and another 5 s for each replica, as they share this machine; it has pauses
-    /// of 182 s.
+    /// 9 s, with looking at what is there afterwards, and another 5 s for each replica, as they share this machine.
     pub(crate) fn expected(&self, steps_all: usize) -> Duration {
         let share = self.steps.min(steps_all) as f64 / steps_all as f64;
         let work = 4.0 + 5.0 * self.replicas as f64;
-        let pauses = if self.thinks { 182.0 } else { 0.0 };
+        let pauses = match self.pauses {
+            Pauses::None => 0.0,
+            Pauses::Whole => PAUSES,
+            Pauses::Shortened(divisor) => PAUSES / f64::from(divisor),
+        };
         let waits = match self.beside {
             Beside::Everything { round_trips } => {
                 self.round_trip.as_secs_f64() * f64::from(round_trips)

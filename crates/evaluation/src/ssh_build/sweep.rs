@@ -15,7 +15,7 @@ use crate::experiment::{Book, Experiment, Extent, Shown, by_place};
 use crate::field::Field;
 
 /// About how many steps the whole recording has, for the time left.
-const STEPS_ALL: usize = 351_000;
+pub(super) const STEPS_ALL: usize = 351_000;
 
 /// How many jobs that wait for distant servers go on at the same time.
 const WAITING: usize = 12;

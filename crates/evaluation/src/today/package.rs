@@ -19,7 +19,7 @@ use super::{BANDWIDTH, DISTANCES, GLUSTER, MERIDIAN, at_each_place, outcome};
 use crate::experiment::{Book, Experiment, Extent, Peer, Shown};
 use crate::field::{Field, runtime};
 use crate::peers;
-use crate::replay::{self, Calls, Replay, same_tree};
+use crate::replay::{self, Calls, Pauses, Replay, same_tree};
 use crate::ssh_build::make_directory;
 use crate::trace::Trace;
 
@@ -165,7 +165,7 @@ fn at_set(stand: &Stand, trace: &Trace, home: &str) -> Result<Outcome> {
     let (took, left) = runtime.block_on(async {
         let (client, root) = first.client().await?;
         let folder = client.lookup(&root, home).await?;
-        let mut replay = Replay::begin(trace, client.clone(), folder, false);
+        let mut replay = Replay::begin(trace, client.clone(), folder, Pauses::None);
         let mut took = Duration::ZERO;
         for phase in &trace.phases {
             took += replay.play(&phase.steps).await?.took;

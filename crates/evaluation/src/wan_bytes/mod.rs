@@ -15,6 +15,7 @@ use plot::{Axis, Chart, Plot};
 
 use crate::experiment::{Book, Experiment, Extent, Shown};
 use crate::field::Field;
+use crate::replay::Pauses;
 use crate::ssh_build::stands::{Beside, Setup, Stands};
 use crate::ssh_build::sweep::side_by_side;
 
@@ -181,7 +182,11 @@ fn one(stands: &mut Stands<'_>, field: &Field, point: &Point) -> Result<Outcome>
         replicas: 2,
         settings: (*settings).to_owned(),
         round_trip: ROUND_TRIP,
-        thinks: point.x == BUILD_THINKING,
+        is_apart: false,
+        pauses: match point.x.as_str() {
+            BUILD_THINKING => Pauses::Whole,
+            _ => Pauses::None,
+        },
         steps: field.extent.choose(usize::MAX, QUICK_STEPS),
         beside: match point.x.as_str() {
             // What crosses does not depend on how busy the machine is.

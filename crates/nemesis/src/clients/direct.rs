@@ -3,30 +3,22 @@
 //!
 //! What must never enter: what is read and written.
 
-use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use nfs4::callback::CbLayoutrecallArgs;
-use nfs4::{
-    ArgOp4, FileLayout4, LayoutIomode4, NfsFh4, NfsStat4, ResOp4, StableHow4, Stateid4, Verifier4,
-};
-use nfs4_client::{Callbacks, Client, OpenFile, ops};
+use nfs4::{LayoutIomode4, NfsFh4, NfsStat4, StableHow4, Stateid4, Verifier4};
+use nfs4_client::{Callbacks, Client, DataServers, Error, OpenFile, Options, Striped};
 
-use super::{Worker, within};
+use super::{Target, Worker, within};
 
 /// How long a data server is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(4);
 
-/// What a data server does not look at.
-const ANY: Stateid4 = Stateid4 {
-    seqid: 0,
-    other: [0; 12],
-};
-
-/// The lower bits of a stripe unit are flags (RFC 8881, section 13.3).
-const UNIT: u32 = !0x3f;
+/// How long one is asked again that says "later".
+const LATER: Duration = Duration::from_secs(2);
 
 /// Gives layouts back soon, also without a recall: none is kept for longer than a few requests.
 #[derive(Debug)]
@@ -39,13 +31,8 @@ impl Callbacks for GivesBackSoon {
 }
 
 /// A file of which the client has a layout, with sessions to all its data servers.
-#[derive(Debug, Clone)]
-pub(super) struct Direct {
-    pub(super) stateid: Stateid4,
-    layout: FileLayout4,
-    order: Vec<u32>,
-    servers: Vec<Client>,
-}
+#[derive(Debug)]
+pub(super) struct Direct(Striped);
 
 /// Why a data server did not do its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,31 +43,30 @@ pub(super) enum Undone {
     Lost,
 }
 
-impl Direct {
-    /// The data server that has the byte at an offset, and the handle of the file there.
-    fn place(&self, offset: u64) -> Option<(&Client, &NfsFh4)> {
-        let unit = u64::from(self.layout.util & UNIT).max(1);
-        let stripe = offset / unit + u64::from(self.layout.first_stripe_index);
-        let place = stripe % (self.order.len() as u64).max(1);
-        let index = *self.order.get(place as usize)? as usize;
-        Some((self.servers.get(index)?, self.layout.fh_list.get(index)?))
-    }
-
-    async fn ask(&self, offset: u64, operation: ArgOp4) -> Result<ResOp4, Undone> {
-        let (server, handle) = self.place(offset).ok_or(Undone::Refused)?;
-        let asking = server.compound(vec![ops::putfh(handle), operation]);
-        match tokio::time::timeout(PATIENCE, asking).await {
-            Ok(Ok(mut reply)) if reply.status.is_ok() => reply.results.pop().ok_or(Undone::Refused),
-            Ok(Ok(_)) => Err(Undone::Refused),
-            Ok(Err(_)) | Err(_) => Err(Undone::Lost),
+impl Undone {
+    fn from(error: &Error) -> Undone {
+        match error {
+            Error::Status { .. } | Error::Unexpected(_) => Undone::Refused,
+            _ => Undone::Lost,
         }
+    }
+}
+
+/// What a data server makes of a request, as long as it is waited for.
+async fn asked<T>(asking: impl Future<Output = Result<T, Error>>) -> Result<T, Undone> {
+    let answer = tokio::time::timeout(PATIENCE, asking).await;
+    let answer = answer.map_err(|_| Undone::Lost)?;
+    answer.map_err(|error| Undone::from(&error))
+}
+
+impl Direct {
+    pub(super) fn stateid(&self) -> Stateid4 {
+        self.0.stateid
     }
 
     pub(super) async fn read(&self, offset: u64, count: u32) -> Result<Bytes, Undone> {
-        match self.ask(offset, ops::read(ANY, offset, count)).await? {
-            ResOp4::Read(Ok(read)) => Ok(read.data),
-            _ => Err(Undone::Refused),
-        }
+        let read = asked(self.0.read(offset, count)).await;
+        read.map(|read| read.data)
     }
 
     /// Writes all of it, stably or under a verifier.
@@ -91,10 +77,10 @@ impl Direct {
         how: StableHow4,
     ) -> Result<Verifier4, Undone> {
         let length = bytes.len();
-        let write = ops::write(ANY, offset, how, bytes);
-        match self.ask(offset, write).await? {
-            ResOp4::Write(Ok(written)) if written.count as usize == length => Ok(written.writeverf),
-            _ => Err(Undone::Refused),
+        let written = asked(self.0.write(offset, bytes, how)).await?;
+        match written.count as usize == length {
+            true => Ok(written.writeverf),
+            false => Err(Undone::Refused),
         }
     }
 
@@ -110,25 +96,39 @@ impl Direct {
             return written.await.map(drop);
         }
         let written = self.write(offset, bytes, StableHow4::Unstable).await?;
-        match self.ask(offset, ops::commit(0, 0)).await? {
-            ResOp4::Commit(Ok(done)) if done.writeverf == written => Ok(()),
-            _ => Err(Undone::Refused),
+        let committed = asked(self.0.commit()).await?;
+        let there = (self.0.server_at(offset), written);
+        match committed.contains(&there) {
+            true => Ok(()),
+            false => Err(Undone::Refused),
         }
     }
 
     /// The same with handles that no server has made: one bit is another.
-    pub(super) fn forged(&self, bit: u64) -> Direct {
-        let mut forged = self.clone();
-        for handle in &mut forged.layout.fh_list {
+    pub(super) fn forged(self, bit: u64) -> Direct {
+        let forge = |handle: &NfsFh4| {
             let mut bytes = handle.0.to_vec();
             let bit = bit as usize % (bytes.len() * 8).max(1);
             if let Some(byte) = bytes.get_mut(bit / 8) {
                 *byte ^= 1 << (bit % 8);
             }
-            handle.0 = bytes.into();
-        }
-        forged
+            NfsFh4(bytes.into())
+        };
+        Direct(self.0.with_handles(forge))
     }
+}
+
+/// The data servers that a client reaches from its site, under a name of their own.
+pub(super) fn data_servers(target: &Target, name: String) -> DataServers {
+    let target = target.clone();
+    let connected = Arc::new(AtomicU64::new(0));
+    DataServers::reached(move |address| {
+        let generation = connected.fetch_add(1, Ordering::Relaxed) + 1;
+        Options {
+            patience: LATER,
+            ..target.with_address(address).options(&name, generation)
+        }
+    })
 }
 
 impl Worker {
@@ -141,54 +141,22 @@ impl Worker {
     ) -> Option<Direct> {
         let got = within(client.layout(&file.handle, file.stateid, mode)).await;
         let (got, layout) = got.ok()?;
-        let direct = self.reached(client, got.stateid, layout).await;
-        if direct.is_none() {
+        let layout = (got.stateid, layout);
+        let reached = Striped::by(layout, client, file, &self.data_servers);
+        let reached = asked(reached).await;
+        if reached.is_err() {
             self.give_back(client, file, got.stateid).await;
         }
-        direct
-    }
-
-    async fn reached(
-        &mut self,
-        client: &Client,
-        stateid: Stateid4,
-        layout: FileLayout4,
-    ) -> Option<Direct> {
-        let device = within(client.device(layout.deviceid)).await.ok()?;
-        let mut servers = Vec::new();
-        for addresses in &device.multipath_ds_list {
-            let address = addresses.0.first()?.socket()?;
-            servers.push(self.data_server(address).await?);
-        }
-        Some(Direct {
-            stateid,
-            layout,
-            order: device.stripe_indices,
-            servers,
-        })
-    }
-
-    async fn data_server(&mut self, address: SocketAddr) -> Option<Client> {
-        if let Some(known) = self.data_servers.get(&address) {
-            return Some(known.clone());
-        }
-        self.generation += 1;
-        let name = format!("nemesis {} {} of layouts", self.common.seed, self.number);
-        let target = self.target.with_address(address);
-        let connecting = target.client(&name, self.generation);
-        let connected = tokio::time::timeout(PATIENCE, connecting).await;
-        let client = connected.ok()?.ok()?;
-        self.data_servers.insert(address, client.clone());
-        Some(client)
+        reached.ok().map(Direct)
     }
 
     /// Counts what was done at a data server. After a request without an answer the next ones get other sessions.
-    pub(super) fn note<T>(&mut self, done: &Result<T, Undone>) {
+    pub(super) async fn note<T>(&self, done: &Result<T, Undone>) {
         match done {
             Ok(_) => {
                 self.common.direct.fetch_add(1, Ordering::Relaxed);
             }
-            Err(Undone::Lost) => self.data_servers.clear(),
+            Err(Undone::Lost) => self.data_servers.forget().await,
             Err(Undone::Refused) => {}
         }
     }

@@ -58,9 +58,9 @@ impl Worker {
     async fn value(&mut self, client: &Client, file: &OpenFile) -> Result<Seen, Error> {
         if let Some(direct) = self.direct(client, file, LayoutIomode4::Read).await {
             let read = direct.read(0, VALUE_SIZE + 1).await;
-            self.note(&read);
+            self.note(&read).await;
             if self.random.below(2) == 0 {
-                self.give_back(client, file, direct.stateid).await;
+                self.give_back(client, file, direct.stateid()).await;
             }
             if let Ok(bytes) = read {
                 return Ok(value_in(&bytes));
@@ -89,17 +89,17 @@ impl Worker {
         let mut is_there = false;
         if let Some(direct) = self.direct(client, file, LayoutIomode4::ReadWrite).await {
             let written = direct.write_stably(0, of_value(value), commits).await;
-            self.note(&written);
+            self.note(&written).await;
             is_there = written.is_ok();
             // Linux says how far it wrote only after unstable writes.
             if is_there && commits {
                 let last = u64::from(VALUE_SIZE) - 1;
-                let said = client.commit_layout(&file.handle, direct.stateid, last);
+                let said = client.commit_layout(&file.handle, direct.stateid(), last);
                 // A layout that was fenced since is committed by nobody; the data servers know.
                 let _ = within(said).await;
             }
             if !is_there || self.random.below(2) == 0 {
-                self.give_back(client, file, direct.stateid).await;
+                self.give_back(client, file, direct.stateid()).await;
             }
         }
         match is_there {

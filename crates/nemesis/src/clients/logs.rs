@@ -69,9 +69,12 @@ impl Worker {
         };
         let (record, offset) = (of_record(log, number), number * RECORD_SIZE);
         if let Some(has) = &direct {
-            let (stateid, written) = (has.stateid, has.write_stably(offset, record.clone(), true));
+            let (stateid, written) = (
+                has.stateid(),
+                has.write_stably(offset, record.clone(), true),
+            );
             let written = written.await;
-            self.note(&written);
+            self.note(&written).await;
             if written.is_err() {
                 // Until it is opened again the client goes through the metadata server.
                 self.give_back(client, &file, stateid).await;

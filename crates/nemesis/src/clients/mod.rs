@@ -18,7 +18,6 @@ mod registers;
 mod rights;
 pub mod tree;
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nfs4::{NfsStat4, Opnum, Verifier4};
-use nfs4_client::{Client, Error, Options};
+use nfs4_client::{Client, DataServers, Error, Options};
 use testbed::{Place, Site};
 use tokio::task::JoinHandle;
 
@@ -130,12 +129,16 @@ impl Target {
 
     /// A client called so, in its run of this number.
     pub async fn client(&self, name: &str, generation: u64) -> Result<Client, Error> {
+        Client::connect(self.options(name, generation)).await
+    }
+
+    fn options(&self, name: &str, generation: u64) -> Options {
         let Self { site, address } = self.clone();
         let options = Options::dialling(move || {
             let stream = site.enter(|| nfs4_client::connect(address));
             stream.map_err(io::Error::other)?
         });
-        Client::connect(Options {
+        Options {
             owner: name.to_owned().into(),
             verifier: Verifier4(generation.to_be_bytes()),
             patience: PATIENCE,
@@ -143,8 +146,7 @@ impl Target {
             slots: 4,
             callbacks: Arc::new(direct::GivesBackSoon),
             ..options
-        })
-        .await
+        }
     }
 }
 
@@ -183,7 +185,10 @@ pub fn employ(common: &Arc<Common>, places: &[Place], is_pool: bool) -> Vec<Join
                 targets: targets.clone(),
                 // One of the two logs of a site.
                 has_layouts: is_pool && matches!(role, Role::Log(log) if log % 2 == 0),
-                data_servers: HashMap::new(),
+                data_servers: direct::data_servers(
+                    &targets[site],
+                    format!("nemesis {} {} of layouts", common.seed, clients.len()),
+                ),
                 elsewhere: None,
                 generation: 0,
                 session: None,
@@ -207,7 +212,7 @@ struct Worker {
     /// A log is appended to by a layout.
     has_layouts: bool,
     /// Sessions with data servers.
-    data_servers: HashMap<SocketAddr, Client>,
+    data_servers: DataServers,
     /// A session with another metadata server.
     elsewhere: Option<Client>,
     generation: u64,

@@ -62,7 +62,7 @@ impl Worker {
         };
         if let Some(direct) = &direct {
             let written = direct.write(0, of_value(1), StableHow4::FileSync).await;
-            self.note(&written);
+            self.note(&written).await;
         }
         match (right, direct) {
             (Right::Forged, Some(direct)) => {
@@ -135,7 +135,7 @@ impl Worker {
             let who = (self.site, self.number);
             self.common.record(who, begin, act, outcome);
             if done == Err(Undone::Lost) {
-                return self.data_servers.clear();
+                return self.data_servers.forget().await;
             }
         }
     }

@@ -35,7 +35,18 @@ pub fn text() -> impl Strategy<Value = Utf8str> {
 }
 
 pub fn bitmap() -> impl Strategy<Value = Bitmap4> {
-    vec(any::<u32>(), 0..=Bitmap4::WORDS).prop_map(|words| Bitmap4::from_words(&words))
+    vec(any::<u32>(), 0..=Bitmap4::WORDS).prop_map(|words| set_of(&words))
+}
+
+/// The set whose words are these, lowest numbers first.
+pub fn set_of(words: &[u32]) -> Bitmap4 {
+    let bits = words.iter().zip((0..).step_by(32));
+    let held = |(word, base): (&u32, u32)| {
+        let word = *word;
+        let bits = (0..32).filter(move |bit| word & (1 << bit) != 0);
+        bits.map(move |bit| base + bit)
+    };
+    bits.flat_map(held).collect()
 }
 
 pub fn time() -> impl Strategy<Value = Nfstime4> {

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::lease_state::LeaseState;
-use crate::driver::persistence::Remembered;
+use crate::driver::remembered::Remembered;
 use crate::driver::tree::{LocalTree, Parents};
 use crate::state::ledger::{Ledger, Verdict};
 use crate::state::locks::AroundCore;
@@ -101,6 +101,18 @@ impl Engine {
         let engine = Engine::new(core, store, lease, unshipped, steps);
         engine.restore(remembered);
         Arc::new(engine)
+    }
+
+    /// Puts the control table back that the replica had when it last ran.
+    fn restore(&self, remembered: &Remembered) {
+        self.with_core(|guard| {
+            for grant in &remembered.granted {
+                guard.restore(grant.clone());
+            }
+            for grant in &remembered.set_aside {
+                guard.restore_set_aside(grant.clone());
+            }
+        });
     }
 
     fn new(

@@ -10,7 +10,7 @@
 //!   is there, `kept` when too much is not, `foreign` for their messages and updates, `frozen` for controls of the lost.
 //! - Of taking part: `view` in force, `arrival` of one that takes part anew, `lease_state` whether this replica may answer, and the `clock` of that.
 //!
-//! `persistence` carries the core's commands out, `metrics` is what people are told, `peers`, `conversations`, `decisions`, `stopping` and `waiting` are
+//! `persistence` carries the core's commands out, `remembered` is what it left on the disk for the next start, `metrics` is what people are told, `peers`, `conversations`, `decisions`, `stopping` and `waiting` are
 //! what all layers do with the other members and with time.
 //!
 //! What must never enter: operations of clients, and what becomes of messages of other replicas. Modules in here import from
@@ -39,6 +39,7 @@ mod peers;
 pub(crate) mod persistence;
 pub(crate) mod positions;
 pub(crate) mod previous;
+pub(crate) mod remembered;
 pub(crate) mod removed;
 mod settling;
 pub(crate) mod shipping;

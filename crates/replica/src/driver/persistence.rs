@@ -6,22 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use control::{ControlName, Mark, Proposal, Record};
 use peer::Lane;
 use store::{Store, Ticket};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::driver::engine::{Engine, Step};
+use crate::driver::engine::Step;
 use crate::driver::local_replica::LocalReplica;
+use crate::driver::remembered::{CONTROLS, SET_ASIDE, load};
 use crate::state::wire;
-
-/// Facts of this module that say which controls were acknowledged here.
-const CONTROLS: &[u8] = b"control/";
-
-/// Those that say which were acknowledged before this replica left the view.
-const SET_ASIDE: &[u8] = b"set-aside/";
 
 /// At most this many steps share one trip.
 const STEPS_AT_ONCE: usize = 4096;
@@ -34,7 +28,7 @@ const GATHERING: Duration = Duration::from_millis(10);
 #[derive(Default)]
 struct Draft {
     rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    letters: Vec<Step>,
+    outgoing: Vec<Step>,
     /// An operation may wait for it.
     awaited: bool,
 }
@@ -45,17 +39,17 @@ struct Group {
     first: Mark,
     last: Mark,
     ticket: Ticket,
-    letters: Vec<Step>,
+    outgoing: Vec<Step>,
     needed: bool,
 }
 
 impl Draft {
     fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.letters.is_empty()
+        self.rows.is_empty() && self.outgoing.is_empty()
     }
 
     fn is_needed(&self) -> bool {
-        self.awaited || !self.letters.is_empty()
+        self.awaited || !self.outgoing.is_empty()
     }
 }
 
@@ -87,7 +81,7 @@ pub(crate) async fn carry_out(
                     draft.awaited |= awaited;
                 }
                 Step::Send { after: Mark(0), .. } => say(&replica, &step),
-                Step::Send { .. } => draft.letters.push(step),
+                Step::Send { .. } => draft.outgoing.push(step),
             }
         }
         if !gathering {
@@ -117,7 +111,7 @@ async fn commit(
         first,
         last,
         ticket: replica.store.put_facts(draft.rows).await?,
-        letters: draft.letters,
+        outgoing: draft.outgoing,
         needed,
     })
 }
@@ -148,8 +142,8 @@ async fn settle(replica: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<
             return tracing::error!(%error, "the control table is not stable");
         }
         replica.engine.marks_stable(group.last);
-        for letter in &group.letters {
-            say(&replica, letter);
+        for step in &group.outgoing {
+            say(&replica, step);
         }
         next = groups.recv().await;
     }
@@ -199,41 +193,4 @@ pub(crate) async fn set_aside(store: &Store) -> vfs::Result<()> {
     }
     let ticket = store.put_facts(rows).await?;
     store.wait_stable(ticket).await
-}
-
-/// The control table as it was when this replica last ran.
-pub(crate) struct Remembered {
-    /// What it acknowledged.
-    pub(crate) granted: Vec<Proposal>,
-    /// What it had acknowledged before it left the view.
-    pub(crate) set_aside: Vec<Proposal>,
-}
-
-impl Engine {
-    /// Puts the control table back that the replica had when it last ran.
-    pub(super) fn restore(&self, remembered: &Remembered) {
-        self.with_core(|guard| {
-            for grant in &remembered.granted {
-                guard.restore(grant.clone());
-            }
-            for grant in &remembered.set_aside {
-                guard.restore_set_aside(grant.clone());
-            }
-        });
-    }
-}
-
-/// What is on the disk of the control table.
-pub(crate) fn load(store: &Store) -> vfs::Result<Remembered> {
-    Ok(Remembered {
-        granted: part(store, CONTROLS)?,
-        set_aside: part(store, SET_ASIDE)?,
-    })
-}
-
-fn part(store: &Store, part: &[u8]) -> vfs::Result<Vec<Proposal>> {
-    let rows: Vec<(Bytes, Bytes)> = store.facts(part)?;
-    rows.iter()
-        .map(|(_, row)| wire::decode(row).map_err(|error| vfs::Error::Io(error.to_string())))
-        .collect()
 }

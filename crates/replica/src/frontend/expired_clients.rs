@@ -14,13 +14,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use peer::Lane;
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use vfs::{FileSystem, ReplicaSlot};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::frontend::file_system::ReplicatedFileSystem;
-use crate::state::clients::Client;
+use crate::state::clients::{Client, ClientsAbsent, ClientsAsked};
 use crate::state::wire;
 
 /// How many times in a lease of clients this replica checks who is there.
@@ -30,20 +29,6 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const CLIENTS_AT_ONCE: usize = 32;
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-
-/// Which of these clients does the receiver not have?
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ClientsAsked {
-    pub(crate) names: Vec<Bytes>,
-    /// Those that it names may not reclaim there from now on.
-    pub(crate) for_good: bool,
-}
-
-/// These.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ClientsAbsent {
-    pub(crate) names: Vec<Bytes>,
-}
 
 /// Answers another replica.
 pub(crate) fn answer(replica: &LocalReplica, asked: &ClientsAsked) -> ClientsAbsent {

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use vfs::{Error, ReplicaSlot, Result};
 
 use crate::driver::local_replica::LocalReplica;
-use crate::state::forward::{Answer, Forwarded, Handed, Operation};
-use crate::state::outcomes::Unanswered;
+use crate::state::forward::{Answer, Forwarded, Operation};
+use crate::state::outcomes::{Handed, Unanswered};
 use crate::state::wire::{self, Origin};
 
 /// A forwarded operation that has not been answered by then is given up; its outcome is unknown.

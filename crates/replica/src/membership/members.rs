@@ -1,5 +1,5 @@
-//! The members of the set as its signed list and what was agreed have them: whom this replica talks to, and with whom it
-//! parts for ever.
+//! The members of the set as its signed list and what was agreed have them: whom this replica talks to, and whom it
+//! talks to no more.
 //!
 //! What must never enter: what is said to a member (`sessions`), and who decides about members (`views`).
 
@@ -78,7 +78,7 @@ pub(crate) fn adopt_members(replica: &Arc<LocalReplica>, list: MemberList) {
     replica.engine.open_accounts(&accounts);
     let removed = replica.state.members.is_removed();
     replica.engine.set_alone(others.is_empty() && !removed);
-    part_with_removed(replica);
+    disconnect_removed(replica);
     if removed {
         return;
     }
@@ -108,12 +108,12 @@ pub(crate) fn adopt_members(replica: &Arc<LocalReplica>, list: MemberList) {
 /// The set has agreed that these are members no more.
 pub(crate) fn agreed_removals(replica: &Arc<LocalReplica>, removed: &BTreeSet<ReplicaSlot>) {
     if replica.state.members.note_removed(removed) {
-        part_with_removed(replica);
+        disconnect_removed(replica);
     }
 }
 
 /// Ends what there is with those who were removed, for ever; or with everybody, if that is this replica.
-fn part_with_removed(replica: &Arc<LocalReplica>) {
+fn disconnect_removed(replica: &Arc<LocalReplica>) {
     if replica.state.members.is_removed() {
         return replica.end_as_removed();
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use peer::{Incoming, Lane, Session};
-use store::{BaseState, RowChange, RowSubject, Store};
+use store::{RowChange, RowSubject, Store};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::complete;
@@ -17,7 +17,8 @@ use crate::replication::conversing;
 use crate::replication::sending;
 use crate::replication::sending::StreamError;
 use crate::replication::settled;
-use crate::replication::streams::Unfit;
+use crate::replication::taken::{TAKEN, note_taken, taken};
+use crate::replication::unfit::Unfit;
 use crate::state::arrivals::Inbox;
 use crate::state::copies::{Held, Next};
 use crate::state::lists::{FILES_AT_ONCE, List};
@@ -30,8 +31,6 @@ type Fact = (Vec<u8>, Option<Vec<u8>>);
 const PAGE_BYTES: usize = 256 << 10;
 
 const FACT: &[u8] = b"copy";
-/// From whom rows are being taken, and how many.
-const TAKEN: &[u8] = b"rows-taken";
 
 /// How much of the tree a store holds; the founder of a set has all there is.
 pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
@@ -134,25 +133,6 @@ async fn send_rows(
             Next::Replaced => return Ok(()),
         }
     }
-}
-
-/// How much of a copy this replica, which holds nothing, has taken from another one. Rows of a copy that was finished,
-/// but not noted as held before a crash, are taken again: nothing can be added to them.
-pub(crate) fn taken(replica: &LocalReplica, from: ReplicaSlot) -> Option<Taken> {
-    if matches!(replica.store.base_state(), Ok(BaseState::Whole)) {
-        return None;
-    }
-    // A store that has failed ends the server elsewhere.
-    let facts = replica.store.facts(TAKEN).unwrap_or_default();
-    let (slot, taken): (u16, Taken) = wire::decode(&facts.first()?.1).ok()?;
-    (slot == from.0).then_some(taken)
-}
-
-async fn note_taken(replica: &LocalReplica, from: ReplicaSlot, taken: Taken) -> Result<()> {
-    let value = wire::encode(&(from.0, taken));
-    let rows = vec![(TAKEN.to_vec(), Some(value))];
-    // Written behind the rows, so that they are there if it is.
-    replica.store.put_facts(rows).await.map(drop)
 }
 
 async fn send_page(

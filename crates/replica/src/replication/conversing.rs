@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::local_replica::LocalReplica;
-use crate::replication::base;
+use crate::replication::taken::taken;
 use crate::state::arrivals::Inbox;
 use crate::state::lists::{List, Lists};
 use crate::state::wire::{self, BasePage, Greeting};
@@ -60,7 +60,7 @@ pub(crate) fn say_hello(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
         begins,
         applied: inbox.applied(),
         held: *replica.state.held.borrow() as u8,
-        taken: base::taken(replica, inbox.from),
+        taken: taken(replica, inbox.from),
         members: replica.state.members.list(),
         certificate: replica.signatures.certificate(),
     };

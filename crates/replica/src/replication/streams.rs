@@ -20,10 +20,12 @@ use crate::replication::contents;
 use crate::replication::degraded;
 use crate::replication::line::{Line, is_closed_to};
 use crate::replication::settled;
-use crate::state::arrivals::{Inbox, Parcel, Signed};
+use crate::replication::unfit::Unfit;
+use crate::state::arrivals::{Inbox, Parcel};
 use crate::state::lineage::Attested;
+use crate::state::relays::Signed;
 use crate::state::segments::Known;
-use crate::state::wire::{self, Applied, Malformed, Record, Records};
+use crate::state::wire::{self, Applied, Record, Records};
 
 /// Keeps a place for the stream of another replica, from wherever it comes.
 pub(crate) fn follow(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
@@ -67,31 +69,6 @@ pub(crate) async fn apply(
                 degraded::degraded(&replica, &error).await;
                 return;
             }
-        }
-    }
-}
-
-/// Why something that was sent is not taken in.
-#[derive(Debug)]
-pub(crate) enum Unfit {
-    /// It is none that a replica sends, which is nobody's fault here.
-    Nonsense(String),
-    /// This copy cannot store it.
-    NotStored(Error),
-}
-
-impl From<Malformed> for Unfit {
-    fn from(error: Malformed) -> Unfit {
-        Unfit::Nonsense(error.to_string())
-    }
-}
-
-impl From<Error> for Unfit {
-    /// What the store says of rows that cannot be is the sender's fault; everything else is of this copy.
-    fn from(error: Error) -> Unfit {
-        match error {
-            Error::Invalid(what) => Unfit::Nonsense(what.to_string()),
-            error => Unfit::NotStored(error),
         }
     }
 }

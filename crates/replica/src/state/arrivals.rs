@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
 use crate::state::locks::{Inner, InnerGuard, Table, TableGuard};
-use crate::state::relays::{Kept, Relay};
+use crate::state::relays::{Kept, Relay, Signed};
 use crate::state::shipping::Arrivals;
 use crate::state::wire::PieceHead;
 
@@ -25,19 +25,6 @@ pub(crate) const PUTTING_AT_ONCE: u32 = 64;
 pub(crate) struct Piece {
     pub(crate) head: PieceHead,
     pub(crate) incoming: Incoming,
-}
-
-/// A message of the stream with its maker's signature, so that it can be passed on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Signed {
-    pub(crate) records: Bytes,
-    pub(crate) signature: Bytes,
-}
-
-impl Signed {
-    pub(crate) fn len(&self) -> usize {
-        self.records.len() + self.signature.len()
-    }
 }
 
 /// What waits in line: a message of the peer itself, or one that another replica had kept, and that was found to be the

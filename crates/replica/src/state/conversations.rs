@@ -1,6 +1,6 @@
 //! What is going on with each peer that has a session.
 //!
-//! What must never enter: what is said (`membership::sessions`).
+//! What must never enter: what is said (`replication::conversing`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

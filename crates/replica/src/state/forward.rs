@@ -12,7 +12,6 @@ use vfs::{
     SetAttributes, Share, Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
-use crate::state::outcomes::Unanswered;
 use crate::state::wire::Origin;
 
 /// One operation of [`FileSystem`], or the question that a close asks.
@@ -159,17 +158,6 @@ pub(crate) enum Answer {
     Done(Result<Value>),
     /// The receiver is not primary; nothing has happened.
     NotPrimary,
-}
-
-/// What has come of handing an operation over.
-#[derive(Debug)]
-pub(crate) enum Handed {
-    /// It was carried out.
-    Done(Value),
-    /// The other replica is not primary, or never got it; nothing has happened.
-    NotPrimary,
-    /// There will be no answer. It may have been carried out.
-    Unanswered(Unanswered),
 }
 
 /// A value of the kind that the asker expects.

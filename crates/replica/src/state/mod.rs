@@ -2,12 +2,12 @@
 //!
 //! `replica_state` is all of it in one struct, but for what lies below the core's lock.
 //!
-//! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other, `plausible` what of that can be, `time` the time of day.
+//! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other (`encoding`: as which bytes), `plausible` what of that can be, `time` the time of day.
 //! - Of this replica: `ledger` is what lies below the lock of the core, with `ages`, `births`, `durability` and `majority`; `opens`
 //!   are opens of clients here, `scrub` what was found to be damaged, `free_space` what may still be filled, `segments` messages of
 //!   its stream that were made lately, `writers` who changed files last, `lock_listeners` who is told of locks, `repeats` what is told in the log of what fails again and again.
 //! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
-//!   taking part, `losses` who has how much of a lost replica's objects, `clients` who a server's clients are.
+//!   taking part, `losses` who has how much of a lost replica's objects, `clients` who a server's clients are, and what servers ask of them.
 //! - Of one peer: `peers` is one map of what lasts longer than a session, `arrivals` and `relays` of its stream, `conversations` of the session with it, `outbound` and `lists` wait to be said,
 //!   `outcomes` of operations that it was handed, `nonsense` of what it sent that nobody sends, `copies` and `rejoins` of what brings it up to date, `removed` of files that it
 //!   has open, `lag` if it lacks too much, `shipping`, `shipments` and `pace` of contents that it lacks.
@@ -24,6 +24,7 @@ pub(crate) mod clients;
 pub(crate) mod conversations;
 pub(crate) mod copies;
 pub(crate) mod durability;
+pub(crate) mod encoding;
 pub(crate) mod forward;
 pub(crate) mod free_space;
 pub(crate) mod lag;

@@ -16,7 +16,7 @@ use peer::Sender;
 use tokio::time::Instant;
 use vfs::{ReplicaSlot, RequestId};
 
-use crate::state::forward::Operation;
+use crate::state::forward::{Operation, Value};
 use crate::state::locks::{Table, TableGuard};
 use crate::state::wire::Origin;
 
@@ -36,6 +36,17 @@ struct Known {
     /// Forwards for requests whose clients were told to come again, and when. Nobody else's request
     /// is meant, whichever client it comes from and whatever it asks for.
     told: VecDeque<(RequestId, Unanswered, Instant)>,
+}
+
+/// What has come of handing an operation over.
+#[derive(Debug)]
+pub(crate) enum Handed {
+    /// It was carried out.
+    Done(Value),
+    /// The other replica is not primary, or never got it; nothing has happened.
+    NotPrimary,
+    /// There will be no answer. It may have been carried out.
+    Unanswered(Unanswered),
 }
 
 /// Own forwards, as long as it matters what became of them.

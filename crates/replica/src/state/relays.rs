@@ -5,15 +5,27 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use tokio::time::{Duration, Instant};
-
-use crate::state::arrivals::Signed;
 
 /// At most this many bytes of a stream may be under way to one peer; the last message may exceed
 /// it. Beside them the peer's questions for its lease have to get through the slowest link.
 const UNDER_WAY_BYTES: usize = 4 << 20;
 /// What a peer has not applied for this long, nor anything before it, is relayed again.
 pub(crate) const AGAIN: Duration = Duration::from_secs(5);
+
+/// A message of the stream with its maker's signature, so that it can be passed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signed {
+    pub(crate) records: Bytes,
+    pub(crate) signature: Bytes,
+}
+
+impl Signed {
+    pub(crate) fn len(&self) -> usize {
+        self.records.len() + self.signature.len()
+    }
+}
 
 /// A message of a stream, kept.
 #[derive(Clone, Debug)]

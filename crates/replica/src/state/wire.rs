@@ -7,11 +7,11 @@ use bytes::Bytes;
 use control::{ControlName, Proposal};
 use peer::Message;
 use peer::set::MemberList;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::RowChange;
 use vfs::ObjectId;
 
+pub(crate) use crate::state::encoding::{Malformed, decode, encode};
 use crate::state::lineage::{Attested, Mac};
 
 /// What a message or a request is. Numbers are never used again for another meaning.
@@ -61,7 +61,7 @@ pub(crate) enum Kind {
     Noted = 20,
     /// A [`ScrubQuestion`], answered with a [`ScrubAnswer`]. Data lane.
     Scrub = 21,
-    /// [`crate::frontend::expired_clients::ClientsAsked`], answered with [`crate::frontend::expired_clients::ClientsAbsent`]. Control lane.
+    /// [`crate::state::clients::ClientsAsked`], answered with [`crate::state::clients::ClientsAbsent`]. Control lane.
     Clients = 31,
     /// [`crate::state::rejoins::Remainder`], about once a second to those on their way back into the view. Control lane.
     Remainder = 41,
@@ -159,7 +159,7 @@ pub(crate) enum ScrubAnswer {
     Nothing,
 }
 
-/// The sender wants a promise for its site lease, and tells what others decide by.
+/// The sender asks for a grant of its site lease, and tells what others decide by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeaseRequest {
     /// When, on the sender's clock.
@@ -241,7 +241,7 @@ pub(crate) struct LeaseGrant {
     pub(crate) incarnation: u64,
     /// As in the question.
     pub(crate) asked: u64,
-    /// The sender joins no view without the receiver while the promise lasts.
+    /// The sender joins no view without the receiver while the grant lasts.
     pub(crate) given: bool,
     /// The sender's time of day when it answered, in microseconds since 1970.
     pub(crate) time_of_day_us: i64,
@@ -534,32 +534,6 @@ pub(crate) fn payload<T: Serialize>(kind: Kind, value: &T) -> Message {
 /// Encodes a value as the body of a message.
 pub(crate) fn body<T: Serialize>(kind: Kind, value: &T) -> Message {
     Message::new(kind.number(), encode(value))
-}
-
-pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    // Invariant: these types have no maps, floats or unsized sequences, which alone could fail.
-    postcard::to_allocvec(value).expect("a message of plain values can be encoded")
-}
-
-/// Takes bytes of a peer apart.
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
-    Ok(postcard::from_bytes(bytes)?)
-}
-
-/// What no replica of this version sends.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Malformed {
-    #[error("a message cannot be decoded: {0}")]
-    Encoding(#[from] postcard::Error),
-    #[error("{0}")]
-    Meaning(&'static str),
-}
-
-/// Of bytes that are the store's.
-impl From<Malformed> for vfs::Error {
-    fn from(error: Malformed) -> vfs::Error {
-        vfs::Error::Io(error.to_string())
-    }
 }
 
 #[cfg(test)]

@@ -424,11 +424,11 @@ fn encode_members(trees: &Trees<'_>, encoder: &mut DescriptorEncoder<'_>) -> fmt
 pub(super) fn encode_alarms(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let help = "1 for each kind of alarm that stands";
     let mut family = encoder.encode_descriptor("alarm", help, None, MetricType::Gauge)?;
-    let standing = status
+    let alarms = status
         .alarms
         .iter()
         .map(|alarm| (&*alarm.tree, &*alarm.name));
-    for (tree, name) in standing.collect::<BTreeSet<_>>() {
+    for (tree, name) in alarms.collect::<BTreeSet<_>>() {
         let labels = [("tree", tree), ("alarm", name)];
         encode_value(MetricType::Gauge, 1.0, family.encode_family(&labels)?)?;
     }

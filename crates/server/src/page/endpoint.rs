@@ -63,7 +63,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// What the changing part of the page may do by itself: nothing.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
-/// The page that is there whatever the figures say.
+/// The page that is there whatever the metrics say.
 #[derive(Template)]
 #[template(path = "page.html")]
 struct Frame<'p> {

@@ -5,7 +5,7 @@
 //! as well. Everything in it is what `meridian status` and `meridian frozen` say.
 //!
 //! What must never enter: anything that changes the server, anything that the page would have to fetch from elsewhere,
-//! and the making of figures, except for the last minutes of two of them.
+//! and the making of metrics, except for the last minutes of two of them.
 
 mod chart;
 mod endpoint;

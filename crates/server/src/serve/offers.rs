@@ -1,4 +1,4 @@
-//! What is offered to people and programs that watch the server: figures for Prometheus, and the status page.
+//! What is offered to people and programs that watch the server: metrics for Prometheus, and the status page.
 //!
 //! What must never enter: what they show.
 
@@ -25,11 +25,11 @@ pub(super) async fn begin(
     overview: &Arc<Overview>,
     stopping: &watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
-    let figures = |address| {
+    let exporter = |address| {
         let (page, health) = (overview.clone().into_page(), overview.as_health());
         metrics::serve(address, page, health, stopping.clone())
     };
-    if let Some(bound) = offered(configuration.metrics, figures, "metrics").await? {
+    if let Some(bound) = offered(configuration.metrics, exporter, "metrics").await? {
         overview.metrics.get_or_init(|| bound);
     }
     let names = &configuration.page.names;

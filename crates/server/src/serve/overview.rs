@@ -46,7 +46,7 @@ pub(super) struct Overview {
     pub(super) commit: CommitMode,
     pub(super) listen: Vec<SocketAddr>,
     pub(super) started: Instant,
-    /// Known last, since the figures are made here.
+    /// Known last, since the metrics are made here.
     pub(super) metrics: OnceLock<SocketAddr>,
     /// The same of the status page.
     pub(super) page: OnceLock<SocketAddr>,

@@ -27,7 +27,7 @@ pub struct LastChance {
     pub keeps_authority: bool,
 }
 
-/// A standing server's store, and what it says.
+/// A stopped server's store, and what it says.
 struct Standstill {
     // Dropped first: the store closes before another process may open it.
     store: Arc<Store>,

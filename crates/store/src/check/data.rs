@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use vfs::{ObjectId, Result};
 
-use super::{Examination, called};
+use super::examination::{Examination, called};
 use crate::error::from_os;
 use crate::metadata::Table;
 use crate::mutation::STORED_MARK;

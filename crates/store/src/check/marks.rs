@@ -2,9 +2,9 @@
 
 use vfs::{Counted, ObjectId, RequestId, Result};
 
+use super::examination::{Examination, called};
 use super::objects::Census;
 use super::rescue::{NUMBERS_UNRESERVED, numbers_in_use};
-use super::{Examination, called};
 use crate::counters::Reserved;
 use crate::metadata::Table;
 use crate::mutation::{OBJECTS_KEY, RESERVED_KEY};

@@ -6,88 +6,26 @@
 //! without a name get one in `lost+found`, data files and rows that mean nothing go to `lost-data`.
 
 mod data;
+mod examination;
 mod marks;
 mod objects;
+mod report;
 mod rescue;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-use std::fmt;
 use std::path::Path;
 
-use vfs::{Counted, ObjectId, ShownText};
-
+use self::examination::Examination;
+pub use self::report::{Finding, Report};
 use crate::error::StoreError;
 use crate::layout::Layout;
 use crate::metadata::Metadata;
-use crate::mutation::Mutation;
 use crate::open_store::{OpenStore, open_error, open_metadata, opening_error};
 use crate::options::{Reserve, StoreOptions};
 use crate::space::Headroom;
 use crate::store::Store;
-
-/// Findings beyond this many are only counted.
-const MAX_FINDINGS: usize = 1000;
-
-/// One repair can uncover what another finding had hidden; after this many rounds it must be over.
-const MAX_ROUNDS: usize = 5;
-
-/// One thing that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// A sentence that says what is wrong and, after a repair, what was done about it.
-    pub what: String,
-    /// Whether it was put right.
-    pub repaired: bool,
-}
-
-/// What a check saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Objects looked at.
-    pub objects: u64,
-    /// Names looked at.
-    pub names: u64,
-    /// Data files looked at.
-    pub data_files: u64,
-    /// What is wrong, the first thousand.
-    pub findings: Vec<Finding>,
-    /// How much more is wrong than `findings` tells.
-    pub more_findings: u64,
-    /// Whether the store agrees with itself now.
-    pub sound: bool,
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for finding in &self.findings {
-            let end = if finding.repaired { " (repaired)" } else { "" };
-            writeln!(f, "{}{end}", ShownText(&finding.what))?;
-        }
-        if self.more_findings > 0 {
-            writeln!(f, "… and {} more", self.more_findings)?;
-        }
-        let Report {
-            objects,
-            names,
-            data_files,
-            ..
-        } = self;
-        writeln!(
-            f,
-            "Checked: {}, {} and {}.",
-            Counted(*objects, "object"),
-            Counted(*names, "name"),
-            Counted(*data_files, "data file")
-        )?;
-        match (self.sound, self.findings.is_empty()) {
-            (true, true) => write!(f, "The store agrees with itself."),
-            (true, false) => write!(f, "The store agrees with itself now."),
-            (false, _) => write!(f, "The store is damaged; run the check with repair."),
-        }
-    }
-}
 
 impl Store {
     /// Checks a store that nobody has open, and with `repair` puts right what it can. Without it, no file of the
@@ -147,84 +85,5 @@ impl Store {
             rescue::void_sums(&layout, &options)?;
         }
         Ok(lost)
-    }
-}
-
-/// A check under way.
-struct Examination<'i> {
-    store: &'i OpenStore,
-    repair: bool,
-    report: Report,
-    /// Findings in this round.
-    found: u64,
-}
-
-impl<'i> Examination<'i> {
-    fn new(store: &'i OpenStore, repair: bool) -> Self {
-        Examination {
-            store,
-            repair,
-            report: Report::default(),
-            found: 0,
-        }
-    }
-
-    fn run(mut self) -> vfs::Result<Report> {
-        for _ in 0..MAX_ROUNDS {
-            self.found = 0;
-            let census = self.check_objects()?;
-            self.check_reachability()?;
-            self.check_marks(&census)?;
-            self.check_data_files()?;
-            self.report.objects = census.objects;
-            self.report.names = census.names;
-            self.report.sound = self.found == 0;
-            if self.report.sound || !self.repair {
-                break;
-            }
-        }
-        Ok(self.report)
-    }
-
-    /// Notes a finding, and puts it right with one batch if that is wanted.
-    fn find(
-        &mut self,
-        what: impl Into<String>,
-        repair: impl FnOnce(&mut Mutation<'i>) -> vfs::Result<()>,
-    ) -> vfs::Result<()> {
-        if self.repair {
-            self.quietly(repair)?;
-        }
-        self.note(what.into(), self.repair);
-        Ok(())
-    }
-
-    /// Changes rows with one batch, in a repair that is under way.
-    fn quietly(
-        &self,
-        repair: impl FnOnce(&mut Mutation<'i>) -> vfs::Result<()>,
-    ) -> vfs::Result<()> {
-        let mutation = self.store.begin_if_idle()?;
-        let mut mutation = mutation.ok_or(vfs::Error::Io("the store is being changed".into()))?;
-        repair(&mut mutation)?;
-        mutation.commit_local().map(|_| ())
-    }
-
-    fn note(&mut self, what: String, repaired: bool) {
-        self.found += 1;
-        if self.report.findings.len() < MAX_FINDINGS {
-            self.report.findings.push(Finding { what, repaired });
-        } else {
-            self.report.more_findings += 1;
-        }
-    }
-}
-
-/// How an object is called in findings.
-fn called(id: ObjectId) -> String {
-    if id == ObjectId::ROOT {
-        "the root directory".into()
-    } else {
-        format!("object {id}")
     }
 }

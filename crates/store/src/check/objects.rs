@@ -6,7 +6,7 @@ use std::iter::Peekable;
 
 use vfs::{Cookie, Counted, ObjectId, Result};
 
-use super::{Examination, called};
+use super::examination::{Examination, called};
 use crate::metadata::{KeyedRow, MetadataError, Table, View};
 use crate::rows::{Content, EntryRow, ObjectRow, XattrRow, key};
 

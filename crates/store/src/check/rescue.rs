@@ -5,7 +5,7 @@ use std::fs;
 
 use vfs::{Error, Name, ObjectId, ReplicaSlot, Result};
 
-use super::Examination;
+use super::examination::Examination;
 use crate::counters::Reserved;
 use crate::creation::root_row;
 use crate::error::{StoreError, from_os};

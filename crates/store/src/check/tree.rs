@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use vfs::{ObjectId, Result};
 
-use super::{Examination, called};
+use super::examination::{Examination, called};
 use crate::metadata::Table;
 use crate::rows::{Content, EntryRow, ObjectRow, key};
 

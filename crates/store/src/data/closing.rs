@@ -11,7 +11,7 @@ use vfs::{Error, ObjectId, Result, SeekTarget};
 use super::contents::{Holey, Stored};
 use super::sums::{BLOCK_BYTES, BLOCKS_A_GROUP, Open, UNKNOWN, place_of, sum_of};
 use crate::committer::Ticket;
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::open_store::OpenStore;

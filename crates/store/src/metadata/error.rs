@@ -4,7 +4,7 @@
 
 use std::io;
 
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 
 /// The embedded store refused or failed. Writes are over for this process when a write met it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,7 +10,7 @@
 use fields::Fields;
 
 use super::Table;
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 
 /// The longest value that is written in one piece. With its key and fjall's own fields it stays below
 /// the 512 bytes of a sector.

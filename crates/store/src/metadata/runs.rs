@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{MetadataError, Table, View};
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 use crate::run_cache::{Found, Group, Place, Run};
 
 /// The most bytes of rows in a run, so that a change forgets little.

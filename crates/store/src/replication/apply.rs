@@ -15,7 +15,7 @@ use super::incomplete::Lacking;
 use super::{BeforeCommit, ForeignUpdate, LinkChange};
 use crate::committer::Ticket;
 use crate::data::{Alone, Origin, Resized};
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::open_store::OpenStore;

@@ -11,7 +11,7 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 use super::foreign_row::ForeignRow;
 use super::incomplete::Mark;
 use crate::counters::Sequence;
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 use crate::metadata::{KeyedRow, Picture, Table, View};
 use crate::open_store::OpenStore;
 use crate::recording::RowChange;

@@ -31,7 +31,7 @@ impl OpenStore {
         self.first_facts(prefix, usize::MAX)
     }
 
-    /// The first of them, at most so many.
+    /// The first of them, at most `most`.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.

@@ -4,8 +4,8 @@ use vfs::{Error, ObjectId, ReplicaSlot, RequestId, Result};
 
 use super::incomplete::Mark;
 use crate::data::MAX_FILE_BYTES;
-use crate::error::Malformed;
 use crate::locks::Held;
+use crate::malformed::Malformed;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::open_store::OpenStore;

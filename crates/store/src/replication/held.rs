@@ -4,7 +4,7 @@
 
 use vfs::{Error, ObjectId, Result};
 
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 use crate::metadata::Table;
 use crate::open_store::OpenStore;
 use crate::rows::{decode_denials, decode_locks, key};

@@ -10,14 +10,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fields::Fields;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use super::torn::NOBODY;
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 use crate::metadata::{Metadata, MetadataError, Table};
 use crate::mutation::Mutation;
 use crate::open_store::OpenStore;
 use crate::rows::key;
 
 const VERSION: u8 = 1;
+
+/// Stands for the primary in marks of abandoned files; no replica has this place.
+pub(super) const NOBODY: ReplicaSlot = ReplicaSlot(u16::MAX);
 
 type Of = (ObjectId, ReplicaSlot);
 

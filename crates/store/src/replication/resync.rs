@@ -11,9 +11,9 @@ use fields::Fields;
 use vfs::{ChangeAttribute, Error, ObjectId, Result};
 
 use super::base::{BaseState, RESYNC, UNFINISHED_KEY};
-use crate::error::Malformed;
 use crate::error::from_os;
 use crate::maintenance;
+use crate::malformed::Malformed;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::open_store::{OpenStore, blocking};

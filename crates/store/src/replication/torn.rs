@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use super::incomplete::Mark;
+use super::incomplete::{Mark, NOBODY};
 use crate::commit_hook::Change;
 use crate::counters::Sequence;
 use crate::metadata::Table;
@@ -19,9 +19,6 @@ use crate::mutation::{Mutation, Touch};
 use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::rows::key;
-
-/// Stands for the primary in marks of abandoned files; no replica has this place.
-pub(super) const NOBODY: ReplicaSlot = ReplicaSlot(u16::MAX);
 
 /// The key of the row that says which decisions have been carried out, before a replica's slot.
 const DECIDED: &[u8] = b"abandoned";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use vfs::{ObjectId, Result};
 
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 use crate::metadata::Table;
 use crate::open_store::OpenStore;
 use crate::recording::{RowChange, UpdateRecord};

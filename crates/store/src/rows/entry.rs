@@ -12,7 +12,7 @@ use fields::Fields;
 use siphasher::sip::SipHasher24;
 use vfs::{Cookie, Name, ObjectId};
 
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 
 const VERSION: u8 = 1;
 

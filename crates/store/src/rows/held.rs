@@ -4,8 +4,8 @@ use bytes::BufMut;
 use fields::{Fields, Tag};
 use vfs::{ByteRange, LockKind, LockOwner, OpenOwner, Share};
 
-use crate::error::Malformed;
 use crate::locks::Held;
+use crate::malformed::Malformed;
 use crate::shares::Denial;
 
 const VERSION: u8 = 1;

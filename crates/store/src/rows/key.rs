@@ -4,7 +4,7 @@ use fields::Fields;
 use vfs::{Cookie, ObjectId, ReplicaSlot};
 
 use super::NameHash;
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 
 /// The number from which file handles, entries and links know an object; also an update's position.
 pub(crate) fn number(value: u64) -> [u8; 8] {

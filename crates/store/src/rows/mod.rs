@@ -1,6 +1,6 @@
 //! What each table holds: the rows, their keys, and the way they are written.
 //!
-//! Pure: bytes in, values out. A row is [`Malformed`](crate::error::Malformed) rather than trusted.
+//! Pure: bytes in, values out. A row is [`Malformed`](crate::malformed::Malformed) rather than trusted.
 //! `docs/disk-format.md` shows the same as a table; the two change together.
 
 mod entry;

@@ -7,7 +7,7 @@ use fields::{Fields, Tag};
 use vfs::{Attributes, ChangeAttribute, ObjectId, ObjectKind, Timestamp};
 
 use crate::commit_hook::{Touched, TouchedKind};
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 
 /// The nominal size and storage of every directory; entries are rows, not blocks.
 const DIRECTORY_SIZE_BYTES: u64 = 4096;

@@ -4,7 +4,7 @@ use bytes::BufMut;
 use fields::{Fields, Tag};
 use vfs::{ChangeAttribute, DirectoryChange, ObjectId, RequestId};
 
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 
 const VERSION: u8 = 2;
 

@@ -5,7 +5,7 @@ use fields::Fields;
 use vfs::XattrName;
 
 use super::entry::put_short;
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 
 const VERSION: u8 = 1;
 

@@ -7,10 +7,10 @@ use blake3::Hasher;
 use fields::Fields;
 use vfs::{ChangeAttribute, Error, ObjectId, Result, SeekTarget};
 
+use super::digests::{ContentDigest, Pace, Verified};
 use super::watch::Watch;
-use super::{ContentDigest, Pace, Verified};
 use crate::data::Holey;
-use crate::error::Malformed;
+use crate::malformed::Malformed;
 use crate::metadata::Table;
 use crate::open_store::OpenStore;
 use crate::rows::key;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vfs::{ChangeAttribute, Error, ObjectId, Result};
 
-use super::ContentDigest;
+use super::digests::ContentDigest;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::open_store::OpenStore;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use vfs::{Error, ObjectId, Result};
 
 use super::content::{encode, hash_file};
-use super::{ContentDigest, Pace};
+use super::digests::{ContentDigest, Pace};
 use crate::data::Exclusive;
 use crate::error::from_os;
 use crate::layout::Layout;

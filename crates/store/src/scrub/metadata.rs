@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use blake3::Hasher;
 use vfs::{ObjectId, Result, Timestamp};
 
-use super::MetadataDigest;
+use super::digests::MetadataDigest;
 use crate::metadata::{KeyedRow, MetadataError, Table, View};
 use crate::open_store::OpenStore;
 use crate::rows::{ObjectRow, key};

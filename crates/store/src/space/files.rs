@@ -4,9 +4,10 @@
 //! What must never enter: how many bytes there are.
 
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::LOOK_AGAIN;
+/// How long a look at the file system counts when there was plenty of space.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// This many are left to the embedded store and to what lies beside the store.
 const KEPT: u64 = 512;

@@ -53,11 +53,11 @@ impl ViewState {
                 judge.and_then(|()| self.admit(*slot, *incarnation))
             }
             DecisionKind::Configure { slot, kind } => self
-                .entitled(by)
+                .require_active(by)
                 .and_then(|()| self.configure(*slot, *kind)),
-            DecisionKind::Remove { slot } => {
-                self.entitled(by).and_then(|()| self.remove(*slot, by))
-            }
+            DecisionKind::Remove { slot } => self
+                .require_active(by)
+                .and_then(|()| self.remove(*slot, by)),
             DecisionKind::Settle { slot, settlement } => self
                 .judged(by, seen_epoch)
                 .and_then(|()| self.settle(*slot, settlement)),
@@ -76,11 +76,11 @@ impl ViewState {
                 false => Err(format!("replica {} is not configured", by.0)),
             },
             DecisionKind::Junction { name, to } => self
-                .entitled(by)
+                .require_active(by)
                 .and_then(|()| self.junction(name, to))
                 .map(|what| shortened(&what)),
             DecisionKind::Withdraw { slot } => {
-                self.entitled(by).and_then(|()| self.withdraw(*slot))
+                self.require_active(by).and_then(|()| self.withdraw(*slot))
             }
         };
         match kind.begins_an_epoch() {
@@ -127,7 +127,7 @@ impl ViewState {
         ))
     }
 
-    fn entitled(&self, by: ReplicaSlot) -> Result<(), String> {
+    fn require_active(&self, by: ReplicaSlot) -> Result<(), String> {
         if self.is_active(by) {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl ViewState {
 
     fn judged(&self, by: ReplicaSlot, seen_epoch: u64) -> Result<(), String> {
         self.current(seen_epoch)?;
-        self.entitled(by)
+        self.require_active(by)
     }
 
     fn found(&mut self, founders: &BTreeMap<ReplicaSlot, Kind>) -> Verdict {

@@ -29,10 +29,10 @@ use crate::frontend::durability;
 use crate::frontend::forwarding;
 use crate::frontend::outcomes;
 use crate::state::copies::Held;
-use crate::state::forward::{Expected, Handed, Operation, Value};
+use crate::state::forward::{Expected, Operation, Value};
 use crate::state::ledger::{PendingVerdict, Verdict};
 use crate::state::members::REMOVED;
-use crate::state::outcomes::{Outcome, Unanswered};
+use crate::state::outcomes::{Handed, Outcome, Unanswered};
 use crate::state::settings::{Frozen, WithoutMajority};
 use crate::state::wire::Origin;
 

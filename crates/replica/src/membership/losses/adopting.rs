@@ -14,7 +14,7 @@ use store::Store;
 use tokio::time::Instant;
 use vfs::{AccessCheck, Credentials, Error, FileSystem, ObjectId, Result, SetAttributes};
 
-use super::is_first;
+use super::level::is_first;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{CALM, changed};
 use crate::frontend::durability;

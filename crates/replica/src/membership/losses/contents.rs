@@ -13,8 +13,7 @@ use peer::Lane;
 use tokio::time::{Duration, Instant};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use super::applied::applied_by_others;
-use super::late;
+use super::level::{applied_by_others, late};
 use crate::driver::local_replica::LocalReplica;
 use crate::frontend::durability;
 use crate::replication::conversing;

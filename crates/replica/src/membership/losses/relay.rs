@@ -15,11 +15,12 @@ use peer::{Lane, Unproven};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::applied::applied_by_others;
+use super::level::applied_by_others;
 use crate::driver::local_replica::LocalReplica;
 use crate::membership::authorisation::{self, Reason};
 use crate::membership::views;
-use crate::state::arrivals::{Inbox, Signed};
+use crate::state::arrivals::Inbox;
+use crate::state::relays::Signed;
 use crate::state::wire::{self, Malformed, Records, Relayed};
 
 /// What is told of once, with sums later.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use vfs::ReplicaSlot;
 use view::SettledBy;
 
-use super::{closing, contents, is_first, settle, waits_for};
+use super::level::is_first;
+use super::settling::{settle, waits_for};
+use super::{closing, contents};
 use crate::driver::local_replica::LocalReplica;
 use crate::frontend::durability;
 use crate::state::settings::Durability;

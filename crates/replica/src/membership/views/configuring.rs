@@ -18,6 +18,7 @@ use view::{Decision, DecisionKind, Kind, Outcome, SettledBy, ViewState};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::membership::losses;
+use crate::membership::views::exclude::REMOVED;
 use crate::state::settings::Durability;
 use crate::state::time::unix_seconds;
 
@@ -75,16 +76,13 @@ pub(crate) fn note_current(replica: &LocalReplica) {
     }
 }
 
-/// Why a member that is to be removed leaves the view, and why what it alone had is given up, for people.
-pub(super) const REMOVED: &str = "it is removed from the set";
-
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     /// The configuration changes.
     Change(Decision),
     /// Somebody who is to go leaves the view.
-    PartWith(ReplicaSlot),
+    Exclude(ReplicaSlot),
     /// It is settled that nothing is left of somebody who is to go.
     Settle(ReplicaSlot),
 }
@@ -112,7 +110,7 @@ pub(crate) async fn configure(replica: &Arc<LocalReplica>) {
     );
     match step {
         Some(Step::Settle(slot)) if settles => settle(replica, slot).await,
-        Some(Step::PartWith(slot)) if keeps_authority => {
+        Some(Step::Exclude(slot)) if keeps_authority => {
             replica.exclude(slot, REMOVED).await;
         }
         Some(Step::Change(decision)) if keeps_authority && is_steady(replica) => {
@@ -261,7 +259,7 @@ fn towards_removal(
     });
     // Before its removal: while it takes part, that would wait for what it says, and nobody listens to it any more.
     if holds(&part) {
-        return Some(Step::PartWith(slot));
+        return Some(Step::Exclude(slot));
     }
     let remove = decision(DecisionKind::Remove { slot });
     if holds(&remove) {
@@ -444,7 +442,7 @@ mod tests {
     fn who_is_to_go_leaves_is_settled_and_is_removed() {
         let (mut state, third) = (set(3), ReplicaSlot(3));
         let list = [member(1, false), member(2, false), member(3, true)];
-        assert_eq!(after(&list, &state, true), Some(Step::PartWith(third)));
+        assert_eq!(after(&list, &state, true), Some(Step::Exclude(third)));
         let exclude = Decision {
             by: FOUNDER,
             at_unix_s: 0,
@@ -478,7 +476,7 @@ mod tests {
             ..member(slot, slot == 2)
         });
         let second = ReplicaSlot(2);
-        assert_eq!(after(&list, &state, true), Some(Step::PartWith(second)));
+        assert_eq!(after(&list, &state, true), Some(Step::Exclude(second)));
     }
 
     #[test]
@@ -523,7 +521,7 @@ mod tests {
             member(4, false),
         ];
         let third = ReplicaSlot(3);
-        assert_eq!(after(&list, &state, false), Some(Step::PartWith(third)));
+        assert_eq!(after(&list, &state, false), Some(Step::Exclude(third)));
         state.removed.insert(ReplicaSlot(4));
         let list = [1, 2, 3, 4].map(|slot| member(slot, false));
         assert_eq!(after(&list, &state, false), None);

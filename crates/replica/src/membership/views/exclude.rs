@@ -18,12 +18,13 @@ use view::{DecisionKind, ViewState};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
-use crate::membership::views::configuring::REMOVED;
 use crate::state::views::News;
 use crate::state::wire::LeaseRequest;
 
 /// Why somebody is excluded, for people.
 const SILENT: &str = "it does not answer";
+/// The same of one that is to be removed; and why what it alone had is given up.
+pub(super) const REMOVED: &str = "it is removed from the set";
 const NONSENSE: &str = "it sent what makes no sense: ";
 
 /// How often to look at most for somebody silent.
@@ -69,7 +70,7 @@ pub(crate) async fn watch(replica: Arc<LocalReplica>) {
             // This process was stopped for a while; answers of that time are still to be read.
             replica.state.peers.forget_silence();
         }
-        part_with_the_silent(&replica).await;
+        exclude_silent(&replica).await;
         last = Instant::now();
     }
 }
@@ -85,7 +86,7 @@ fn next_suspicion(replica: &LocalReplica) -> Duration {
 }
 
 /// Proposes that a silent member leaves the view, or that somebody takes the places of all silent ones.
-async fn part_with_the_silent(replica: &Arc<LocalReplica>) {
+async fn exclude_silent(replica: &Arc<LocalReplica>) {
     let out = silent(replica);
     // Who is to be removed goes first: it never comes back, and somebody who does may need the place.
     let first = out
@@ -94,7 +95,7 @@ async fn part_with_the_silent(replica: &Arc<LocalReplica>) {
     // One that cannot be done without holds up no other.
     let spared = || out.iter().find(|slot| replica.can_do_without(**slot));
     let Some(first) = first.or_else(spared).or(out.first()) else {
-        return part_with_the_slow(replica).await;
+        return exclude_slow(replica).await;
     };
     let Some(state) = replica.view_state() else {
         return;
@@ -144,7 +145,7 @@ fn reason_for_all(replica: &LocalReplica, out: &BTreeSet<ReplicaSlot>) -> String
 }
 
 /// Proposes that a member leaves the view that answers and lacks more and more.
-async fn part_with_the_slow(replica: &Arc<LocalReplica>) {
+async fn exclude_slow(replica: &Arc<LocalReplica>) {
     if let Some(lag) = replica.too_slow() {
         replica.exclude(lag.slot, &lag.reason()).await;
     }

@@ -1,6 +1,6 @@
 //! From an agreed view to one in force.
 //!
-//! A view is entered when this replica's promises to those who are not in it have run out. A
+//! A view is entered when the leases that this replica has granted to those who are not in it have run out. A
 //! replica that finds itself outside a view, having been inside, starts anew: all that follows is
 //! then as after a crash.
 

@@ -9,7 +9,7 @@ use peer::{Incoming, Lane};
 use store::ContentPiece;
 use vfs::{Error, Extent, ObjectId, ReplicaSlot, Result};
 
-use super::version_here;
+use super::parts::version_here;
 use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
 use crate::replication::degraded;

@@ -13,7 +13,7 @@ use store::ContentPiece;
 use tokio::time::Instant;
 use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
-use super::{end_of, version_here};
+use super::parts::{end_of, version_here};
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::tree::subject_of;
 use crate::replication::conversing;

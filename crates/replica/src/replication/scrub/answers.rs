@@ -7,8 +7,8 @@ use bytes::BytesMut;
 use store::{ContentDigest, ContentPiece};
 use vfs::{FileSystem, ObjectId, Result};
 
+use super::asking::{blocking, is_comparable};
 use super::contents::{self, Own};
-use super::{blocking, is_comparable};
 use crate::driver::local_replica::LocalReplica;
 use crate::replication::contents::end_of;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use store::{ContentDigest, Verified};
 use vfs::{ChangeAttribute, Error, FileSystem, ObjectId, ReplicaSlot};
 
-use super::{PAUSE, ask, blocking, called};
+use super::asking::{PAUSE, ask, blocking, called};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
 

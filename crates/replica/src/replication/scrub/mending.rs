@@ -10,8 +10,8 @@ use bytes::Bytes;
 use store::{ContentDigest, ContentPiece};
 use vfs::{Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
+use super::asking::{ask, called};
 use super::contents::{all_theirs, majority};
-use super::{ask, called};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 

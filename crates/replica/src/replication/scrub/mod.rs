@@ -1,12 +1,13 @@
 //! The scrub: in the background each replica compares its copy with the others', finds what the disk has changed,
 //! and gets it back from a good copy (rule 34).
 //!
-//! `walk` goes through the tree, `rows` and `contents` compare, `mending` gets contents back, `answers` is what
-//! others are told. Objects that are being changed are left out; the next run meets them again.
+//! `walk` goes through the tree, `rows` and `contents` compare, `mending` gets contents back, `asking` asks
+//! others, `answers` is what they are told. Objects that are being changed are left out; the next run meets them again.
 //!
 //! What must never enter: how digests are made (the store knows), and who takes part in the set.
 
 mod answers;
+mod asking;
 mod contents;
 mod mending;
 mod rows;
@@ -16,58 +17,3 @@ pub(crate) use answers::answer;
 pub(crate) use contents::look_at_suspects;
 pub(crate) use mending::mend;
 pub(crate) use walk::{Progress, keep};
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use peer::Lane;
-use tokio::time::Instant;
-use vfs::{Error, ObjectId, ReplicaSlot, Result};
-
-use crate::driver::local_replica::LocalReplica;
-use crate::state::wire::{self, ScrubAnswer, ScrubQuestion};
-
-/// A large file takes a peer long to read at a low rate.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3600);
-/// Between two looks at something that may just be changing.
-const PAUSE: Duration = Duration::from_millis(500);
-
-/// Asks a peer; `None` when it does not answer, or does not know the question yet.
-async fn ask(
-    replica: &LocalReplica,
-    of: ReplicaSlot,
-    question: ScrubQuestion,
-) -> Option<ScrubAnswer> {
-    let peer = replica.endpoint.get()?.peer(of)?;
-    let session = peer.session().ok()?;
-    let message = wire::payload(wire::Kind::Scrub, &question);
-    let limit = Instant::now() + ANSWER_LIMIT;
-    match session.request(Lane::Data, message, limit).await {
-        Ok(reply) => wire::decode(&reply.payload).ok(),
-        Err(error) => {
-            tracing::debug!(peer = of.0, %error, "a comparison was not answered");
-            None
-        }
-    }
-}
-
-/// Runs what reads the disk where it keeps nobody waiting.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::Io(format!("a look was broken off: {error}")))?
-}
-
-/// An object, for people.
-fn called(replica: &LocalReplica, object: ObjectId) -> String {
-    let path = replica.store.path_of(object);
-    path.unwrap_or_else(|_| format!("object {object}"))
-}
-
-/// Whether this replica holds what its clients may ask for, so that a difference means something.
-fn is_comparable(replica: &Arc<LocalReplica>) -> bool {
-    let own = replica.slot();
-    let is_witness = replica.engine.witnesses().contains(&own);
-    !is_witness && replica.is_whole() && replica.lease.is_up_to_date()
-}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use super::answers;
-use super::{PAUSE, ask, called};
+use super::asking::{PAUSE, ask, blocking, called};
 use crate::driver::local_replica::LocalReplica;
 use crate::replication::base;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
@@ -170,7 +170,7 @@ async fn middle(
         return Ok(halfway);
     }
     let (store, half) = (replica.store.clone(), own.objects / 2);
-    let digest = super::blocking(move || store.digest_metadata(from..=through, half)).await?;
+    let digest = blocking(move || store.digest_metadata(from..=through, half)).await?;
     Ok(if digest.through < through {
         digest.through
     } else {

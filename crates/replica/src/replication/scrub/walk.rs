@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use vfs::{ObjectId, Result};
 
-use super::{blocking, contents, is_comparable, rows};
+use super::asking::{blocking, is_comparable};
+use super::{contents, rows};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::time::unix_seconds;
 use crate::state::wire;

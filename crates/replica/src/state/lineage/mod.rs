@@ -24,8 +24,8 @@ use tokio::time::Instant;
 use vfs::{Error, ReplicaSlot, Result};
 
 use crate::state::copies::trimmed_before;
+use crate::state::encoding::{decode, encode};
 use crate::state::locks::{Table, TableGuard};
-use crate::state::wire;
 pub(crate) use branch::{Branch, Met, Start};
 pub(crate) use faults::{Contradiction, Fault};
 pub(crate) use mac::{Attested, Key, Mac};
@@ -87,11 +87,11 @@ impl Known {
     fn news(&self, before: &Known) -> Rows {
         let met = self.met.iter().map(|(slot, met)| {
             let is_news = before.met.get(slot) != Some(met);
-            (MET, slot, is_news.then(|| wire::encode(met)))
+            (MET, slot, is_news.then(|| encode(met)))
         });
         let applied = self.applied.iter().map(|(slot, applied)| {
             let is_news = before.applied.get(slot) != Some(applied);
-            (APPLIED, slot, is_news.then(|| wire::encode(applied)))
+            (APPLIED, slot, is_news.then(|| encode(applied)))
         });
         let rows = met.chain(applied);
         rows.filter_map(|(key, slot, row)| row.map(|row| (about(key, *slot), Some(row))))
@@ -101,9 +101,9 @@ impl Known {
 
 /// What `decode_as_anything` of this crate says, of what is kept about starts and meetings.
 pub(crate) fn decode_facts_as_anything(bytes: &[u8]) {
-    drop(wire::decode::<Vec<Start>>(bytes));
-    drop(wire::decode::<Fault>(bytes));
-    drop(wire::decode::<Met>(bytes));
+    drop(decode::<Vec<Start>>(bytes));
+    drop(decode::<Fault>(bytes));
+    drop(decode::<Met>(bytes));
 }
 
 /// Whether a store says that it is, or was, a member's copy of the tree of a set.
@@ -155,7 +155,7 @@ impl Lineage {
             met: about_others(&store, MET)?,
             applied: about_others(&store, APPLIED)?,
         };
-        let rows = vec![(STARTS.to_vec(), Some(wire::encode(&own.starts)))];
+        let rows = vec![(STARTS.to_vec(), Some(encode(&own.starts)))];
         let ticket = store.put_facts(rows).await?;
         store.wait_stable(ticket).await?;
         let covered = store.statistics().batches;
@@ -272,7 +272,7 @@ impl Lineage {
             let mark = state.own.mark + u64::from(moved);
             (state.known.clone(), news, mark)
         };
-        let mut rows = vec![(MARK.to_vec(), Some(wire::encode(&mark)))];
+        let mut rows = vec![(MARK.to_vec(), Some(encode(&mark)))];
         rows.extend(news);
         let ticket = self.store.put_facts(rows).await?;
         self.store.wait_stable(ticket).await?;
@@ -296,7 +296,7 @@ impl Lineage {
     async fn write_with_mark(&self, mut rows: Rows) -> Result<()> {
         let _in_order = self.writing.lock().await;
         let mark = self.state().own.mark + 1;
-        rows.push((MARK.to_vec(), Some(wire::encode(&mark))));
+        rows.push((MARK.to_vec(), Some(encode(&mark))));
         let ticket = self.store.put_facts(rows).await?;
         self.store.wait_stable(ticket).await?;
         let mut state = self.state();
@@ -320,7 +320,7 @@ impl Lineage {
     }
 
     pub(crate) async fn keep_fault(&self, fault: Fault) -> Result<()> {
-        let rows = vec![(FAULT.to_vec(), Some(wire::encode(&fault)))];
+        let rows = vec![(FAULT.to_vec(), Some(encode(&fault)))];
         let ticket = self.store.put_facts(rows).await?;
         self.store.wait_stable(ticket).await
     }
@@ -342,7 +342,7 @@ fn about(what: &[u8], slot: ReplicaSlot) -> Vec<u8> {
 fn read<T: DeserializeOwned>(store: &Store, key: &[u8]) -> Result<Option<T>> {
     let facts = store.facts(key)?;
     let value = facts.iter().find(|(found, _)| found[..] == *key);
-    let value = value.map(|(_, value)| wire::decode(value)).transpose();
+    let value = value.map(|(_, value)| decode(value)).transpose();
     value.map_err(|error| Error::Io(error.to_string()))
 }
 
@@ -354,7 +354,7 @@ fn about_others<T: DeserializeOwned>(
     for (key, value) in store.facts(what)? {
         let slot = key[what.len()..].first_chunk::<2>();
         let slot = slot.ok_or(Error::Invalid("a fact about no replica"))?;
-        let of = wire::decode(&value).map_err(|_| {
+        let of = decode(&value).map_err(|_| {
             let why = "what was met of other servers is of another version of this program; a set of earlier versions has to be made anew";
             Error::Io(why.to_owned())
         })?;

@@ -52,7 +52,7 @@ pub(crate) fn merge(
     records
 }
 
-/// Bytes of a record as far as they depend on what happened, for keeping messages and figures in bounds.
+/// Bytes of a record as far as they depend on what happened, for keeping messages and metrics in bounds.
 pub(crate) fn bytes_of(record: &Record) -> usize {
     let rows = record.rows.iter();
     let rows = rows.map(|row| row.key.len() + row.value.as_ref().map_or(0, Bytes::len) + 8);

@@ -24,7 +24,7 @@ pub(super) fn servers(pool: &PoolStatus) -> Vec<Site> {
         address: String::new(),
         state: "this server".to_owned(),
         well: !holding.is_nearly_full(),
-        figures: figures(holding),
+        values: values(holding),
         links: Vec::new(),
         notes: Vec::new(),
     });
@@ -36,7 +36,7 @@ fn server(server: &PoolServerStatus) -> Site {
         "" => String::new(),
         name => format!("{}, ", visible(name)),
     };
-    let mut told = server.holding.as_ref().map(figures).unwrap_or_default();
+    let mut told = server.holding.as_ref().map(values).unwrap_or_default();
     if server.waits > 0 {
         told.push(("changes that wait for it", server.waits.to_string()));
     }
@@ -48,13 +48,13 @@ fn server(server: &PoolServerStatus) -> Site {
             && !server
                 .holding
                 .is_some_and(|holding| holding.is_nearly_full()),
-        figures: told,
+        values: told,
         links: Vec::new(),
         notes: Vec::new(),
     }
 }
 
-fn figures(holding: &HoldingStatus) -> Vec<(&'static str, String)> {
+fn values(holding: &HoldingStatus) -> Vec<(&'static str, String)> {
     let (available, total) = (holding.available_bytes, holding.total_bytes);
     let space = format!("{} of {} available", size(available), size(total));
     vec![

@@ -20,7 +20,7 @@ pub(super) struct Site {
     /// Whether that is as it should be.
     pub(super) well: bool,
     /// Names and values.
-    pub(super) figures: Vec<(&'static str, String)>,
+    pub(super) values: Vec<(&'static str, String)>,
     /// Its links to third servers: to which, and how they are.
     pub(super) links: Vec<(String, String)>,
     /// What has to be said besides.
@@ -89,7 +89,7 @@ fn own(replication: &ReplicaStatus, addresses: &[String]) -> Site {
         (true, false) => ("this server, catching up", false),
         (false, _) => ("this server, DOES NOT TAKE PART", false),
     };
-    let figures = vec![
+    let values = vec![
         ("durability", replication.durability.name().to_owned()),
         ("written by clients", size(replication.written_bytes)),
         ("forwarded to others", operations(replication.forwarded)),
@@ -107,7 +107,7 @@ fn own(replication: &ReplicaStatus, addresses: &[String]) -> Site {
         address: addresses.join(", "),
         state: state.to_owned(),
         well,
-        figures,
+        values,
         links: Vec::new(),
         notes,
     }
@@ -127,24 +127,24 @@ fn peer(peer: &PeerView, member: Option<&MemberView>, names: &MemberNames) -> Si
     };
     let round_trip = peer.round_trip_us.filter(|_| peer.connected);
     let round_trip = round_trip.map_or("unknown".to_owned(), milliseconds);
-    let mut figures = vec![
+    let mut values = vec![
         ("round trip", round_trip),
         ("lacks", lag(peer)),
         ("sent", size(peer.sent_bytes)),
         ("received", size(peer.received_bytes)),
     ];
-    figures.extend(
+    values.extend(
         peer.clock
             .map(|clock| ("clock", ClockText(clock).to_string())),
     );
     let space = peer.available_bytes.filter(|_| !peer.witness);
-    figures.extend(space.map(|bytes| ("space for clients", size(bytes))));
+    values.extend(space.map(|bytes| ("space for clients", size(bytes))));
     Site {
         name: name(names, peer.slot, peer.witness),
         address: visible(&peer.addresses.join(", ")),
         state: state.to_owned(),
         well,
-        figures,
+        values,
         links: peer.links.iter().map(|one| link(one, names)).collect(),
         notes: notes(peer, member),
     }

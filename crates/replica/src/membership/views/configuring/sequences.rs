@@ -270,12 +270,12 @@ impl Run {
 
     /// One thing that happens by itself.
     fn go_on(&mut self) -> bool {
-        self.part_with_the_silent()
+        self.exclude_silent()
             || self.is_whole() && (self.admit() || self.take_over())
             || self.configure()
     }
 
-    fn part_with_the_silent(&mut self) -> bool {
+    fn exclude_silent(&mut self) -> bool {
         let state = &self.state;
         let out: BTreeSet<ReplicaSlot> = state
             .active()
@@ -367,7 +367,7 @@ impl Run {
                 ..
             })) if !self.up.contains(&slot) => false,
             Some(Step::Change(decision)) => self.decide(&decision),
-            Some(Step::PartWith(slot)) => self.decide(&Decision {
+            Some(Step::Exclude(slot)) => self.decide(&Decision {
                 by: self.keeper,
                 at_unix_s: 0,
                 seen_epoch: self.state.epoch,

@@ -1,0 +1,128 @@
+//! What a peer says of itself when a conversation begins, and what is begun with it then: updates, contents, a whole copy.
+//!
+//! What must never enter: when a session begins and ends (`sessions`).
+
+use std::sync::Arc;
+
+use peer::Session;
+use vfs::ReplicaSlot;
+
+use crate::driver::local_replica::LocalReplica;
+use crate::membership::accounts;
+use crate::membership::members;
+use crate::membership::sessions::applied;
+use crate::membership::views;
+use crate::replication::base;
+use crate::replication::contents;
+use crate::replication::conversing;
+use crate::replication::sending;
+use crate::state::conversations::Conversation;
+use crate::state::copies::Held;
+use crate::state::wire::Greeting;
+
+/// A peer has said how far it is.
+pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: Greeting) {
+    members::learn_members(replica, from, &greeting.members);
+    replica.state.members.note_greeted(from);
+    let proved = replica
+        .signatures
+        .verify_certificate(from, &greeting.certificate);
+    if let (Ok(()), Some(inbox)) = (proved, replica.state.inboxes.get(from)) {
+        inbox.note_certificate(greeting.certificate);
+    }
+    if greeting.begins {
+        replica.engine.connected(from);
+        views::say_entered(replica, from);
+        replica.say_completed_again(from);
+        if let Some(inbox) = replica.state.inboxes.get(from) {
+            conversing::say_hello(replica, &inbox, false);
+        }
+        if !replica.lease.is_up_to_date() {
+            base::ask_for_lacking(replica, from);
+        }
+    }
+    let peer = replica.endpoint.get().and_then(|all| all.peer(from));
+    let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
+        return;
+    };
+    let has = Held::from_number(greeting.held);
+    if has > Held::Nothing && greeting.applied < replica.trimmed() {
+        return conversing::too_far_behind(replica, from);
+    }
+    if has > Held::Nothing {
+        replica.state.copies.end(from);
+        applied(replica, from, greeting.applied);
+    }
+    replica.state.conversations.with(from, |conversation| {
+        conversation.held = Some(has);
+    });
+    let supplies = supplies_base(replica, from);
+    if has == Held::Nothing {
+        replica.engine.begins_empty_handed(from);
+        if supplies && first_time(replica, from, |conversation| &mut conversation.supplying) {
+            let supply = tokio::spawn(base::supply_rows(replica.clone(), session, greeting.taken));
+            conversing::converse(replica, from, supply);
+        }
+        return;
+    }
+    let applied = greeting.applied;
+    let balanced = accounts::balance(replica.clone(), from, applied, has == Held::Everything);
+    let sending = replica.clone();
+    let talking = tokio::spawn(async move {
+        balanced.await;
+        start_sending(&sending, session, applied);
+    });
+    conversing::converse(replica, from, talking);
+}
+
+/// Whether it is up to this replica to supply another one with the tree: the first member that takes part, answers, holds it
+/// and whose copy is complete does. Where nobody's is, those without a copy are waited for by the others, and get it from the first that holds it.
+fn supplies_base(replica: &LocalReplica, to: ReplicaSlot) -> bool {
+    let own = replica.slot();
+    let silent = views::silent(replica);
+    let is_whole = |slot: &ReplicaSlot| match *slot == own {
+        true => replica.is_whole(),
+        false => replica.state.conversations.held(*slot) == Some(Held::Everything),
+    };
+    let keepers = replica.engine.keepers();
+    let is_holder = |slot: &ReplicaSlot| *slot != to && !silent.contains(slot) && is_whole(slot);
+    let holders: Vec<ReplicaSlot> = keepers.into_iter().filter(is_holder).collect();
+    let complete = holders.iter().find(|slot| replica.has_complete(**slot));
+    match complete {
+        Some(first) => *first == own,
+        None => views::waits_for_copy(replica, to) && holders.first() == Some(&own),
+    }
+}
+
+/// Whether something happens for the first time in a conversation.
+fn first_time(
+    replica: &LocalReplica,
+    with: ReplicaSlot,
+    flag: impl FnOnce(&mut Conversation) -> &mut bool,
+) -> bool {
+    let before = replica.state.conversations.with(with, |conversation| {
+        std::mem::replace(flag(conversation), true)
+    });
+    before == Some(false)
+}
+
+/// Sends updates from behind a position on, and contents, unless they are being sent.
+fn start_sending(replica: &Arc<LocalReplica>, session: Session, from: u64) {
+    let slot = session.peer().slot;
+    // A witness makes no updates. Where its positions begin after a start is nothing to tell, and would be refused.
+    let sends = !replica.state.is_witness && first_time(replica, slot, |with| &mut with.sending);
+    if sends {
+        let applied = replica.state.conversations.with(slot, |conversation| {
+            conversation.begun_at = Some(from);
+            conversation.applied.subscribe()
+        });
+        if let Some(applied) = applied {
+            let records = sending::send(replica.clone(), session.clone(), from, applied);
+            conversing::converse(replica, slot, tokio::spawn(records));
+        }
+    }
+    if first_time(replica, slot, |with| &mut with.shipping) {
+        let contents = tokio::spawn(contents::ship(replica.clone(), session));
+        conversing::converse(replica, slot, contents);
+    }
+}

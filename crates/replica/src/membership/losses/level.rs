@@ -1,0 +1,215 @@
+//! Who of the survivors has as much of a lost replica's stream, by their latest word, and who is to act for all.
+//!
+//! What must never enter: what follows from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use vfs::ReplicaSlot;
+
+use crate::driver::local_replica::LocalReplica;
+use crate::state::wire::LeaseRequest;
+
+/// The others who take part.
+fn others(replica: &LocalReplica) -> Vec<ReplicaSlot> {
+    let mut others = replica.lease.view().active;
+    others.remove(&replica.slot());
+    others.into_iter().collect()
+}
+
+/// Whether this replica is the first of those who take part and hold contents: what one has to do, it does.
+pub(crate) fn is_first(replica: &LocalReplica) -> bool {
+    let own = replica.slot();
+    replica.holders().into_iter().all(|slot| slot > own)
+}
+
+/// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
+/// view.
+pub(super) fn applied_by_others(
+    replica: &LocalReplica,
+    lost: ReplicaSlot,
+) -> Option<BTreeMap<ReplicaSlot, u64>> {
+    let epoch = replica.lease.view().epoch.0;
+    let news = replica.state.peers.news();
+    let others = others(replica).into_iter();
+    others
+        .map(|slot| {
+            let (ask, _) = news.get(&slot)?.said.as_ref()?;
+            let mut applied = ask.applied.iter();
+            let applied = applied.find(|(of, _)| *of == lost.0)?.1;
+            (ask.epoch == epoch).then_some((slot, applied))
+        })
+        .collect()
+}
+
+/// The members of the view that take part since later than a lost one did.
+pub(super) fn late(replica: &LocalReplica, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
+    let state = replica.view_state();
+    let gone = state
+        .as_ref()
+        .and_then(|state| state.members.get(&lost))
+        .map_or(u64::MAX, |member| member.since_epoch);
+    let since = replica.lease.view().since;
+    let late = since.into_iter().filter(|(_, since)| since.0 >= gone);
+    late.map(|(slot, _)| slot).collect()
+}
+
+/// A replica out of the view, or absent from it, of whose stream this one lacks what somebody in the view holds. What
+/// only a witness has heard of, nobody holds.
+pub(crate) fn lacking_of_lost(
+    replica: &LocalReplica,
+    absent: &BTreeSet<ReplicaSlot>,
+) -> Option<ReplicaSlot> {
+    let view = replica.lease.view();
+    let witnesses = replica.engine.witnesses();
+    let news = replica.state.peers.news();
+    let others = replica.state.inboxes.followed().into_iter();
+    let gone = |slot: &ReplicaSlot| !view.active.contains(slot) || absent.contains(slot);
+    let mut lost = others.filter(gone);
+    lost.find(|lost| {
+        let here = replica.state.inboxes.acknowledged(*lost);
+        let said = view
+            .active
+            .difference(&witnesses)
+            .filter_map(|slot| news.get(slot)?.said.as_ref());
+        let applied = said.flat_map(|(ask, _)| &ask.applied);
+        let mut applied = applied.filter(|(of, _)| *of == lost.0);
+        applied.any(|(_, applied)| *applied > here)
+    })
+}
+
+/// Replicas out of contact of whose contents something is missing here: nobody but another one that has it can send it.
+pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<u16> {
+    let others = replica.state.inboxes.followed().into_iter();
+    let away = others.filter(|slot| !replica.state.outbound.is_in_session(*slot));
+    away.filter(|slot| lacks_contents(replica, *slot))
+        .map(|slot| slot.0)
+        .collect()
+}
+
+fn lacks_contents(replica: &LocalReplica, of: ReplicaSlot) -> bool {
+    // A store that has failed ends the server elsewhere.
+    let lacking = replica.store.incomplete_files(of);
+    lacking.is_ok_and(|files| !files.is_empty())
+}
+
+/// Whether others in the view hold contents, and of each replica outside it one of them has all updates that are here, and their contents,
+/// but for those of which it was decided to go on without them.
+pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
+    let survivors = replica.holders();
+    let news = replica.state.peers.news();
+    let lacks = |by: &ReplicaSlot, of: ReplicaSlot| {
+        let said = news.get(by).and_then(|news| news.said.as_ref());
+        said.is_some_and(|(ask, _)| ask.lacks.contains(&of.0))
+    };
+    let view = replica.lease.view();
+    let others = replica.state.inboxes.followed().into_iter();
+    let mut gone = others.filter(|slot| !view.active.contains(slot) && !replica.is_given_up(*slot));
+    let has_all = |lost| {
+        let here = replica.state.inboxes.acknowledged(lost);
+        let others = applied_by_others(replica, lost).unwrap_or_default();
+        let whole = !lacks_contents(replica, lost);
+        let with_contents = |slot: &&ReplicaSlot| !(whole && lacks(slot, lost));
+        let having = survivors.iter().filter(with_contents);
+        let mut applied = having.filter_map(|slot| others.get(slot));
+        applied.any(|applied| *applied >= here)
+    };
+    !survivors.is_empty() && gone.all(has_all)
+}
+
+/// What is here of another replica's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Here {
+    of: ReplicaSlot,
+    applied: u64,
+    /// With all contents.
+    whole: bool,
+}
+
+/// What is here of all others.
+pub(crate) fn here(replica: &LocalReplica) -> Vec<Here> {
+    let streams = replica.state.inboxes.followed().into_iter();
+    let here = streams.map(|of| Here {
+        of,
+        applied: replica.state.inboxes.acknowledged(of),
+        whole: !lacks_contents(replica, of),
+    });
+    here.collect()
+}
+
+/// Whether of each of these streams, but for those that were given up, all in the view who hold contents and have said something
+/// within such a time have as much.
+pub(crate) fn present_have_all(replica: &LocalReplica, here: &[Here], fresh: Duration) -> bool {
+    let news = replica.state.peers.news();
+    let present = replica.holders().into_iter().filter_map(|slot| {
+        let (ask, at) = news.get(&slot)?.said.as_ref()?;
+        (at.elapsed() < fresh).then_some((slot, ask))
+    });
+    let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
+    let here = here.iter().filter(|here| !replica.is_given_up(here.of));
+    have_all(&present, here)
+}
+
+/// Whether all who say this have as much of each of these streams: the loss of the one that made it, or of any other, then takes
+/// nothing away that counts because it is here. Contents of one that is there come from it.
+fn have_all<'h>(
+    present: &[(ReplicaSlot, &LeaseRequest)],
+    mut here: impl Iterator<Item = &'h Here>,
+) -> bool {
+    let is_present = |slot| present.iter().any(|(by, _)| *by == slot);
+    let has = |(by, ask): &(ReplicaSlot, &LeaseRequest), here: &Here| {
+        let of = here.of.0;
+        let mut applied = ask.applied.iter();
+        let level = applied.any(|(slot, there)| *slot == of && *there >= here.applied);
+        let lacks = here.whole && !is_present(here.of) && ask.lacks.contains(&of);
+        *by == here.of || level && !lacks
+    };
+    !present.is_empty() && here.all(|here| present.iter().all(|one| has(one, here)))
+}
+
+/// Lost replicas whose streams are applied here so far, with all their contents.
+pub(crate) fn whole_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
+    let equalling = replica.state.losses.equalling();
+    let whole = equalling
+        .iter()
+        .filter(|(_, equalling)| equalling.is_whole());
+    whole
+        .map(|(slot, equalling)| (slot.0, equalling.applied()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of three the first has answered an update because the third has it; the first is lost, and the third is outside the
+    /// view and needs a copy.
+    #[test]
+    fn a_copy_that_alone_has_an_update_of_a_lost_replica_is_not_given_up() {
+        let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));
+        let here = |of, applied| Here {
+            of,
+            applied,
+            whole: true,
+        };
+        let here = [here(first, 7), here(second, 3)];
+        let have_all = |present: &[_]| have_all(present, here.iter());
+        let says = |applied: &[(u16, u64)], lacks: &[u16]| LeaseRequest {
+            applied: applied.to_vec(),
+            lacks: lacks.to_vec(),
+            ..LeaseRequest::default()
+        };
+        let (behind, level) = (says(&[(1, 6)], &[]), says(&[(1, 7)], &[]));
+        assert!(!have_all(&[(second, &behind)]));
+        assert!(have_all(&[(second, &level)]));
+        let without_contents = says(&[(1, 7)], &[1]);
+        assert!(!have_all(&[(second, &without_contents)]));
+        let maker = says(&[(2, 3)], &[]);
+        assert!(have_all(&[(first, &maker)]), "its maker alone is there");
+        let both = [(first, &maker), (second, &behind)];
+        assert!(!have_all(&both), "when the first is lost nobody has it");
+        assert!(have_all(&[(first, &maker), (second, &level)]));
+        assert!(have_all(&[(first, &maker), (second, &without_contents)]));
+        assert!(!have_all(&[]), "nobody is there to say so");
+    }
+}

@@ -1,0 +1,59 @@
+//! What all of the scrub needs: asking a peer, reading the disk aside, and whether a comparison means something.
+//!
+//! What must never enter: what is compared.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peer::Lane;
+use tokio::time::Instant;
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
+
+use crate::driver::local_replica::LocalReplica;
+use crate::state::wire::{self, ScrubAnswer, ScrubQuestion};
+
+/// A large file takes a peer long to read at a low rate.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Between two looks at something that may just be changing.
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
+
+/// Asks a peer; `None` when it does not answer, or does not know the question yet.
+pub(super) async fn ask(
+    replica: &LocalReplica,
+    of: ReplicaSlot,
+    question: ScrubQuestion,
+) -> Option<ScrubAnswer> {
+    let peer = replica.endpoint.get()?.peer(of)?;
+    let session = peer.session().ok()?;
+    let message = wire::payload(wire::Kind::Scrub, &question);
+    let limit = Instant::now() + ANSWER_LIMIT;
+    match session.request(Lane::Data, message, limit).await {
+        Ok(reply) => wire::decode(&reply.payload).ok(),
+        Err(error) => {
+            tracing::debug!(peer = of.0, %error, "a comparison was not answered");
+            None
+        }
+    }
+}
+
+/// Runs what reads the disk where it keeps nobody waiting.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::Io(format!("a look was broken off: {error}")))?
+}
+
+/// An object, for people.
+pub(super) fn called(replica: &LocalReplica, object: ObjectId) -> String {
+    let path = replica.store.path_of(object);
+    path.unwrap_or_else(|_| format!("object {object}"))
+}
+
+/// Whether this replica holds what its clients may ask for, so that a difference means something.
+pub(super) fn is_comparable(replica: &Arc<LocalReplica>) -> bool {
+    let own = replica.slot();
+    let is_witness = replica.engine.witnesses().contains(&own);
+    !is_witness && replica.is_whole() && replica.lease.is_up_to_date()
+}
