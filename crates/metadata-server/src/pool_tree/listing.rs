@@ -4,16 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use vfs::{
-    Attributes, Cookie, Credentials, DirectoryPage, Error, FileSystem, ObjectId, ReplicaSlot,
-    Result,
-};
+use vfs::{Attributes, Cookie, Credentials, DirectoryPage, Error, ObjectId, ReplicaSlot, Result};
 
 use super::{Home, PoolTree};
 use crate::home::ENTRIES_MAX;
 
 impl PoolTree {
-    /// [`FileSystem::read_directory`] for a client of this server, or of another one. Each other home is asked once for a page; entries that
+    /// [`vfs::FileSystem::read_directory`] for a client of this server, or of another one. Each other home is asked once for a page; entries that
     /// live at one that is away are listed all the same (rule 13).
     pub(crate) async fn read_directory_for(
         &self,
