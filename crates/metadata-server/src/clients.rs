@@ -103,6 +103,11 @@ impl Clients {
         self.state.send_modify(|state| state.are_lost = false);
     }
 
+    /// Nothing that they could have held before is known to be anywhere.
+    pub(crate) fn set_reclaimed(&self) {
+        self.have_reclaimed.store(true, Ordering::Release);
+    }
+
     pub(crate) fn on_loss(&self, forget: Forget) {
         locked(&self.forget).push(forget);
     }

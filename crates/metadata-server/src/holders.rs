@@ -67,6 +67,8 @@ struct State {
     /// A server that was refused a lock of these files has a copy, and hears that it was given back as if the file had changed.
     wanted: BTreeSet<ObjectId>,
     periods: Periods,
+    /// All that are used, at the latest time when that was known of all servers; until it was passed on.
+    alive: Option<HashSet<RequestGroup>>,
 }
 
 /// Hears of files of which locks were given back.
@@ -368,6 +370,16 @@ impl Holders {
             None => Some(HashSet::new()),
             Some(_) => periods.end(sessions),
         }
+    }
+
+    /// These sessions are used, at all servers.
+    pub(crate) fn note_alive(&self, alive: &HashSet<RequestGroup>) {
+        self.state().alive = Some(alive.clone());
+    }
+
+    /// What was noted since this was asked for last.
+    pub(crate) fn take_alive(&self) -> Option<HashSet<RequestGroup>> {
+        self.state().alive.take()
     }
 
     /// The home's time.

@@ -5,25 +5,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use control::Moment;
 use homes::holdings::{Held, JoinedServer};
 use store::TreeIdentity;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
-use vfs::{Error, FileSystem, FsId, ObjectId, ReplicaSlot, Result};
+use vfs::{Error, FileSystem, FsId, NewObject, ObjectId, ReplicaSlot, Result};
 
 use crate::holders::Holders;
 use crate::layouts::{Given, Layouts};
+use crate::pool_tree::PoolTree;
 use crate::question::{Answer, Change, Question};
 
 /// The most bytes of a file, or of names of extended attributes, in one answer.
 pub(crate) const BYTES_MAX: u32 = 512 << 10;
 /// The most entries of a directory in one answer; with the longest names they have 400 KiB.
 pub(crate) const ENTRIES_MAX: u32 = 1024;
-/// Between two looks for lost servers; if it is longer, nobody was heard meanwhile.
-const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Which run of which metadata server asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +70,12 @@ pub(crate) struct Account {
     /// Held by each task that opens or locks something, and alone by the one that gives back what is left.
     pub(crate) holding: Arc<RwLock<()>>,
     /// When something was heard of it.
-    heard: Moment,
+    pub(crate) heard: Moment,
 }
 
 impl Account {
     /// A run has begun, or goes on.
-    fn meet(&mut self, run: u64) {
+    pub(crate) fn meet(&mut self, run: u64) {
         if self.joined.meet(run) {
             // A client that reclaims is asked what it had.
             self.held.begin_again();
@@ -101,7 +99,7 @@ impl Account {
     }
 
     /// What its clients hold goes when that has ended which is under way for them.
-    fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.joined.give_up();
         self.end_changes();
     }
@@ -118,13 +116,15 @@ pub struct Home {
     accounts: Mutex<BTreeMap<ReplicaSlot, Account>>,
     /// Who gives layouts, if anybody does.
     pub(crate) layouts: Option<Arc<dyn Layouts>>,
+    /// What is shown, where there may be several homes.
+    pub(crate) pool_tree: Option<Arc<PoolTree>>,
     /// Holders of layouts at other servers so far.
     pub(crate) given: AtomicU64,
     /// When it was looked for lost servers.
-    looked: Mutex<Moment>,
+    pub(crate) looked: Mutex<Moment>,
     /// Whose clients' state was given up and who does not know it yet, by what is stable.
-    given_up: tokio::sync::Mutex<BTreeSet<ReplicaSlot>>,
-    memory: Arc<dyn Memory>,
+    pub(crate) given_up: tokio::sync::Mutex<BTreeSet<ReplicaSlot>>,
+    pub(crate) memory: Arc<dyn Memory>,
 }
 
 /// Where a home keeps over its restarts whose clients' state it has given up.
@@ -158,11 +158,19 @@ impl Home {
             changes_elsewhere,
             accounts: Mutex::default(),
             layouts: None,
+            pool_tree: None,
             given: AtomicU64::new(0),
             looked: Mutex::default(),
             given_up: tokio::sync::Mutex::new(given_up),
             memory,
         }
+    }
+
+    /// The same of a pool where objects live at several homes.
+    #[must_use]
+    pub fn with_pool_tree(mut self, tree: Arc<PoolTree>) -> Home {
+        self.pool_tree = Some(tree);
+        self
     }
 
     pub(crate) fn check_tree(&self, meant: Option<FsId>) -> Result<()> {
@@ -214,128 +222,6 @@ impl Home {
         }
     }
 
-    /// Gives up what clients of servers hold of which nothing was heard for so long that the lease of a client has passed as
-    /// well, or that have not told it to a home that was started anew. To be called about once a second.
-    pub async fn give_up_lost(&self) {
-        let overdue = self.holders.claims.overdue();
-        let lost = self.lost();
-        if overdue.is_empty() && lost.is_empty() {
-            return;
-        }
-        // Before anybody else can get it: a home that is started anew goes by that.
-        let noted = self.note_given_up(|noted| noted.extend(overdue.iter().chain(&lost)));
-        if let Err(error) = noted.await {
-            return tracing::warn!(%error, "what clients of a lost metadata server held is given up when that can be noted");
-        }
-        for server in overdue.union(&lost) {
-            let is_late = overdue.contains(server) && self.holders.claims.expects(*server);
-            let is_given_up = self.give_up(*server, is_late).await;
-            if is_late {
-                self.end_claim(*server);
-            }
-            if !is_given_up {
-                // It was heard of meanwhile. Were this not noted, it would lose what it has with the next run.
-                let _ = self
-                    .note_given_up(|noted| {
-                        noted.remove(server);
-                    })
-                    .await;
-            }
-        }
-    }
-
-    /// Gives up what clients of a server hold that is late, or else unless it was heard of a moment ago. Whether it has.
-    async fn give_up(&self, server: ReplicaSlot, is_late: bool) -> bool {
-        {
-            let mut accounts = self.accounts();
-            let account = accounts.entry(server).or_default();
-            if !is_late && !self.is_silent(account) {
-                return false;
-            }
-            account.give_up();
-        }
-        tracing::warn!(
-            number = server.0,
-            "a metadata server is away: what its clients had open and locked is given up"
-        );
-        // A run that has begun meanwhile says itself what is left.
-        self.give_back_all(server, |account| account.joined.is_given_up())
-            .await;
-        true
-    }
-
-    /// Changes stably whose clients' state was given up.
-    pub(crate) async fn note_given_up(
-        &self,
-        change: impl FnOnce(&mut BTreeSet<ReplicaSlot>),
-    ) -> Result<()> {
-        let mut noted = self.given_up.lock().await;
-        let mut next = noted.clone();
-        change(&mut next);
-        if next != *noted {
-            self.memory.keep(next.clone()).await?;
-            *noted = next;
-        }
-        Ok(())
-    }
-
-    /// Whether nothing was heard of a server for so long that what its clients hold is given up.
-    pub(crate) fn is_silent(&self, account: &Account) -> bool {
-        self.holders.state_stands_until(account.heard) <= self.holders.now()
-    }
-
-    fn lost(&self) -> BTreeSet<ReplicaSlot> {
-        let now = self.holders.now();
-        let looked = {
-            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *looked, now)
-        };
-        // This server has stood still, and heard nobody.
-        let has_paused = looked.after(PAUSE_MAX) < now;
-        let mut lost = BTreeSet::new();
-        for (server, account) in self.accounts().iter_mut() {
-            if has_paused {
-                account.heard = now;
-            }
-            let is_lost = self.is_silent(account);
-            let has_something = !account.held.is_empty() || !account.layouts.is_empty();
-            if is_lost && !account.joined.is_given_up() && has_something {
-                lost.insert(*server);
-            }
-        }
-        lost
-    }
-
-    /// A metadata server is about to leave the pool. Returns when it answers from no copies; it gets none any more.
-    pub async fn expect_parting(&self, server: ReplicaSlot) {
-        self.holders.expect_parting(server).await;
-    }
-
-    /// It stays in the pool after all.
-    pub fn stays(&self, server: ReplicaSlot) {
-        self.holders.stays(server);
-    }
-
-    /// It has left the pool: what its clients had open is closed.
-    pub async fn part(&self, server: ReplicaSlot) {
-        self.holders.part(server);
-        self.holders.claims.has_told(server);
-        {
-            let mut accounts = self.accounts();
-            let account = accounts.entry(server).or_default();
-            // What it has asked for and is not begun yet is not done: there is no such run.
-            account.meet(u64::MAX);
-            account.give_up();
-        }
-        self.give_back_all(server, |_| true).await;
-        // Its number is never used again, so that nothing follows from it.
-        let _ = self
-            .note_given_up(|noted| {
-                noted.remove(&server);
-            })
-            .await;
-    }
-
     /// Answers a question, as of now.
     pub(crate) async fn answer_one(&self, asker: Asking, question: Question) -> Result<Answer> {
         let below = &self.file_system;
@@ -343,16 +229,36 @@ impl Home {
             Question::Tree => Answer::of_tree(self.tree),
             Question::Space => Answer::Space(below.space().await?),
             Question::Attributes(id) => Answer::Attributes(below.attributes(id).await?),
-            Question::Lookup(who, directory, name) => {
-                Answer::Attributes(below.lookup(&who, directory, &name).await?)
-            }
+            Question::Lookup(who, directory, name) => Answer::Attributes(match &self.pool_tree {
+                Some(tree) => {
+                    let asker = Some(asker.server);
+                    tree.lookup_for(asker, &who, (directory, &name)).await?
+                }
+                None => below.lookup(&who, directory, &name).await?,
+            }),
             Question::Parent(who, directory) => {
                 Answer::Attributes(below.parent(&who, directory).await?)
             }
             Question::ReadDirectory(who, directory, after, entries) => {
                 let entries = entries.min(ENTRIES_MAX) as usize;
-                let page = below.read_directory(&who, directory, after, entries);
-                Answer::Page(page.await?)
+                Answer::of_page(match &self.pool_tree {
+                    Some(tree) => {
+                        let (asker, place) = (Some(asker.server), (after, entries));
+                        let page = tree.read_directory_for(asker, &who, directory, place);
+                        page.await?
+                    }
+                    None => {
+                        let page = below.read_directory(&who, directory, after, entries);
+                        page.await?
+                    }
+                })
+            }
+            Question::AttributesOf(ids) => {
+                let mut each = Vec::with_capacity(ids.len().min(ENTRIES_MAX as usize));
+                for id in ids.into_iter().take(ENTRIES_MAX as usize) {
+                    each.push(below.attributes(id).await);
+                }
+                Answer::Each(each)
             }
             Question::Change(change) => self.change(asker, change).await?,
             Question::Lease => Answer::Done,
@@ -361,7 +267,10 @@ impl Home {
                 Answer::Done
             }
             Question::EndRequests(ended) => {
-                below.end_requests(ended).await?;
+                match &self.pool_tree {
+                    Some(tree) => tree.end_requests_for(Some(asker.server), ended).await?,
+                    None => below.end_requests(ended).await?,
+                }
                 Answer::Done
             }
             Question::Read(..)
@@ -375,6 +284,11 @@ impl Home {
             | Question::CommitLayout(..)
             | Question::Device(_)
             | Question::Devices => self.answer_about_layouts(asker, question).await?,
+            Question::Elsewhere(_)
+            | Question::Seal(..)
+            | Question::BreakSeal(..)
+            | Question::Discard(_)
+            | Question::HasDirectories => self.answer_about_directories(asker, question).await?,
             question => self.answer_about_holdings(asker, question).await?,
         })
     }
@@ -388,6 +302,9 @@ impl Home {
             Change::SetAttributes(check, id, set) => {
                 let set = below.set_attributes(check.access(), id, &set);
                 Answer::Attributes(set.await?)
+            }
+            Change::Create(_, _, _, NewObject::DirectoryElsewhere(id), _) => {
+                self.name_made(asker, id, change).await?
             }
             Change::Create(who, directory, name, new, set) => {
                 Answer::Created(below.create(&who, directory, &name, new, &set).await?)

@@ -261,7 +261,11 @@ impl Kept {
                 })
             });
             let entries = entries.collect::<Option<_>>()?;
-            Some(Ok(DirectoryPage { entries, end }))
+            Some(Ok(DirectoryPage {
+                entries,
+                end,
+                ..DirectoryPage::default()
+            }))
         })
     }
 

@@ -12,21 +12,26 @@
 
 mod claims;
 mod clients;
+mod directories;
 mod granting;
 mod holders;
 mod holding;
 mod home;
 mod kept;
 mod layouts;
+mod lost;
+mod pool_tree;
 mod question;
 mod remote_layouts;
 mod remote_tree;
 mod sessions;
 mod shown;
 
+pub use directories::has_directories;
 pub use holders::{Holders, ToHolders};
 pub use home::{Asker, ChangesElsewhere, Home, Memory};
 pub use kept::Metrics;
 pub use layouts::{Layout, LayoutEvent, Layouts, NoLayout};
+pub use pool_tree::{Homes, PoolTree};
 pub use question::{Answer, Asked, Change, Granted, News, Question, Reply};
 pub use remote_tree::{Connection, RemoteTree};

@@ -2,6 +2,7 @@
 //!
 //! Encodings are postcard's. Every decoder is bounded by the length of what it is given.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -111,6 +112,19 @@ pub enum Question {
     Devices,
     /// Clients of the asker use these sessions, among others; whether that is all.
     Sessions(Vec<RequestGroup>, bool),
+    /// The row beside the name of a directory that lives at the asker. [`Error::Stale`]: there is no such name, and never will be but by what
+    /// the asker asks from now on.
+    Elsewhere(ObjectId),
+    /// No names come into an empty directory any more, under this number: the asker has its name, and is about to remove that.
+    Seal(ObjectId, u64),
+    /// It has not.
+    BreakSeal(ObjectId, u64),
+    /// It has.
+    Discard(ObjectId),
+    /// Whether directories live there that the home has made itself.
+    HasDirectories,
+    /// What is known of objects that live at the home, for names of a page.
+    AttributesOf(Vec<ObjectId>),
 }
 
 /// What a home answers.
@@ -158,6 +172,10 @@ pub enum Answer {
     Device(Option<Vec<Vec<SocketAddr>>>),
     /// All devices.
     Devices(Vec<[u8; 16]>),
+    /// A page of a directory, and the cookies of entries whose attributes cannot be had, since their home is away.
+    PageWithout(DirectoryPage, BTreeSet<Cookie>),
+    /// What is known of each object, in the order of the question.
+    Each(Vec<Result<Attributes>>),
 }
 
 /// A question about one tree, and no other that may be there under the same identifiers of objects.
@@ -280,14 +298,15 @@ impl Question {
         }
     }
 
-    /// Whether it may wait for others of the same asker to be answered. What gives something back, or has what is held go on, may not: the
-    /// others may wait for that.
+    /// Whether it may wait for others of the same asker to be answered. What gives something back, has what is held go on, or is asked to
+    /// answer another home may not: the others may wait for that.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         !matches!(
             self,
             Question::Tree
                 | Question::Lease
+                | Question::Parent(..)
                 | Question::Downgrade(..)
                 | Question::Close(..)
                 | Question::Unlock(..)
@@ -300,6 +319,12 @@ impl Question {
                 | Question::HasForgotten
                 | Question::EndRequests(_)
                 | Question::Sessions(..)
+                | Question::Elsewhere(_)
+                | Question::Seal(..)
+                | Question::BreakSeal(..)
+                | Question::Discard(_)
+                | Question::HasDirectories
+                | Question::AttributesOf(_)
         )
     }
 
@@ -318,6 +343,16 @@ impl Question {
 }
 
 impl Answer {
+    /// The answer to [`Question::ReadDirectory`].
+    #[must_use]
+    pub(crate) fn of_page(mut page: DirectoryPage) -> Answer {
+        let unread = std::mem::take(&mut page.unread);
+        match unread.is_empty() {
+            true => Answer::Page(page),
+            false => Answer::PageWithout(page, unread),
+        }
+    }
+
     /// The answer to [`Question::Tree`].
     #[must_use]
     pub fn of_tree(tree: TreeIdentity) -> Answer {

@@ -11,8 +11,9 @@ use pool::{LeaseClock, LeaseSettings};
 use vfs::{
     AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FileSystem, Forget, LockConflict, LockKind, LockOwner, Name,
-    NewObject, ObjectId, OpenOwner, OwnedAccessCheck, Properties, ReadData, RequestGroup, Result,
-    SeekTarget, SetAttributes, Share, Space, Stability, Written, XattrMode, XattrName, XattrPage,
+    NewObject, ObjectId, OpenOwner, OwnedAccessCheck, Properties, ReadData, ReplicaSlot,
+    RequestGroup, Result, SeekTarget, SetAttributes, Share, Space, Stability, Written, XattrMode,
+    XattrName, XattrPage,
 };
 
 use crate::clients::Clients;
@@ -40,6 +41,8 @@ pub struct RemoteTree {
     /// The server's own store, which has the tree's properties and no objects yet.
     own: Arc<dyn FileSystem>,
     home: Arc<dyn Connection>,
+    /// What the home makes has this slot.
+    home_slot: ReplicaSlot,
     kept: Kept,
     pub(crate) clients: Clients,
     pub(crate) layouts: Listeners,
@@ -57,17 +60,18 @@ macro_rules! answered {
 }
 
 impl RemoteTree {
-    /// The tree of which `own` is the server's store, behind this connection.
+    /// The tree of which `own` is the server's store, behind this connection to the server whose objects have this slot.
     #[must_use]
     pub fn new(
         own: Arc<dyn FileSystem>,
-        home: Arc<dyn Connection>,
+        (home, home_slot): (Arc<dyn Connection>, ReplicaSlot),
         now: LeaseClock,
         lease: LeaseSettings,
     ) -> Arc<RemoteTree> {
         Arc::new_cyclic(|this| RemoteTree {
             own,
             home,
+            home_slot,
             kept: Kept::new(now, lease),
             clients: Clients::default(),
             layouts: Listeners::default(),
@@ -99,6 +103,18 @@ impl RemoteTree {
             return Err(otherwise);
         }
         answer
+    }
+
+    /// What the home says of each of these objects, which live there.
+    pub(crate) async fn attributes_of(
+        &self,
+        ids: Vec<ObjectId>,
+    ) -> Result<Vec<Result<Attributes>>> {
+        let count = ids.len();
+        match self.ask(Question::AttributesOf(ids)).await? {
+            Answer::Each(each) if each.len() == count => Ok(each),
+            _ => Err(other_answer()),
+        }
     }
 
     /// Asks although what clients hold may be given up.
@@ -139,6 +155,15 @@ impl RemoteTree {
     /// Those of [`Connection::ask`].
     pub async fn ask_for_lease(&self) -> Result<()> {
         self.ask(Question::Lease).await.map(drop)
+    }
+
+    /// Whether an object is none of those that homes other than the first one have made.
+    pub(crate) fn is_of_first(&self, id: ObjectId) -> bool {
+        id == ObjectId::ROOT || id.slot() == self.home_slot
+    }
+
+    pub(crate) fn has_nothing_to_reclaim(&self) {
+        self.clients.set_reclaimed();
     }
 
     /// How it has answered.
@@ -210,7 +235,11 @@ impl FileSystem for RemoteTree {
             return kept;
         }
         let question = Question::ReadDirectory(who.clone(), directory, after, entries);
-        answered!(self, question, Answer::Page(page) => page)
+        match self.ask(question).await? {
+            Answer::Page(page) => Ok(page),
+            Answer::PageWithout(page, unread) => Ok(DirectoryPage { unread, ..page }),
+            _ => Err(other_answer()),
+        }
     }
 
     async fn create(
@@ -471,7 +500,7 @@ impl FileSystem for RemoteTree {
         answered!(self, question, Answer::Xattrs(page) => page)
     }
 
-    fn others_went_on(&self) -> bool {
+    fn others_went_on(&self, _: ObjectId) -> bool {
         // Only the home knows: it is asked about each lock.
         true
     }

@@ -375,8 +375,8 @@ impl FileSystem for Shown {
         self.below.on_clients_asked(absent);
     }
 
-    fn others_went_on(&self) -> bool {
-        self.below.others_went_on()
+    fn others_went_on(&self, of: ObjectId) -> bool {
+        self.below.others_went_on(of)
     }
 
     fn others_reclaim(&self) -> bool {
@@ -400,7 +400,8 @@ impl FileSystem for Shown {
         let Some(elsewhere) = self.holders.sessions_elsewhere() else {
             return Ok(());
         };
-        let alive = alive.union(&elsewhere).copied().collect();
+        let alive: HashSet<RequestGroup> = alive.union(&elsewhere).copied().collect();
+        self.holders.note_alive(&alive);
         self.below.age_requests(alive).await
     }
 

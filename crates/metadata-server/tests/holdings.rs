@@ -155,7 +155,7 @@ async fn clients_of_a_server_that_was_started_anew_keep_what_they_reclaim_and_no
     pool.wire.run.store(2, Ordering::SeqCst);
     pool.begin_telling().await;
     // What was lost between the two is asked for by nobody.
-    assert!(second.others_went_on() && second.others_reclaim());
+    assert!(second.others_went_on(crate::fixture::ROOT) && second.others_reclaim());
     assert!(second.holds_lock(file, &locker("one")).await.unwrap());
     assert!(!second.holds_lock(file, &locker("three")).await.unwrap());
     lock(second, file, "one", 5).await.unwrap();

@@ -6,5 +6,6 @@ mod fixture;
 
 mod copies;
 mod holdings;
+mod homes;
 mod stands_still;
 mod two_servers;

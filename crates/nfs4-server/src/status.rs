@@ -27,6 +27,7 @@ pub(crate) fn status_of(error: &Error) -> NfsStat4 {
         Error::IsSymlink => NfsStat4::Symlink,
         Error::WrongKind => NfsStat4::WrongType,
         Error::NotEmpty => NfsStat4::NotEmpty,
+        Error::CrossHome => NfsStat4::XDev,
         Error::Invalid(_) => NfsStat4::Inval,
         Error::Name(name) => status_of_name(*name),
         Error::TooLarge => NfsStat4::FBig,

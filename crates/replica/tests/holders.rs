@@ -133,7 +133,10 @@ async fn what_a_client_held_is_given_up_when_it_stays_away_and_only_then() {
     }
     set.revive(0, lost).await;
     set.revive_until_ready(0).await;
-    assert!(set.sites[0].files.others_went_on(), "it was away meanwhile");
+    assert!(
+        set.sites[0].files.others_went_on(ObjectId::ROOT),
+        "it was away meanwhile"
+    );
     until_free(&set.sites[0], files[2]).await;
     assert!(is_locked(&set.sites[0], files[0]).await);
 }

@@ -53,6 +53,7 @@ pub(crate) fn root_row(new: &NewStore, now: Timestamp) -> ObjectRow {
             parent: ObjectId::ROOT,
             entries: 0,
             subdirectories: 0,
+            lies: crate::rows::Lies::Here,
         }),
     }
 }

@@ -10,6 +10,7 @@ mod clocks;
 mod closing;
 mod commit_hook;
 mod data;
+mod elsewhere;
 mod few_files;
 mod followed;
 mod following;

@@ -322,8 +322,8 @@ impl FileSystem for Settled {
         self.below.on_clients_asked(absent);
     }
 
-    fn others_went_on(&self) -> bool {
-        self.below.others_went_on()
+    fn others_went_on(&self, of: ObjectId) -> bool {
+        self.below.others_went_on(of)
     }
 
     fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {

@@ -1,5 +1,7 @@
 //! Reading a directory page by page while others change it.
 
+use std::collections::BTreeSet;
+
 use crate::{Attributes, ChangeAttribute, Name};
 use serde::{Deserialize, Serialize};
 
@@ -30,12 +32,16 @@ pub struct DirectoryEntry {
 }
 
 /// Consecutive entries of a directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryPage {
     /// The entries, in cookie order.
     pub entries: Vec<DirectoryEntry>,
     /// Whether no entry follows the last one.
     pub end: bool,
+    /// The cookies of entries whose attributes nobody can tell now, because the server that has them is away; what stands there instead is
+    /// older, but for identifier and kind. It does not travel with the page.
+    #[serde(skip)]
+    pub unread: BTreeSet<Cookie>,
 }
 
 /// A directory's version around a change made in it (RFC 8881, section 3.3.3, `change_info4`).

@@ -103,6 +103,9 @@ pub enum Error {
         /// How the directory changed then.
         directory: DirectoryChange,
     },
+    /// The operation is about objects of several homes of a pool, and cannot be done in one.
+    #[error("the objects lie at different homes")]
+    CrossHome,
 }
 
 /// Reasons are written for the log of the server that found them; elsewhere a general one stands in.

@@ -107,6 +107,20 @@ pub enum NewObject {
     Symlink(Bytes),
     /// A regular file, made as [`Creation`] says.
     File(Creation),
+    /// A name, and what has to stand beside it, for a directory that was made in another store already, under this identifier. What is
+    /// asked of the directory, but for its name, is answered there.
+    DirectoryElsewhere(ObjectId),
+}
+
+impl NewObject {
+    /// The identifier of an object that was made elsewhere.
+    #[must_use]
+    pub fn elsewhere(&self) -> Option<ObjectId> {
+        match self {
+            NewObject::DirectoryElsewhere(id) => Some(*id),
+            _ => None,
+        }
+    }
 }
 
 /// What to do when a regular file is to be made (RFC 8881, section 18.16.3, `createmode4`).
@@ -481,9 +495,10 @@ pub trait FileSystem: Send + Sync + 'static {
         drop(absent);
     }
 
-    /// Whether others may have given up what this server's clients held before its start, because it was away for
+    /// Whether others may have given up what this server's clients held of an object before its start, because it was away for
     /// too long. A client that reclaims then must still have it, by what is known here.
-    fn others_went_on(&self) -> bool {
+    fn others_went_on(&self, of: ObjectId) -> bool {
+        let _ = of;
         false
     }
 

@@ -10,12 +10,16 @@ use nfs4_client::{Held, LockAnswer};
 
 use super::*;
 
+#[path = "homes.rs"]
+mod homes;
+
 /// Long enough for no client to lose anything on a busy machine, and short enough to be waited for.
 const LEASE: &str = "[time]\nlease_seconds = 20\n";
 
-/// A running pool: the first metadata server, and three that have joined.
-fn four_metadata_servers() -> ([Site; 4], [Running; 4]) {
-    let sites = [(); 4].map(|()| Site::configured(LEASE));
+/// A running pool: the first metadata server, and three that have joined, with these lines of configuration.
+fn four_metadata_servers(joined: &str) -> ([Site; 4], [Running; 4]) {
+    let joined = format!("{LEASE}{joined}");
+    let sites = [LEASE, &joined, &joined, &joined].map(Site::configured);
     let first = &sites[0];
     succeed(&pool(first, &["create", "--address", &address(first)]));
     let mut servers = vec![first.place.start()];
@@ -92,10 +96,14 @@ async fn locked(client: &Client, file: &nfs4_client::OpenFile) -> Result<Held, E
     }
 }
 
-/// Makes the number in a file one larger under its lock, and returns it.
-async fn count_up(server: SocketAddr) -> Result<u64, Error> {
+/// Makes the number in the file of a directory one larger under its lock, and returns it.
+async fn count_up(server: SocketAddr, directory: Option<&str>) -> Result<u64, Error> {
     let (client, root) = client_at(server).await?;
-    let file = client.open(&root, "counter", &How::write()).await?;
+    let above = match directory {
+        Some(directory) => client.lookup(&root, directory).await?,
+        None => root,
+    };
+    let file = client.open(&above, "counter", &How::write()).await?;
     let held = locked(&client, &file).await?;
     let bytes = client.read_to_end(&file).await?.to_vec();
     let number = String::from_utf8(bytes)
@@ -123,9 +131,14 @@ struct Counted {
 }
 
 /// Counts until it is enough, whatever becomes of the server.
-fn count(counted: &Mutex<Counted>, place: usize, server: SocketAddr, enough: &AtomicBool) {
+fn count(
+    counted: &Mutex<Counted>,
+    directory: Option<&str>,
+    (place, server): (usize, SocketAddr),
+    enough: &AtomicBool,
+) {
     while !enough.load(Ordering::SeqCst) {
-        let number = block_on(count_up(server));
+        let number = block_on(count_up(server, directory));
         let mut counted = counted.lock().unwrap();
         match number {
             Ok(number) => {
@@ -152,13 +165,29 @@ impl Drop for Ends<'_> {
 
 #[test]
 fn clients_at_three_joined_servers_share_names_files_and_locks_while_one_is_killed() {
-    let (sites, servers) = four_metadata_servers();
-    let addresses = [1, 2, 3].map(|place: usize| at(&sites[place]));
+    let (sites, servers) = four_metadata_servers("");
     block_on(write(
         &servers[0],
         "counter",
         format!("{:20}", 0).as_bytes(),
     ));
+    let servers = work_while_servers_are_killed(&sites, servers, None);
+    let last: Vec<Vec<u8>> = servers
+        .iter()
+        .map(|server| block_on(read(server, "counter")))
+        .collect();
+    assert!(last.iter().all(|bytes| *bytes == last[0]), "{last:?}");
+    assert_eq!(block_on(listed(&servers[2])).len(), 1);
+}
+
+/// Clients at the joined servers count in the file of a directory, and go round, while one of them and the first one are killed and started
+/// again. None has counted what another one has, and nothing that was answered is lost.
+fn work_while_servers_are_killed(
+    sites: &[Site; 4],
+    servers: [Running; 4],
+    directory: Option<&str>,
+) -> [Running; 4] {
+    let addresses = [1, 2, 3].map(|place: usize| at(&sites[place]));
     block_on(go_round(&addresses, "before")).unwrap();
     let (counted, enough) = (Mutex::new(Counted::default()), AtomicBool::new(false));
     let by = |place: usize| counted.lock().unwrap().by_server[place];
@@ -174,7 +203,7 @@ fn clients_at_three_joined_servers_share_names_files_and_locks_while_one_is_kill
         let counting: Vec<_> = (0..3)
             .map(|place| {
                 let (counted, enough, server) = (&counted, &enough, addresses[place]);
-                scope.spawn(move || count(counted, place, server, enough))
+                scope.spawn(move || count(counted, directory, (place, server), enough))
             })
             .collect();
         let ends = Ends(&enough);
@@ -194,14 +223,9 @@ fn clients_at_three_joined_servers_share_names_files_and_locks_while_one_is_kill
         }
         [first, one, victim, other]
     });
-    let last: Vec<Vec<u8>> = servers
-        .iter()
-        .map(|server| block_on(read(server, "counter")))
-        .collect();
-    assert!(last.iter().all(|bytes| *bytes == last[0]), "{last:?}");
-    let last = String::from_utf8(last[0].clone()).unwrap();
-    let (last, counted) = (last.trim().parse::<u64>().unwrap(), counted.lock().unwrap());
+    let last = block_on(count_up(addresses[0], directory)).unwrap() - 1;
+    let counted = counted.lock().unwrap();
     let answered = counted.numbers.len() as u64;
     assert!(answered <= last && last <= answered + counted.unknown);
-    assert_eq!(block_on(listed(&servers[2])).len(), 1);
+    servers
 }

@@ -63,6 +63,7 @@ const STORIES: &[(&str, Story)] = stories![
     pool::linux_reads_and_writes_at_the_data_servers_of_a_pool_and_loses_nothing_when_servers_die,
     pool::linux_reads_and_writes_at_the_data_servers_through_a_second_metadata_server,
     metadata_servers::linux_locks_at_two_metadata_servers_and_keeps_its_locks_when_either_is_killed,
+    metadata_servers::linux_works_in_a_directory_of_the_second_metadata_server,
     metadata_servers::linux_lists_at_a_second_metadata_server_without_a_message_and_sees_each_change,
 ];
 

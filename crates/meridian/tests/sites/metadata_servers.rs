@@ -11,7 +11,7 @@ use testbed::{Guest, LinkSettings, Mount, Place, Role, Service, World};
 
 use crate::hands::{Hand, run};
 use crate::inside::hand::{Act, Kind, Way};
-use crate::scene::{MOUNT, eventually, meridian, on_data, peer_address, serve};
+use crate::scene::{MOUNT, eventually, meridian, on_data, peer_address, serve, serve_with};
 
 /// The first one keeps what the other shows.
 const MACHINES: [&str; 2] = ["names", "other"];
@@ -41,7 +41,7 @@ pub fn linux_lists_at_a_second_metadata_server_without_a_message_and_sees_each_c
     let [names, other] = world.places() else {
         anyhow::bail!("there are two machines");
     };
-    let (servers, [first, second]) = serve_both([names, other])?;
+    let (servers, [first, second]) = serve_both([names, other], ALL_AT_FIRST)?;
     run(
         &first,
         "mkdir /run/m/tree; touch $(seq -f /run/m/tree/%.0f 300)",
@@ -78,12 +78,61 @@ fn ensure_busy(hand: &mut Hand, file: &str) -> Result<()> {
 /// A client that locks a file at one server keeps those at the other out, wakes those that wait there, and has its lock when either server was killed.
 pub fn linux_locks_at_two_metadata_servers_and_keeps_its_locks_when_either_is_killed() -> Result<()>
 {
-    let file = "locked";
+    locks_stand(ALL_AT_FIRST, "locked")
+}
+
+/// The same with a file in a directory that lives at the server that has joined; and work there, as it is done elsewhere.
+pub fn linux_works_in_a_directory_of_the_second_metadata_server() -> Result<()> {
     let world = world()?;
     let [names, other] = world.places() else {
         anyhow::bail!("there are two machines");
     };
-    let (mut servers, guests) = serve_both([names, other])?;
+    let (servers, [first, second]) = serve_both([names, other], MAKES_DIRECTORIES)?;
+    run(&second, "mkdir /run/m/own; echo text >/run/m/outside")?;
+    let before = copies(other)?;
+    run(
+        &second,
+        "cd /run/m/own && mkdir -p a/b && touch $(seq -f a/%.0f 200) && mv a/7 a/b/7 && ln a/8 a/b/8 && rm a/9 && cp -r a c",
+    )?;
+    let after = copies(other)?;
+    let asked = after.questions - before.questions;
+    // The way there is looked up at the first one, whenever Linux does that.
+    ensure!(
+        asked < 20,
+        "{asked} questions for a hundred times as many operations"
+    );
+    let listed = "ls -l /run/m/own/a /run/m/own/a/b /run/m/own/c | wc -l; cat /run/m/outside";
+    let all = [&first, &second].map(|guest| run(guest, listed).map(|said| said.text()));
+    let [one, two] = all;
+    let (one, two) = (one?, two?);
+    ensure!(one == two && one.ends_with("text\n"), "{one} and {two}");
+    // `mv` copies what it cannot move.
+    run(
+        &first,
+        "mv /run/m/outside /run/m/own/inside && mv /run/m/own/c /run/m/c && grep text /run/m/own/inside && test -f /run/m/c/b/7",
+    )?;
+    run(
+        &second,
+        "test ! -e /run/m/own/c && mv /run/m/own /run/m/c/own && ls /run/m/c/own/a/b",
+    )?;
+    run(&first, "rm -r /run/m/c && test ! -e /run/m/c")?;
+    run(&second, "test -z \"$(ls -A /run/m)\"")?;
+    end_well(servers, [first, second])?;
+    drop(world);
+    locks_stand(MAKES_DIRECTORIES, "own/locked")
+}
+
+/// Where directories live: all at the first one, or some at the other.
+const ALL_AT_FIRST: &str = "";
+const MAKES_DIRECTORIES: &str = "[pool]\nmakes_directories = true\n";
+
+fn locks_stand(configuration: &str, file: &str) -> Result<()> {
+    let world = world()?;
+    let [names, other] = world.places() else {
+        anyhow::bail!("there are two machines");
+    };
+    let (mut servers, guests) = serve_both([names, other], configuration)?;
+    run(&guests[1], "mkdir -p /run/m/own")?;
     let mut hands = Vec::new();
     for (place, guest) in [names, other].into_iter().zip(&guests) {
         let mut hand = Hand::begin(place.site(), guest, |script| script)?;
@@ -123,13 +172,13 @@ fn world() -> Result<World> {
     World::new(&MACHINES, &near)
 }
 
-/// Both servers run, and a client has mounted each.
-fn serve_both(places: [&Place; 2]) -> Result<(Vec<Service>, [Guest; 2])> {
+/// Both servers run, the second with these lines of configuration, and a client has mounted each.
+fn serve_both(places: [&Place; 2], configuration: &str) -> Result<(Vec<Service>, [Guest; 2])> {
     let [names, other] = places;
     on_data(names).begin_pool(&[], peer_address(names))?;
     let mut servers = vec![serve(names)?];
     on_data(other).join(&on_data(names), Role::MetadataServer, other.nfs_address())?;
-    servers.push(serve(other)?);
+    servers.push(serve_with(other, configuration)?);
     let guests = [names.guest("first")?, other.guest("second")?];
     for (guest, place) in guests.iter().zip(places) {
         guest.mount(&Mount::of(place.nfs_address(), "/export"), MOUNT)?;

@@ -55,7 +55,7 @@ async fn attempt(
     if !allowed {
         return Err(NfsStat4::OpenMode);
     }
-    let went_on = || object.export.file_system.others_went_on();
+    let went_on = || object.export.file_system.others_went_on(object.id);
     if reclaim == Reclaim::Yes && (service.state().must_prove(session.client) || went_on()) {
         prove(&object, &grant, range, kind).await?;
     }

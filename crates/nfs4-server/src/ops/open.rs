@@ -395,7 +395,7 @@ async fn prove(
     owner: &OpenOwner,
 ) -> Result<(), NfsStat4> {
     let file_system = &object.export.file_system;
-    let must_prove = service.state().must_prove(client) || file_system.others_went_on();
+    let must_prove = service.state().must_prove(client) || file_system.others_went_on(object.id);
     if !must_prove {
         return Ok(());
     }

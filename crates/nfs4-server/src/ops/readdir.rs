@@ -83,7 +83,21 @@ async fn list(
             .await
             .map_err(status_in_directory)?;
         for entry in &page.entries {
-            let attributes = |w: &mut Writer| encoder.write(&entry.attributes, w);
+            let is_unread = page.unread.contains(&entry.cookie);
+            if is_unread && !args.attr_request.contains(Attr::RdattrError) {
+                // What comes before is a page (RFC 8881, section 18.23.3).
+                return match listing.entries.is_empty() {
+                    true => Err(NfsStat4::Delay),
+                    false => Ok(false),
+                };
+            }
+            let attributes = |w: &mut Writer| match is_unread {
+                true => {
+                    let id = entry.attributes.id.as_u64();
+                    w.write(&unreadable_entry(NfsStat4::Delay, id, &args.attr_request));
+                }
+                false => encoder.write(&entry.attributes, w),
+            };
             if !listing.push(entry.cookie, &entry.name, attributes) {
                 return Ok(false);
             }

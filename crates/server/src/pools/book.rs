@@ -34,6 +34,8 @@ pub(crate) struct Book {
     pub(crate) forgotten: BTreeSet<DataServerNumber>,
     /// Joined metadata servers whose clients' state was given up, and that may not have heard it.
     pub(crate) given_up: BTreeSet<ReplicaSlot>,
+    /// Joined metadata servers at which directories live.
+    pub(crate) homes: BTreeSet<ReplicaSlot>,
     /// That of new files; nothing while these lie at the metadata server.
     pub(crate) new_files: Option<DeviceGroupNumber>,
 }
@@ -50,6 +52,7 @@ impl Default for Book {
             move_rate: MOVE_RATE,
             forgotten: BTreeSet::new(),
             given_up: BTreeSet::new(),
+            homes: BTreeSet::new(),
             new_files: None,
         }
     }
@@ -171,6 +174,9 @@ impl Book {
         for server in &self.given_up {
             text += &format!("given_up {}\n", server.0);
         }
+        for server in &self.homes {
+            text += &format!("home {}\n", server.0);
+        }
         if let Some(number) = self.new_files {
             text += &format!("new_files {}\n", number.0);
         }
@@ -203,6 +209,10 @@ impl Book {
             }
             if let Some(number) = line.strip_prefix("given_up ") {
                 book.given_up.insert(ReplicaSlot(number.parse().ok()?));
+                continue;
+            }
+            if let Some(number) = line.strip_prefix("home ") {
+                book.homes.insert(ReplicaSlot(number.parse().ok()?));
                 continue;
             }
             let (number, members) = line.strip_prefix("group ")?.split_once(' ')?;
@@ -275,6 +285,7 @@ mod tests {
         book.draining = servers(&[2]);
         book.forgotten = servers(&[3, 7]);
         book.given_up = BTreeSet::from([ReplicaSlot(9), ReplicaSlot(10)]);
+        book.homes = BTreeSet::from([ReplicaSlot(10), ReplicaSlot(11)]);
         book.spreading = Some(DeviceGroupNumber(2));
         book.move_rate = 5;
         assert_eq!(Book::parse(&book.to_text()), Some(book));

@@ -77,6 +77,7 @@ pub(super) async fn open_all(
     (striped, joined): (Option<&StripedTree>, Option<&JoinedServer>),
 ) -> Result<Vec<Tree>, ServeError> {
     let mut trees = Vec::new();
+    let makes_directories = configuration.pool.makes_directories;
     for export in &configuration.exports {
         let membership = replication
             .filter(|replication| replication.tree == export.tree)
@@ -118,7 +119,9 @@ pub(super) async fn open_all(
                 shown
             }
             (None, Some(joined)) => {
-                let (shown, given) = joined.show(data, &store, &data.tree(&export.tree))?;
+                let (shown, given) = joined
+                    .show(data, (&store, &data.tree(&export.tree)), makes_directories)
+                    .await?;
                 layouts = Some(given);
                 shown
             }

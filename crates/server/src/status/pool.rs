@@ -129,6 +129,9 @@ pub struct PoolServerStatus {
     /// It is to be emptied.
     #[serde(default)]
     pub draining: bool,
+    /// A metadata server that has joined, at which directories live.
+    #[serde(default)]
+    pub home: bool,
     /// Changes that it has not carried out yet.
     #[serde(default)]
     pub waits: u64,
@@ -188,6 +191,7 @@ impl PoolServerStatus {
             (true, true) => "serves".to_owned(),
         };
         let note = match (self.waits, self.new_files) {
+            (0, false) if self.home => ", home of directories".to_owned(),
             (0, false) if self.draining => ", is to be emptied and gets no new files".to_owned(),
             (0, false) if self.holding.is_some() => ", gets no new files".to_owned(),
             (0, _) => String::new(),
@@ -290,6 +294,7 @@ mod tests {
             serves: connected,
             new_files: connected,
             draining: false,
+            home: false,
             waits: u64::from(!connected) * 2,
             holding: connected.then_some(holding),
         };

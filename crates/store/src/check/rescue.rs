@@ -109,6 +109,7 @@ fn make_directory(mutation: &mut Mutation<'_>, name: &Name) -> Result<ObjectId> 
             parent: ObjectId::ROOT,
             entries: 0,
             subdirectories: 0,
+            lies: crate::rows::Lies::Here,
         }),
         // What others lost may be none of everybody's business.
         mode: 0o700,

@@ -18,7 +18,7 @@ use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::ownership::settable_mode;
 use crate::requests::Begun;
-use crate::rows::{Content, DirectoryContent, Effect, FileContent, ObjectRow};
+use crate::rows::{Content, DirectoryContent, Effect, FileContent, Lies, ObjectRow};
 use crate::space::{Demand, ROW_BYTES};
 
 /// The longest target of a symbolic link, as on Linux.
@@ -69,13 +69,20 @@ impl Operation {
         }
         check_changeable(who, &parent_attributes)?;
         let time = mutation.time_of(&parent);
+        let elsewhere = new.elsewhere();
         let mut row = new_row(who, directory, &parent, new, set, time)?;
         let is_file = row.file().is_ok();
-        let id = mutation.new_id()?;
+        let id = match elsewhere {
+            Some(id) if id.slot() == self.slot || self.object(id).is_ok() => {
+                return Err(Error::Invalid("an object that lies elsewhere lies here"));
+            }
+            Some(id) => id,
+            None => mutation.new_id()?,
+        };
         if let Ok(file) = row.file_mut() {
             file.placement = self.place_for(id);
         }
-        let elsewhere = row.placement().is_some();
+        let is_placed = row.placement().is_some();
         mutation.insert_object(id, row)?;
         mutation.add_name(directory, name, id)?;
         if is_file {
@@ -84,7 +91,7 @@ impl Operation {
             let origin = Origin {
                 born_marked: true,
                 foreign: false,
-                elsewhere,
+                elsewhere: is_placed,
             };
             mutation.then(move |store, ticket| store.dirty.mark(id, ticket, origin, 0));
         }
@@ -150,7 +157,10 @@ fn take_existing(
                 return Err(Error::Exists);
             }
         }
-        NewObject::File(Creation::Guarded) | NewObject::Plain(_) | NewObject::Symlink(_) => {
+        NewObject::File(Creation::Guarded)
+        | NewObject::Plain(_)
+        | NewObject::Symlink(_)
+        | NewObject::DirectoryElsewhere(_) => {
             return Err(Error::Exists);
         }
     }
@@ -187,6 +197,7 @@ fn new_row(
         ),
         NewObject::Symlink(target) => (Content::Symlink(checked_target(target)?), 0o777),
         NewObject::Plain(kind) => (plain_content(who, directory, kind)?, 0o700),
+        NewObject::DirectoryElsewhere(_) => (empty_directory(directory, Lies::Elsewhere), 0o700),
     };
     let inherited = parent.mode & SET_GROUP_ID != 0;
     let group = if inherited { parent.group } else { who.group };
@@ -236,11 +247,7 @@ fn checked_target(target: Bytes) -> Result<Bytes> {
 
 fn plain_content(who: &Credentials, directory: ObjectId, kind: ObjectKind) -> Result<Content> {
     Ok(match kind {
-        ObjectKind::Directory => Content::Directory(DirectoryContent {
-            parent: directory,
-            entries: 0,
-            subdirectories: 0,
-        }),
+        ObjectKind::Directory => empty_directory(directory, Lies::Here),
         ObjectKind::Fifo => Content::Fifo,
         ObjectKind::Socket => Content::Socket,
         // On Linux, devices are the superuser's to make.
@@ -254,6 +261,15 @@ fn plain_content(who: &Credentials, directory: ObjectId, kind: ObjectKind) -> Re
                 "files and symbolic links need more than a kind",
             ));
         }
+    })
+}
+
+fn empty_directory(parent: ObjectId, lies: Lies) -> Content {
+    Content::Directory(DirectoryContent {
+        parent,
+        entries: 0,
+        subdirectories: 0,
+        lies,
     })
 }
 

@@ -43,8 +43,8 @@ impl OpenStore {
             // empty directory is not searched.
             let page = match usize::try_from(row.directory()?.entries) {
                 Ok(0) => DirectoryPage {
-                    entries: Vec::new(),
                     end: true,
+                    ..DirectoryPage::default()
                 },
                 count => {
                     let max = max_entries.clamp(1, MAX_PAGE_ENTRIES);
@@ -82,7 +82,7 @@ fn page(
                 if entries.len() == max {
                     return Ok(DirectoryPage {
                         entries,
-                        end: false,
+                        ..DirectoryPage::default()
                     });
                 }
                 names.extend_from_slice(entry.name);
@@ -95,7 +95,13 @@ fn page(
             }
         }
         match run.until() {
-            None => return Ok(DirectoryPage { entries, end: true }),
+            None => {
+                return Ok(DirectoryPage {
+                    entries,
+                    end: true,
+                    ..DirectoryPage::default()
+                });
+            }
             Some(until) => from = until,
         }
     }

@@ -10,6 +10,7 @@ mod lookup;
 mod names;
 mod remove;
 mod rename;
+mod seal;
 
 pub(crate) use rename::Place;
 

@@ -5,7 +5,7 @@ use vfs::{Cookie, Error, Name, ObjectId, Result};
 use super::dangling;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
-use crate::rows::key;
+use crate::rows::{Lies, key};
 
 impl Mutation<'_> {
     /// What a name leads to.
@@ -23,6 +23,12 @@ impl Mutation<'_> {
         name: &Name,
         child: ObjectId,
     ) -> Result<()> {
+        match self.object(directory)?.directory()?.lies {
+            Lies::Here => {}
+            // It will soon be gone, or go on.
+            Lies::Sealed(_) => return Err(Error::Delay),
+            Lies::Elsewhere => return Err(Error::CrossHome),
+        }
         let (hash, row) = self.entries_mut(directory, name)?;
         let index = row.add(name.clone(), child).ok_or(Error::NoSpace)?;
         self.put_link(child, directory, hash.cookie(index));

@@ -16,7 +16,7 @@ use crate::mutation::{Mutation, Touch};
 use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::requests::Begun;
-use crate::rows::{Content, Effect, ObjectRow, key};
+use crate::rows::{Content, Effect, Lies, ObjectRow, key};
 use crate::shares::Shares;
 use crate::space::Demand;
 
@@ -32,7 +32,26 @@ impl Operation {
             Begun::New(mutation) => mutation,
             Begun::Done(effect) => return effect.change(),
         };
-        let (change, ticket) = self.remove_in(mutation, who, directory, name)?;
+        let (change, ticket) = self.remove_in(mutation, who, (directory, name), None)?;
+        self.settle(ticket).await?;
+        Ok(change)
+    }
+
+    /// The same for the name of this directory, which lies elsewhere. The caller has seen that it is empty, and stays so.
+    ///
+    /// # Errors
+    /// Those of [`vfs::FileSystem::remove`], and [`Error::Delay`] when the name leads to something else.
+    pub async fn remove_elsewhere(
+        &self,
+        who: &Credentials,
+        (directory, name): (ObjectId, &Name),
+        id: ObjectId,
+    ) -> Result<DirectoryChange> {
+        let mutation = match self.begin_once(who, Demand::Removal).await? {
+            Begun::New(mutation) => mutation,
+            Begun::Done(effect) => return effect.change(),
+        };
+        let (change, ticket) = self.remove_in(mutation, who, (directory, name), Some(id))?;
         self.settle(ticket).await?;
         Ok(change)
     }
@@ -41,17 +60,29 @@ impl Operation {
         &self,
         mut mutation: Mutation<'_>,
         who: &Credentials,
-        directory: ObjectId,
-        name: &Name,
+        (directory, name): (ObjectId, &Name),
+        elsewhere: Option<ObjectId>,
     ) -> Result<(DirectoryChange, Ticket)> {
         let parent = searchable(who, directory, mutation.object(directory)?)?;
         check_changeable(who, &parent)?;
         let id = mutation.find(directory, name)?.ok_or(Error::NotFound)?;
         let row = mutation.object(id).map_err(|_| dangling())?;
+        let lies_elsewhere = row
+            .directory()
+            .is_ok_and(|directory| directory.lies == Lies::Elsewhere);
+        match elsewhere {
+            // The name leads to something else by now.
+            Some(other) if other != id => return Err(Error::Delay),
+            // Its owner may be another one by now as well.
+            None if lies_elsewhere => return Err(Error::CrossHome),
+            _ => {}
+        }
         if sticky_forbids(who, &parent, &row.attributes(id)) {
             return Err(Error::NotPermitted);
         }
-        check_removable(row)?;
+        if elsewhere.is_none() {
+            check_removable(row)?;
+        }
         let shape = Change::Remove {
             parent: directory,
             removed: mutation.touched(id)?,
@@ -148,9 +179,10 @@ impl OpenStore {
     }
 }
 
-/// Directories go only when they are empty.
+/// Directories go only when they are empty, which is not known of those that lie elsewhere.
 pub(super) fn check_removable(row: &ObjectRow) -> Result<()> {
     match &row.content {
+        Content::Directory(content) if content.lies == Lies::Elsewhere => Err(Error::CrossHome),
         Content::Directory(content) if content.entries > 0 => Err(Error::NotEmpty),
         _ => Ok(()),
     }

@@ -128,7 +128,26 @@ pub(crate) struct DirectoryContent {
     pub(crate) parent: ObjectId,
     pub(crate) entries: u64,
     pub(crate) subdirectories: u32,
+    pub(crate) lies: Lies,
 }
+
+/// Where the names in a directory are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lies {
+    /// In this store.
+    #[default]
+    Here,
+    /// In this store, and none comes any more: somebody who has sealed it, under this number, may be about to remove it.
+    Sealed(u64),
+    /// In another store. This one has a name of the directory, and this row for it.
+    Elsewhere,
+}
+
+/// Stands in the number of entries of a directory that lies elsewhere. A program that does not know it takes the directory for a full
+/// one, and removes it not.
+const ENTRIES_ELSEWHERE: u64 = 1 << 63;
+/// Stands there in a directory that is sealed; the seal comes behind.
+const ENTRIES_SEALED: u64 = 1 << 62;
 
 impl ObjectRow {
     pub(crate) fn kind(&self) -> ObjectKind {
@@ -250,8 +269,16 @@ impl ObjectRow {
             Content::File(file) => self.encode_file(file, &mut row),
             Content::Directory(directory) => {
                 row.put_u64(directory.parent.as_u64());
-                row.put_u64(directory.entries);
+                let flag = match directory.lies {
+                    Lies::Here => 0,
+                    Lies::Sealed(_) => ENTRIES_SEALED,
+                    Lies::Elsewhere => ENTRIES_ELSEWHERE,
+                };
+                row.put_u64(directory.entries | flag);
                 row.put_u32(directory.subdirectories);
+                if let Lies::Sealed(seal) = directory.lies {
+                    row.put_u64(seal);
+                }
             }
             Content::Symlink(target) => row.put_slice(target),
             Content::Fifo | Content::Socket => {}
@@ -339,11 +366,23 @@ impl ObjectRow {
                     },
                 })
             }
-            Kind::Directory => Content::Directory(DirectoryContent {
-                parent: ObjectId::from_u64(fields.u64()?),
-                entries: fields.u64()?,
-                subdirectories: fields.u32()?,
-            }),
+            Kind::Directory => {
+                let parent = ObjectId::from_u64(fields.u64()?);
+                let entries = fields.u64()?;
+                let subdirectories = fields.u32()?;
+                let lies = match entries & (ENTRIES_ELSEWHERE | ENTRIES_SEALED) {
+                    0 => Lies::Here,
+                    ENTRIES_SEALED => Lies::Sealed(fields.u64()?),
+                    ENTRIES_ELSEWHERE => Lies::Elsewhere,
+                    _ => return Err(Malformed("a directory lies at two places")),
+                };
+                Content::Directory(DirectoryContent {
+                    parent,
+                    entries: entries & !(ENTRIES_ELSEWHERE | ENTRIES_SEALED),
+                    subdirectories,
+                    lies,
+                })
+            }
             Kind::Symlink => Content::Symlink(Bytes::copy_from_slice(fields.rest())),
             Kind::Fifo => Content::Fifo,
             Kind::Socket => Content::Socket,
@@ -440,6 +479,19 @@ mod tests {
                 parent: ObjectId::ROOT,
                 entries: 5,
                 subdirectories: 2,
+                lies: Lies::Here,
+            })),
+            row(Content::Directory(DirectoryContent {
+                parent: ObjectId::ROOT,
+                entries: 0,
+                subdirectories: 0,
+                lies: Lies::Sealed(u64::MAX),
+            })),
+            row(Content::Directory(DirectoryContent {
+                parent: ObjectId::ROOT,
+                entries: 0,
+                subdirectories: 0,
+                lies: Lies::Elsewhere,
             })),
             row(Content::Symlink(Bytes::from_static(b"../target"))),
             row(Content::Fifo),
@@ -477,13 +529,13 @@ mod tests {
         );
         assert_eq!(bytes.len(), 76);
         let kinds: Vec<u8> = rows().iter().map(|row| row.encode()[1]).collect();
-        assert_eq!(kinds, [1, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(kinds, [1, 1, 2, 2, 2, 3, 4, 5, 6, 7]);
     }
 
     #[test]
     fn directories_count_their_subdirectories_as_links() {
         let rows = rows();
         assert_eq!(rows[2].attributes(ObjectId::ROOT).links, 4);
-        assert_eq!(rows[3].attributes(ObjectId::ROOT).size, 9);
+        assert_eq!(rows[5].attributes(ObjectId::ROOT).size, 9);
     }
 }

@@ -407,7 +407,7 @@ impl FileSystem for ReplicatedFileSystem {
         self.replica.state.servers.set(absent);
     }
 
-    fn others_went_on(&self) -> bool {
+    fn others_went_on(&self, _: ObjectId) -> bool {
         let others_went_on = &self.replica.state.others_went_on;
         others_went_on.load(std::sync::atomic::Ordering::Acquire)
     }

@@ -6,10 +6,11 @@
 //!
 //! What must never enter: what is asked.
 
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use metadata_server::{Asked, Question, Reply};
-use peer::{Lane, Peer, RequestError, SendError, Session};
+use metadata_server::{Asked, Question, RemoteTree, Reply};
+use peer::{Lane, Peer, RequestError, SendError, Sender, Session};
 use throttle::Throttle;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -21,7 +22,7 @@ use super::connection;
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Before a question is asked again that did not get through.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// How often a question that waits looks whether the other server is silent.
+/// How often a question that waits looks whether the other server is silent, and whether copies that are in use need another lease.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The bytes of files that are under way to or from another server, by what was asked for: more than a link of 1 Gbit/s carries in 30 ms.
@@ -138,4 +139,26 @@ fn refused(why: &str) -> Error {
         tracing::warn!(why, %sum, "a metadata server of the pool does not answer a question");
     }
     Error::Io(why.to_owned())
+}
+
+/// A run of a home is there, or was: it knows of no copies, and hears that there are none.
+pub(super) fn meet(shown: &Arc<RemoteTree>, home: Sender) {
+    shown.meet(home.incarnation.0);
+    let shown = shown.clone();
+    tokio::spawn(async move {
+        // Otherwise it hears it with the next question.
+        let _ = shown.ask_for_lease().await;
+    });
+}
+
+/// Asks for leases as long as copies are in use.
+pub(super) async fn keep_lease(shown: Weak<RemoteTree>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(shown) = shown.upgrade() else { return };
+        if shown.wants_lease() {
+            // Without one, the home is asked for everything.
+            let _ = shown.ask_for_lease().await;
+        }
+    }
 }

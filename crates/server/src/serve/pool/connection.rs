@@ -30,11 +30,11 @@ enum Kind {
     ToDataServer = 2,
     /// [`Holding`], of a data server. Control lane.
     Holding = 3,
-    /// [`Asked`]: a request of a metadata server that has joined. Data lane.
+    /// [`Asked`]: a request of a metadata server. Data lane.
     Question = 4,
     /// [`Reply`], the answer to it.
     Answer = 5,
-    /// [`News`]: a request of the first metadata server. Control lane.
+    /// [`News`]: a request of a metadata server. Control lane.
     News = 6,
     /// The answer to it, without a body: the copies are dropped.
     Heard = 7,
@@ -140,7 +140,7 @@ pub(super) fn encode_question(asked: &Asked) -> Message {
         .with_payload(asked.encode())
 }
 
-/// Reads a question that [`admit_at_metadata_server`] let through; nothing when it is none.
+/// Reads a question that was let through; nothing when it is none.
 pub(super) fn decode_question(message: &Message) -> Option<Asked> {
     let is_one = Kind::Question.is_of(message) && message.body.is_empty();
     is_one.then(|| Asked::decode(&message.payload)).flatten()
@@ -159,12 +159,12 @@ pub(super) fn decode_reply(message: &Message) -> Option<Reply> {
     is_one.then(|| Reply::decode(&message.payload)).flatten()
 }
 
-/// What copies of a metadata server that has joined do not count any more.
+/// What copies of another metadata server do not count any more.
 pub(super) fn encode_news(news: &News) -> Message {
     Kind::News.message(news.encode())
 }
 
-/// Reads news that [`admit_at_joined`] let through; nothing when they are none.
+/// Reads news that were let through; nothing when they are none.
 pub(super) fn decode_news(message: &Message) -> Option<News> {
     let is_some = Kind::News.is_of(message) && message.payload.is_empty();
     is_some.then(|| News::decode(&message.body)).flatten()
@@ -223,7 +223,7 @@ pub(super) fn meet_at_joined(place: &PoolPlace, peer: Sender) -> Result<(), Turn
 pub(super) fn admit_at_metadata_server(from: Option<PoolRole>, number: u32) -> Result<(), Refusal> {
     match (Kind::try_from(number)?, from) {
         (Kind::ToHome | Kind::Holding, Some(PoolRole::DataServer))
-        | (Kind::Question, Some(PoolRole::MetadataServer)) => Ok(()),
+        | (Kind::Question | Kind::News, Some(PoolRole::MetadataServer)) => Ok(()),
         _ => Err(refusal()),
     }
 }
@@ -234,7 +234,7 @@ pub(super) fn admit_at_joined(
     number: u32,
 ) -> Result<(), Refusal> {
     match Kind::try_from(number)? {
-        Kind::News | Kind::LayoutEvent if from == place.keeper => Ok(()),
+        Kind::News | Kind::LayoutEvent | Kind::Question if from == place.keeper => Ok(()),
         _ => Err(refusal()),
     }
 }

@@ -1,6 +1,9 @@
-//! A metadata server that has joined a pool: it shows clients what lives at the first one, which it calls, and has that make their changes.
+//! A metadata server that has joined a pool: it shows clients what lives at the first one, which it calls, and has that make their changes;
+//! and what lives at itself.
 //!
 //! What must never enter: what clients may do there.
+
+mod own_home;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,6 +20,7 @@ use store::{Store, TreeIdentity};
 use tokio::time::timeout;
 use vfs::{Error, FsId, ReplicaSlot};
 
+use self::own_home::OwnHome;
 use super::Shown;
 use super::asking::{self, PAUSE, UnderWay};
 use super::layouts::GivenByHome;
@@ -30,14 +34,14 @@ use crate::status::{CopiesStatus, PoolServerStatus, PoolStatus};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same when this server starts for the first time, and has to know which tree it is to show.
 const FIRST_PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is looked whether copies that are in use need another lease.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// A running metadata server that has joined.
 pub(in crate::serve) struct JoinedServer {
     place: PoolPlace,
     endpoint: Endpoint,
     home: Arc<ToHome>,
+    /// Which of its starts this is, and how long clients may be silent.
+    run: (u32, Duration),
 }
 
 /// The way to the first metadata server.
@@ -48,8 +52,10 @@ struct ToHome {
     under_way: UnderWay,
     /// Which tree is meant, once that is known.
     tree: OnceLock<FsId>,
-    /// What clients are shown.
+    /// What the first one has.
     shown: OnceLock<Weak<RemoteTree>>,
+    /// What this server has made.
+    own: OwnHome,
 }
 
 impl JoinedServer {
@@ -57,7 +63,11 @@ impl JoinedServer {
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
-    pub(super) fn start(place: PoolPlace, incarnation: u32) -> Result<JoinedServer, ServeError> {
+    pub(super) fn start(
+        place: PoolPlace,
+        incarnation: u32,
+        client_lease: Duration,
+    ) -> Result<JoinedServer, ServeError> {
         let identity = place.directory.identity();
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
         let home = Arc::new(ToHome {
@@ -65,6 +75,7 @@ impl JoinedServer {
             under_way: UnderWay::new(),
             tree: OnceLock::new(),
             shown: OnceLock::new(),
+            own: OwnHome::default(),
         });
         let hears = Hears {
             place: place.clone(),
@@ -84,6 +95,7 @@ impl JoinedServer {
             place,
             endpoint,
             home,
+            run: (incarnation, client_lease),
         })
     }
 
@@ -122,11 +134,11 @@ impl JoinedServer {
     ///
     /// # Errors
     /// [`ServeError`] when the store belongs to somebody else.
-    pub(in crate::serve) fn show(
+    pub(in crate::serve) async fn show(
         &self,
         data: &DataDirectory,
-        store: &Arc<Store>,
-        path: &Path,
+        (store, path): (&Arc<Store>, &Path),
+        makes_directories: bool,
     ) -> Result<Shown, ServeError> {
         let place = MemberOf {
             set: self.place.pool,
@@ -140,30 +152,41 @@ impl JoinedServer {
         }
         data.note_member(place)?;
         let (lease, now) = clock::of_given_leases();
-        let shown = RemoteTree::new(store.clone(), self.home.clone(), now, lease);
+        let first = (self.home.clone() as Arc<dyn Connection>, self.place.keeper);
+        let shown = RemoteTree::new(store.clone(), first, now, lease);
         // There is one.
         let _ = self.home.tree.set(store.tree().fs_id);
         let _ = self.home.shown.set(Arc::downgrade(&shown));
-        tokio::spawn(keep_lease(Arc::downgrade(&shown)));
+        let began = self.home.own.begin(
+            (&self.place, &self.home),
+            self.run,
+            (store, shown.clone()),
+            makes_directories,
+        );
+        let tree = began.await?;
+        tokio::spawn(asking::keep_lease(Arc::downgrade(&shown)));
         let session = self.home.peer.get().and_then(|peer| peer.session().ok());
         if let Some(session) = session {
             // It began before there was anything to show.
-            meet(&shown, session.peer());
+            asking::meet(&shown, session.peer());
+            self.home.own.session_began(session.peer());
             tokio::spawn(hand_over(Arc::downgrade(&self.home), session.peer()));
         }
         let layouts = GivenByHome {
-            tree: shown.clone(),
+            tree: shown,
+            own: self.place.slot,
             properties: LayoutProperties {
                 // At most 16 MiB.
                 stripe_unit: self.place.stripe_unit.bytes() as u32,
                 threshold: None,
             },
         };
-        Ok((shown, Arc::new(layouts)))
+        Ok((tree, Arc::new(layouts)))
     }
 
     /// Makes no connections any more.
     pub(super) fn close(&self) {
+        self.home.own.end();
         self.endpoint.close();
     }
 
@@ -193,28 +216,6 @@ impl JoinedServer {
     }
 }
 
-/// A run of the first metadata server is there, or was: it knows of no copies, and hears that there are none.
-fn meet(shown: &Arc<RemoteTree>, first: Sender) {
-    shown.meet(first.incarnation.0);
-    let shown = shown.clone();
-    tokio::spawn(async move {
-        // Otherwise it hears it with the next question.
-        let _ = shown.ask_for_lease().await;
-    });
-}
-
-/// Asks for leases as long as copies are in use.
-async fn keep_lease(shown: Weak<RemoteTree>) {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let Some(shown) = shown.upgrade() else { return };
-        if shown.wants_lease() {
-            // Without one, the home is asked for everything.
-            let _ = shown.ask_for_lease().await;
-        }
-    }
-}
-
 /// How the first metadata server is, for one that calls it.
 pub(super) fn status_of_keeper(place: &PoolPlace, endpoint: &Endpoint) -> PoolServerStatus {
     let keeper = place.member(place.keeper);
@@ -232,6 +233,7 @@ pub(super) fn status_of_keeper(place: &PoolPlace, endpoint: &Endpoint) -> PoolSe
         serves: connected,
         new_files: false,
         draining: false,
+        home: false,
         waits: 0,
         holding: None,
     }
@@ -318,6 +320,13 @@ impl MessageHandler for Hears {
     }
 
     async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
+        if let Some(asked) = connection::decode_question(&incoming.message) {
+            let reply = self.home.own.answer(incoming.from, asked).await;
+            // Until here its bytes count against what the asker may send.
+            drop(incoming);
+            let reply = reply.ok_or_else(connection::refusal)?;
+            return Ok(connection::encode_reply(&reply));
+        }
         let news = connection::decode_news(&incoming.release());
         let news = news.ok_or_else(connection::refusal)?;
         if let Some(shown) = self.home.shown.get().and_then(Weak::upgrade) {
@@ -329,7 +338,8 @@ impl MessageHandler for Hears {
     fn session_began(&self, peer: Sender) {
         tracing::info!("the first metadata server of the pool is there");
         if let Some(shown) = self.home.shown.get().and_then(Weak::upgrade) {
-            meet(&shown, peer);
+            asking::meet(&shown, peer);
+            self.home.own.session_began(peer);
             tokio::spawn(hand_over(Arc::downgrade(&self.home), peer));
         }
     }

@@ -13,7 +13,7 @@ use nfs4_server::{
     NoLayout,
 };
 use striping::Striped;
-use vfs::ObjectId;
+use vfs::{ObjectId, ReplicaSlot};
 
 /// The layouts of a home: a client that may write past it is told so when all copies of the file are gone that other servers have.
 pub(super) struct GivenBehindCopies {
@@ -125,6 +125,8 @@ impl metadata_server::Layouts for GivenBehindCopies {
 pub(super) struct GivenByHome {
     pub(super) tree: Arc<RemoteTree>,
     pub(super) properties: LayoutProperties,
+    /// What has this slot lives here, and has no layouts.
+    pub(super) own: ReplicaSlot,
 }
 
 #[async_trait]
@@ -149,6 +151,9 @@ impl Layouts for GivenByHome {
         holder: LayoutHolder,
         access: LayoutAccess,
     ) -> Result<FileLayout, NoLayout> {
+        if file.slot() == self.own {
+            return Err(NoLayout::Unavailable);
+        }
         let writing = access == LayoutAccess::ReadWrite;
         let given = self.tree.layout(file, holder.0, writing).await;
         let given = given.map_err(none_here)?;

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use metadata_server::{Holders, Home};
+use metadata_server::{ChangesElsewhere, Holders, Home, PoolTree};
 use nfs4_server::Layouts;
 use peer::set::Member;
 use peer::{Endpoint, Incarnation, Lane};
@@ -31,6 +31,7 @@ use self::hearing::{Known, Link};
 use self::memory::InBook;
 use self::moving::Moves;
 use super::connection;
+use super::homes::JoinedHomes;
 use super::layouts::GivenBehindCopies;
 use crate::data_directory::SealedFileError;
 use crate::pools::{self, Book, PoolPlace, PoolRole};
@@ -136,6 +137,16 @@ pub(super) struct Beginning {
     pub(super) holders: Arc<Holders>,
     pub(super) book: Book,
     pub(super) book_path: PathBuf,
+    pub(super) homes: Arc<JoinedHomes>,
+}
+
+/// Whether what is known here of an object may be old by now: clients write past this server, or it lives at another one.
+fn changes_elsewhere(striped: &Arc<Striped>, tree: Option<Arc<PoolTree>>) -> ChangesElsewhere {
+    let striped = striped.clone();
+    Arc::new(move |id| {
+        let is_elsewhere = tree.as_ref().is_some_and(|tree| tree.is_elsewhere(id));
+        is_elsewhere || striped.is_written_past_home(id)
+    })
 }
 
 impl MetadataServer {
@@ -159,14 +170,18 @@ impl MetadataServer {
         // Nobody else signs the list.
         place.directory.note_current();
         let memory = Arc::new(InBook::default());
-        let of = striped.clone();
+        let homes = beginning.homes;
         let home = Home::new(
             store.tree(),
             file_system,
             holders.clone(),
-            Arc::new(move |file| of.is_written_past_home(file)),
+            changes_elsewhere(&striped, homes.shown()),
             (memory.clone(), beginning.book.given_up.clone()),
         );
+        let home = match homes.shown() {
+            Some(tree) => home.with_pool_tree(tree),
+            None => home,
+        };
         let home = home.with_layouts(Arc::new(GivenBehindCopies {
             striped: striped.clone(),
             holders: holders.clone(),
@@ -178,6 +193,7 @@ impl MetadataServer {
             addresses: Mutex::default(),
             roles: Mutex::default(),
             home: Arc::new(home),
+            homes: homes.clone(),
             has_started: watch::Sender::new(false),
         });
         let endpoint = Endpoint::start(
@@ -189,6 +205,7 @@ impl MetadataServer {
             Some(place.directory.clone()),
         )?;
         let endpoint = Arc::new(endpoint);
+        homes.can_call(&endpoint, &known.home);
         let link = Arc::new(Link {
             endpoint: endpoint.clone(),
             known: known.clone(),
@@ -219,6 +236,7 @@ impl MetadataServer {
             book_path: beginning.book_path,
         });
         memory.is_of(&server);
+        homes.are_noted_by(&server);
         tokio::spawn(keep(Arc::downgrade(&server)));
         tokio::spawn(give_up_lost(Arc::downgrade(&server)));
         tokio::spawn(moving::run(Arc::downgrade(&server)));
@@ -400,6 +418,7 @@ impl MetadataServer {
             serves: shows_names || view.is_some_and(|view| view.serves),
             new_files: false,
             draining: false,
+            home: self.keeping().book.homes.contains(&slot),
             waits: view.map_or(0, |view| view.owes as u64),
             holding: self.holding(slot).map(Into::into),
         }

@@ -6,6 +6,7 @@ mod asking;
 mod clock;
 mod connection;
 mod data_server;
+mod homes;
 mod joined;
 mod layouts;
 mod metadata_server;
@@ -35,6 +36,7 @@ use crate::pools::{Book, PoolPlace, PoolPlaceError, PoolRole};
 use crate::status::PoolStatus;
 use crate::transport::Listener;
 
+use homes::JoinedHomes;
 use layouts::GivenBehindCopies;
 
 pub(super) use data_server::DataServer;
@@ -62,6 +64,7 @@ struct Metadata {
     /// Who has copies; set when it is known which start this is.
     holders: Option<Arc<Holders>>,
     book: Book,
+    homes: Arc<JoinedHomes>,
 }
 
 /// What clients are shown of a tree, and who gives layouts of its files.
@@ -72,6 +75,7 @@ pub(super) struct StripedTree {
     pub(super) name: String,
     pub(super) striped: Arc<Striped>,
     holders: Arc<Holders>,
+    homes: Arc<JoinedHomes>,
 }
 
 impl StripedTree {
@@ -83,7 +87,9 @@ impl StripedTree {
             striped: self.striped.clone(),
             holders: self.holders.clone(),
         };
-        (self.holders.file_system(below), Arc::new(layouts))
+        let own = self.holders.file_system(below);
+        let tree = self.homes.show(own, store, self.holders.clone());
+        (tree, Arc::new(layouts))
     }
 }
 
@@ -95,14 +101,18 @@ impl Metadata {
         let listener = bound.map_err(|source| ServeError::PoolListen(at.0.0, source))?;
         let book = Book::read(&place.directory.path().join(BOOK)).map_err(ServeError::Book)?;
         let members = place.directory.members().map_err(PoolPlaceError::from)?;
+        let others = metadata_server::metadata_servers(place, &members);
+        let homes = others.iter().copied();
+        let homes = homes.filter(|server| book.homes.contains(server)).collect();
         let view = metadata_server::view(place, &members, &book);
         let mut settings = Settings::default();
         settings.home.key_life = key_life;
         Ok(Metadata {
             listener,
             striped: Arc::new(Striped::new(settings, view)),
-            others: metadata_server::metadata_servers(place, &members),
+            others,
             holders: None,
+            homes: JoinedHomes::new(homes),
             book,
         })
     }
@@ -182,7 +192,7 @@ impl Prepared {
         client_lease: Duration,
     ) -> Result<(), ServeError> {
         if self.place.role == PoolRole::MetadataServer {
-            let joined = JoinedServer::start(self.place.clone(), incarnation)?;
+            let joined = JoinedServer::start(self.place.clone(), incarnation, client_lease)?;
             self.joined = Some(Arc::new(joined));
         }
         if let Some(metadata) = &mut self.metadata {
@@ -208,6 +218,7 @@ impl Prepared {
             name: self.place.tree.clone(),
             striped: metadata.striped.clone(),
             holders: metadata.holders.clone()?,
+            homes: metadata.homes.clone(),
         })
     }
 
@@ -249,6 +260,7 @@ impl Prepared {
             striped: metadata.striped,
             holders,
             book: metadata.book,
+            homes: metadata.homes,
         };
         let tree = (tree.store.clone(), tree.file_system.clone());
         let begun = MetadataServer::start(beginning, tree, incarnation).await?;

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
 use super::super::connection::{self, FromDataServer};
+use super::super::homes::JoinedHomes;
 use crate::pools::{PoolPlace, PoolRole};
 
 /// How long a metadata server may take to drop copies before it is told again.
@@ -36,6 +37,8 @@ pub(super) struct Known {
     pub(super) roles: Mutex<BTreeMap<ReplicaSlot, PoolRole>>,
     /// Answers other metadata servers.
     pub(super) home: Arc<Home>,
+    /// Metadata servers that are homes, too.
+    pub(super) homes: Arc<JoinedHomes>,
     /// Whether it can answer.
     pub(super) has_started: watch::Sender<bool>,
 }
@@ -210,8 +213,12 @@ impl MessageHandler for Known {
 
     async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
         let asker = asker(incoming.from);
-        let asked = connection::decode_question(&incoming.message);
-        let asked = asked.ok_or_else(connection::refusal)?;
+        let Some(asked) = connection::decode_question(&incoming.message) else {
+            let news = connection::decode_news(&incoming.release());
+            let news = news.ok_or_else(connection::refusal)?;
+            self.homes.hear(asker.server, &news);
+            return Ok(connection::heard());
+        };
         let mut has_started = self.has_started.subscribe();
         // The sender lives as long as this.
         let _ = has_started.wait_for(|started| *started).await;
@@ -226,6 +233,7 @@ impl MessageHandler for Known {
             Some(PoolRole::MetadataServer) => {
                 tracing::info!(number = peer.slot.0, "a metadata server is there");
                 self.home.meet(asker(peer));
+                self.homes.session_began(peer);
             }
             _ => tracing::info!(data_server = peer.slot.0, "a data server is there"),
         }

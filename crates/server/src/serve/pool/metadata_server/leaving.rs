@@ -246,16 +246,39 @@ impl MetadataServer {
         Ok(())
     }
 
-    /// Nothing lies at a metadata server that has joined, but what its clients have open is open here.
+    /// A metadata server that has joined goes when no directories live there. What its clients have open is open here.
     async fn remove_metadata_server(&self, slot: ReplicaSlot) -> Result<(), String> {
         let home = &self.known.home;
+        let tree = self.known.homes.shown();
+        if let Some(tree) = &tree {
+            let may_go = match tree.expect_leaving(slot).await {
+                Ok(false) => Ok(()),
+                Ok(true) => Err(format!(
+                    "directories live at metadata server {}, and would be lost: remove them, \
+                     or have another server move what is in them with `mv`, which copies it",
+                    slot.0
+                )),
+                Err(_) => Err(format!(
+                    "metadata server {} is away, and directories live there; start it, and try again",
+                    slot.0
+                )),
+            };
+            if let Err(why) = may_go {
+                tree.stays(slot).await;
+                return Err(why);
+            }
+        }
         home.expect_parting(slot).await;
         if let Err(error) = pools::revoke(&self.place.directory, slot) {
             home.stays(slot);
+            if let Some(tree) = &tree {
+                tree.stays(slot).await;
+            }
             return Err(error.to_string());
         }
         self.endpoint.revoke(slot);
         home.part(slot).await;
+        self.known.homes.has_left(slot);
         tracing::warn!(
             number = slot.0,
             "a metadata server was removed from the pool"

@@ -1,4 +1,4 @@
-//! Whose clients' state the home has given up, as the book of the pool keeps it over restarts.
+//! Whose clients' state the home has given up, and who else is a home, as the book of the pool keeps it over restarts.
 //!
 //! What must never enter: when something is given up.
 
@@ -34,6 +34,20 @@ impl Memory for InBook {
 }
 
 impl MetadataServer {
+    /// Notes that a metadata server that has joined is the home of directories.
+    pub(in crate::serve::pool) async fn keep_home(
+        &self,
+        home: ReplicaSlot,
+    ) -> std::result::Result<(), SealedFileError> {
+        let _alone = self.changes.lock().await;
+        let mut book = self.keeping().book.clone();
+        if book.homes.insert(home) {
+            self.write_book(&book).await?;
+            self.keeping().book = book;
+        }
+        Ok(())
+    }
+
     async fn keep_given_up(
         &self,
         given_up: BTreeSet<ReplicaSlot>,

@@ -1,0 +1,138 @@
+//! Directories that live at the joined metadata server that has made them, while servers are killed and started again.
+
+use nfs4_client::OpenFile;
+
+use super::*;
+
+const MAKES_DIRECTORIES: &str = "[pool]\nmakes_directories = true\n";
+
+/// Which server has made an object, by its fileid.
+async fn maker_of(client: &Client, handle: &NfsFh4) -> u64 {
+    let found = client.stat(handle).await.unwrap();
+    found.fileid.unwrap() >> 48
+}
+
+async fn made(client: &Client, directory: &NfsFh4, name: &str) -> OpenFile {
+    let file = client.open(directory, name, &How::create(0o644)).await;
+    let file = file.unwrap();
+    let bytes = name.to_owned().into_bytes().into();
+    client.write_all(&file, 0, &bytes).await.unwrap();
+    file
+}
+
+#[test]
+fn clients_share_directories_of_four_homes_while_servers_are_killed() {
+    let (sites, servers) = four_metadata_servers(MAKES_DIRECTORIES);
+    // It lives at the one that is killed.
+    block_on(async {
+        let (client, root) = client_at(at(&sites[2])).await.unwrap();
+        let directory = client.create_directory(&root, "counted", 0o755).await;
+        let directory = directory.unwrap();
+        assert_eq!(maker_of(&client, &directory).await, 3);
+        let file = client
+            .open(&directory, "counter", &How::create(0o644))
+            .await;
+        let (file, bytes) = (file.unwrap(), format!("{:20}", 0).into_bytes().into());
+        client.write_all(&file, 0, &bytes).await.unwrap();
+        client.close(&file).await.unwrap();
+        client.leave().await.unwrap();
+    });
+    let servers = work_while_servers_are_killed(&sites, servers, Some("counted"));
+    for server in &servers {
+        let names = block_on(listed(server)).into_iter();
+        let names: Vec<String> = names.map(|(name, _)| name).collect();
+        assert_eq!(names, ["counted"]);
+    }
+    for (server, site) in servers.into_iter().zip(&sites) {
+        server.kill();
+        succeed(&site.meridian(&["check"]));
+    }
+}
+
+#[test]
+fn a_home_goes_on_without_the_first_one_and_the_rest_without_the_home() {
+    let [first, second] = [LEASE.to_owned(), format!("{LEASE}{MAKES_DIRECTORIES}")];
+    let [first, second] = [first, second].map(|text| Site::configured(&text));
+    succeed(&pool(&first, &["create", "--address", &address(&first)]));
+    let first_server = first.place.start();
+    let token = succeed(&pool(&first, &["invite", "--metadata-server"]));
+    succeed(&join(&second, token.trim_end()));
+    let second_server = start(&second);
+    let there = runtime();
+    let (client, directory) = there.block_on(async {
+        let (client, root) = client_at(at(&second)).await.unwrap();
+        let directory = client.create_directory(&root, "own", 0o755).await.unwrap();
+        assert_eq!(maker_of(&client, &directory).await, 2);
+        (client, directory)
+    });
+    assert!(data_server(&first, 2).home);
+    first_server.kill();
+    there.block_on(async {
+        let file = made(&client, &directory, "meanwhile").await;
+        client.close(&file).await.unwrap();
+        let below = client.create_directory(&directory, "below", 0o755).await;
+        let below = below.unwrap();
+        assert_eq!(maker_of(&client, &below).await, 2);
+        let moved = client
+            .rename(&directory, "meanwhile", &below, "moved")
+            .await;
+        moved.unwrap();
+        client.leave().await.unwrap();
+    });
+    let first_server = first.place.start();
+    block_on(async {
+        let (client, root) = client_of(&first_server).await;
+        let below = client.walk(&root, "own/below").await.unwrap();
+        let file = client.open(&below, "moved", &How::read()).await.unwrap();
+        let bytes = client.read_to_end(&file).await.unwrap();
+        assert_eq!(bytes.to_vec(), b"meanwhile");
+        client.close(&file).await.unwrap();
+        client.leave().await.unwrap();
+        write(&first_server, "beside", b"text").await;
+    });
+    second_server.kill();
+    block_on(async {
+        assert_eq!(read(&first_server, "beside").await, b"text");
+        write(&first_server, "more", b"text").await;
+        remove(&first_server, "more").await;
+        // It is listed, although nobody can say more of it.
+        let (client, root) = client_of(&first_server).await;
+        let wanted = Bitmap4::of(&[Attr::RdattrError, Attr::Size, Attr::MountedOnFileid]);
+        for entry in client.readdir(&root, wanted).await.unwrap() {
+            let (is_own, found) = (entry.name.0[..] == *b"own", entry.attributes);
+            let expected = match is_own {
+                true => (NfsStat4::Delay, None),
+                false => (NfsStat4::Ok, Some(4)),
+            };
+            assert_eq!(
+                (found.rdattr_error, found.size),
+                (Some(expected.0), expected.1)
+            );
+            let maker = found.mounted_on_fileid.map(|id| id >> 48);
+            assert_eq!(maker, Some(if is_own { 2 } else { 1 }));
+        }
+        client.leave().await.unwrap();
+    });
+    refuse(&pool(&first, &["remove", "2"]), &["is away"]);
+    let second_server = start(&second);
+    until("the home is there", || data_server(&first, 2).serves);
+    refuse(
+        &pool(&first, &["remove", "2"]),
+        &["directories live at metadata server 2"],
+    );
+    let (client, root) = there.block_on(client_of(&first_server));
+    there.block_on(async {
+        let own = client.lookup(&root, "own").await.unwrap();
+        let full = client.remove(&root, "own").await;
+        assert_eq!(status_of(full), Some(NfsStat4::NotEmpty));
+        let out = client.rename(&own, "below", &root, "out").await;
+        assert_eq!(status_of(out), Some(NfsStat4::XDev));
+        let below = client.lookup(&own, "below").await.unwrap();
+        client.remove(&below, "moved").await.unwrap();
+        client.remove(&own, "below").await.unwrap();
+        client.remove(&root, "own").await.unwrap();
+        client.leave().await.unwrap();
+    });
+    assert_eq!(block_on(listed(&second_server)).len(), 1);
+    succeed(&pool(&first, &["remove", "2"]));
+}

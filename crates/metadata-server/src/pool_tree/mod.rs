@@ -1,0 +1,354 @@
+//! The tree of a pool at one of its metadata servers: each operation is done at the home of its object, here or at another server (rule 12
+//! of `docs/design/striping.md`, decision 46).
+//!
+//! The slot in an object's identifier says who made it, and with that where it lives. At the first metadata server, all slots are its own
+//! but those of joined ones that are known to be homes. A joined one has its own slot, and asks the first about everything else; so the
+//! first passes on what is another's. Directories that have their name at one home and live at another are [`crate::directories`].
+//!
+//! What must never enter: how other servers are reached.
+
+mod file_system;
+mod listing;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use async_trait::async_trait;
+use store::Store;
+use tokio::sync::{RwLock, RwLockReadGuard};
+use vfs::permission::{EXECUTE, allows};
+use vfs::{
+    Attributes, Credentials, Error, FileSystem, Forget, Name, NewObject, ObjectId, ObjectKind,
+    ReplicaSlot, RequestGroup, Result,
+};
+
+use crate::holders::Holders;
+use crate::remote_tree::RemoteTree;
+
+/// Makes joined metadata servers known as homes, at the first one.
+#[async_trait]
+pub trait Homes: Send + Sync + 'static {
+    /// Notes stably that directories live at this server, and says how it is asked.
+    ///
+    /// # Errors
+    /// When that is not noted.
+    async fn note(&self, home: ReplicaSlot) -> Result<Arc<RemoteTree>>;
+
+    /// From now on it is asked.
+    fn begin(&self, home: ReplicaSlot);
+}
+
+/// What a server does for the pool, and whom it asks.
+pub(crate) enum Part {
+    /// It has the root, and all that no other home has.
+    First {
+        homes: Mutex<BTreeMap<ReplicaSlot, Arc<RemoteTree>>>,
+        notes: Arc<dyn Homes>,
+        /// Servers that are about to leave the pool, and get no names any more. Held by each task that gives one a name.
+        leaving: RwLock<BTreeSet<ReplicaSlot>>,
+    },
+    /// It has what it has made, and asks the first one of the rest.
+    Joined {
+        first: Arc<RemoteTree>,
+        /// New directories whose parent lives at the first one live here.
+        makes_directories: bool,
+    },
+}
+
+/// Where an object lives, as far as this server has to know it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Home {
+    Here,
+    At(ReplicaSlot),
+}
+
+type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
+
+/// The tree.
+pub struct PoolTree {
+    /// What lives here, as everybody is to see it.
+    pub(crate) own: Arc<dyn FileSystem>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) holders: Arc<Holders>,
+    pub(crate) part: Part,
+    /// Directories that live elsewhere and are about to be removed here.
+    pub(crate) removing: Mutex<BTreeSet<ObjectId>>,
+    /// Directories that are sealed here, by what this run has seen.
+    pub(crate) sealed: Mutex<BTreeMap<ObjectId, u64>>,
+    /// Directories that an earlier run has made, and that may have got their name or not.
+    pub(crate) unsettled: Mutex<BTreeMap<Name, ObjectId>>,
+    /// Held by the task that finds that out of one.
+    pub(crate) settling: tokio::sync::Mutex<()>,
+    /// The next seal; no other run of this server has used it.
+    pub(crate) next_seal: AtomicU64,
+    /// This server's clients have nothing to reclaim any more, nor those that come through it.
+    have_reclaimed: AtomicBool,
+    forget: Mutex<Vec<Forget>>,
+    lock_listeners: Mutex<Vec<LockListener>>,
+    this: Weak<PoolTree>,
+}
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PoolTree {
+    /// That of a run of the first metadata server, whose store this is, shown as `own`. These `homes` are known.
+    #[must_use]
+    pub fn at_first(
+        (own, store): (Arc<dyn FileSystem>, Arc<Store>),
+        holders: Arc<Holders>,
+        homes: impl IntoIterator<Item = (ReplicaSlot, Arc<RemoteTree>)>,
+        notes: Arc<dyn Homes>,
+    ) -> Arc<PoolTree> {
+        let part = Part::First {
+            homes: Mutex::new(homes.into_iter().collect()),
+            notes,
+            leaving: RwLock::default(),
+        };
+        PoolTree::new((own, store), holders, part)
+    }
+
+    /// That of a run of a joined metadata server, which asks the `first`.
+    #[must_use]
+    pub fn at_joined(
+        (own, store): (Arc<dyn FileSystem>, Arc<Store>),
+        holders: Arc<Holders>,
+        first: Arc<RemoteTree>,
+        makes_directories: bool,
+    ) -> Arc<PoolTree> {
+        let part = Part::Joined {
+            first,
+            makes_directories,
+        };
+        PoolTree::new((own, store), holders, part)
+    }
+
+    fn new(
+        (own, store): (Arc<dyn FileSystem>, Arc<Store>),
+        holders: Arc<Holders>,
+        part: Part,
+    ) -> Arc<PoolTree> {
+        let next_seal = AtomicU64::new(holders.run() << 32);
+        Arc::new_cyclic(|this| PoolTree {
+            own,
+            store,
+            holders,
+            part,
+            removing: Mutex::default(),
+            sealed: Mutex::default(),
+            unsettled: Mutex::default(),
+            settling: tokio::sync::Mutex::default(),
+            next_seal,
+            have_reclaimed: AtomicBool::new(false),
+            forget: Mutex::default(),
+            lock_listeners: Mutex::default(),
+            this: this.clone(),
+        })
+    }
+
+    pub(crate) fn this(&self) -> Result<Arc<PoolTree>> {
+        self.this.upgrade().ok_or(Error::Delay)
+    }
+
+    /// Whether an object lives at another server.
+    #[must_use]
+    pub fn is_elsewhere(&self, id: ObjectId) -> bool {
+        self.home(id) != Home::Here
+    }
+
+    fn home(&self, id: ObjectId) -> Home {
+        match &self.part {
+            Part::First { homes, .. } if locked(homes).contains_key(&id.slot()) => {
+                Home::At(id.slot())
+            }
+            Part::First { .. } => Home::Here,
+            Part::Joined { .. } if id.slot() == self.store.slot() => Home::Here,
+            // Whoever it is.
+            Part::Joined { .. } => Home::At(ReplicaSlot(0)),
+        }
+    }
+
+    /// A home that is another server.
+    pub(crate) fn other(&self, id: ObjectId) -> Option<Arc<RemoteTree>> {
+        match &self.part {
+            Part::First { homes, .. } => locked(homes).get(&id.slot()).cloned(),
+            Part::Joined { .. } if id.slot() == self.store.slot() => None,
+            Part::Joined { first, .. } => Some(first.clone()),
+        }
+    }
+
+    fn others(&self) -> Vec<Arc<RemoteTree>> {
+        match &self.part {
+            Part::First { homes, .. } => locked(homes).values().cloned().collect(),
+            Part::Joined { first, .. } => vec![first.clone()],
+        }
+    }
+
+    /// Whether objects live at any other server.
+    pub(crate) fn has_others(&self) -> bool {
+        match &self.part {
+            Part::First { homes, .. } => !locked(homes).is_empty(),
+            Part::Joined { .. } => true,
+        }
+    }
+
+    /// Who does operations on an object.
+    fn at(&self, id: ObjectId) -> Arc<dyn FileSystem> {
+        match self.other(id) {
+            Some(other) => other,
+            None => self.own.clone(),
+        }
+    }
+
+    /// A joined server has made a directory, and is a home from now on. It gets a name as long as what is returned is held.
+    pub(crate) async fn expect_home(
+        &self,
+        home: ReplicaSlot,
+    ) -> Result<RwLockReadGuard<'_, BTreeSet<ReplicaSlot>>> {
+        let Part::First {
+            homes,
+            notes,
+            leaving,
+        } = &self.part
+        else {
+            return Err(Error::NotSupported);
+        };
+        loop {
+            let staying = leaving.read().await;
+            if staying.contains(&home) {
+                return Err(Error::NotSupported);
+            }
+            if locked(homes).contains_key(&home) {
+                return Ok(staying);
+            }
+            drop(staying);
+            let _alone = leaving.write().await;
+            if !locked(homes).contains_key(&home) {
+                let tree = notes.note(home).await?;
+                self.is_joined_by(&tree);
+                locked(homes).insert(home, tree);
+                notes.begin(home);
+            }
+        }
+    }
+
+    fn is_joined_by(&self, tree: &RemoteTree) {
+        for forget in locked(&self.forget).iter() {
+            tree.on_loss(forget.clone());
+        }
+        for listener in locked(&self.lock_listeners).iter() {
+            tree.on_lock_change(listener.clone());
+        }
+        if self.have_reclaimed.load(Ordering::Acquire) {
+            tree.has_nothing_to_reclaim();
+        }
+    }
+
+    /// A server is to leave the pool: it gets no names any more. Returns whether directories live there, as far as it can be asked.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub async fn expect_leaving(&self, home: ReplicaSlot) -> Result<bool> {
+        let Part::First { homes, leaving, .. } = &self.part else {
+            return Err(Error::NotSupported);
+        };
+        leaving.write().await.insert(home);
+        let tree = locked(homes).get(&home).cloned();
+        match tree {
+            Some(tree) => tree.has_directories_there().await,
+            None => Ok(false),
+        }
+    }
+
+    /// It stays after all.
+    pub async fn stays(&self, home: ReplicaSlot) {
+        if let Part::First { leaving, .. } = &self.part {
+            leaving.write().await.remove(&home);
+        }
+    }
+
+    /// It has left. Nothing lives there.
+    pub fn has_left(&self, home: ReplicaSlot) {
+        if let Part::First { homes, .. } = &self.part {
+            locked(homes).remove(&home);
+        }
+    }
+
+    /// What another home has told of an object by its name, as its own home knows it. A server that asks knows itself what lives there.
+    async fn resolved(
+        &self,
+        asker: Option<ReplicaSlot>,
+        teller: ObjectId,
+        found: Attributes,
+    ) -> Result<Attributes> {
+        match self.home(teller) == self.home(found.id) || asker == Some(found.id.slot()) {
+            true => Ok(found),
+            false => self.at(found.id).attributes(found.id).await,
+        }
+    }
+
+    /// [`FileSystem::lookup`] for a client of this server, or of another one.
+    pub(crate) async fn lookup_for(
+        &self,
+        asker: Option<ReplicaSlot>,
+        who: &Credentials,
+        (directory, name): (ObjectId, &Name),
+    ) -> Result<Attributes> {
+        let found = self.at(directory).lookup(who, directory, name).await?;
+        match self.resolved(asker, directory, found).await {
+            // The name went meanwhile, and may lead to something else.
+            Err(Error::Stale) => {
+                let found = self.at(directory).lookup(who, directory, name).await?;
+                self.resolved(asker, directory, found).await
+            }
+            found => found,
+        }
+    }
+
+    /// The directory above one that has its name at another home than its rows.
+    async fn parent_elsewhere(&self, who: &Credentials, directory: ObjectId) -> Result<Attributes> {
+        let found = self.at(directory).attributes(directory).await?;
+        if !allows(who, &found, EXECUTE) {
+            return Err(Error::AccessDenied);
+        }
+        self.own.parent(&Credentials::root(), directory).await
+    }
+
+    /// [`FileSystem::end_requests`] for a client of this server, or of another one. The first server passes it on to the homes through which
+    /// it did not come; a joined one has nobody to pass it on to.
+    pub(crate) async fn end_requests_for(
+        &self,
+        asker: Option<ReplicaSlot>,
+        ended: Vec<RequestGroup>,
+    ) -> Result<()> {
+        let mut outcome = self.own.end_requests(ended.clone()).await;
+        let others: Vec<_> = match &self.part {
+            Part::First { homes, .. } => {
+                let homes = locked(homes);
+                let others = homes.iter().filter(|(home, _)| Some(**home) != asker);
+                others.map(|(_, tree)| tree.clone()).collect()
+            }
+            Part::Joined { first, .. } if asker.is_none() => vec![first.clone()],
+            Part::Joined { .. } => Vec::new(),
+        };
+        for other in others {
+            outcome = outcome.and(other.end_requests(ended.clone()).await);
+        }
+        outcome
+    }
+
+    /// Where new directories in this one are made, if that is here although it is another's.
+    fn makes_here(&self, directory: ObjectId, new: &NewObject) -> bool {
+        let Part::Joined {
+            first,
+            makes_directories,
+        } = &self.part
+        else {
+            return false;
+        };
+        let is_directory = *new == NewObject::Plain(ObjectKind::Directory);
+        *makes_directories && is_directory && first.is_of_first(directory)
+    }
+}

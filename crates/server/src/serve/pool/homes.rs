@@ -1,0 +1,225 @@
+//! Joined metadata servers that are homes of directories, as the first metadata server asks them.
+//!
+//! What must never enter: what lives where.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use metadata_server::{
+    Asked, Connection, Holders, Home, Homes, News, PoolTree, Question, RemoteTree, Reply,
+};
+use peer::{Endpoint, Peer, Sender};
+use store::Store;
+use vfs::{Error, FileSystem, FsId, ReplicaSlot};
+
+use super::asking::{self, PAUSE, UnderWay};
+use super::clock;
+use super::metadata_server::MetadataServer;
+
+/// How long a client waits for a home that is silent before it is told to ask again: less than those wait that ask for it through this server.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The homes beside that of the first metadata server.
+pub(super) struct JoinedHomes {
+    /// Those that the book has.
+    known: BTreeSet<ReplicaSlot>,
+    /// Set when the tree is shown.
+    shown: OnceLock<(Arc<Store>, Weak<PoolTree>)>,
+    /// Set when others can call.
+    endpoint: OnceLock<Weak<Endpoint>>,
+    home: OnceLock<Weak<Home>>,
+    server: OnceLock<Weak<MetadataServer>>,
+    trees: Mutex<BTreeMap<ReplicaSlot, Arc<RemoteTree>>>,
+    this: Weak<JoinedHomes>,
+}
+
+/// The way to one of them.
+struct ToJoined {
+    homes: Weak<JoinedHomes>,
+    slot: ReplicaSlot,
+    tree: FsId,
+    /// What it is asked at present.
+    under_way: UnderWay,
+}
+
+impl JoinedHomes {
+    pub(super) fn new(known: BTreeSet<ReplicaSlot>) -> Arc<JoinedHomes> {
+        Arc::new_cyclic(|this| JoinedHomes {
+            known,
+            shown: OnceLock::new(),
+            endpoint: OnceLock::new(),
+            home: OnceLock::new(),
+            server: OnceLock::new(),
+            trees: Mutex::default(),
+            this: this.clone(),
+        })
+    }
+
+    fn trees(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Arc<RemoteTree>>> {
+        self.trees.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tree of the pool, of which this part lives here.
+    pub(super) fn show(
+        self: &Arc<Self>,
+        own: Arc<dyn FileSystem>,
+        store: &Arc<Store>,
+        holders: Arc<Holders>,
+    ) -> Arc<PoolTree> {
+        let known = self.known.iter();
+        let known: Vec<_> = known
+            .map(|slot| (*slot, self.tree_of(*slot, store)))
+            .collect();
+        let tree = PoolTree::at_first((own, store.clone()), holders, known, self.clone());
+        // It is shown once.
+        let _ = self.shown.set((store.clone(), Arc::downgrade(&tree)));
+        tree
+    }
+
+    /// What is shown, once it is.
+    pub(super) fn shown(&self) -> Option<Arc<PoolTree>> {
+        self.shown.get()?.1.upgrade()
+    }
+
+    /// Others can call from now on, and are answered by this home.
+    pub(super) fn can_call(&self, endpoint: &Arc<Endpoint>, home: &Arc<Home>) {
+        // Nobody else sets them.
+        let _ = self.home.set(Arc::downgrade(home));
+        let _ = self.endpoint.set(Arc::downgrade(endpoint));
+        let slots: Vec<ReplicaSlot> = self.trees().keys().copied().collect();
+        for slot in slots {
+            // It may have called before this.
+            self.meet_present(slot);
+        }
+    }
+
+    /// Has homes be noted by this server.
+    pub(super) fn are_noted_by(&self, server: &Arc<MetadataServer>) {
+        // Nobody else sets it.
+        let _ = self.server.set(Arc::downgrade(server));
+    }
+
+    fn tree_of(&self, slot: ReplicaSlot, store: &Arc<Store>) -> Arc<RemoteTree> {
+        let mut trees = self.trees();
+        let known = trees.entry(slot).or_insert_with(|| {
+            let way = ToJoined {
+                homes: self.this.clone(),
+                slot,
+                tree: store.tree().fs_id,
+                under_way: UnderWay::new(),
+            };
+            let (lease, now) = clock::of_given_leases();
+            let tree = RemoteTree::new(store.clone(), (Arc::new(way), slot), now, lease);
+            tokio::spawn(asking::keep_lease(Arc::downgrade(&tree)));
+            let homes = self.this.clone();
+            tree.on_loss(Arc::new(move || {
+                let home = homes.upgrade();
+                let home = home.and_then(|homes| homes.home.get().and_then(Weak::upgrade));
+                Box::pin(async move {
+                    if let Some(home) = home {
+                        home.give_up_others(slot).await;
+                    }
+                })
+            }));
+            tree
+        });
+        known.clone()
+    }
+
+    fn peer(&self, slot: ReplicaSlot) -> Option<Peer> {
+        self.endpoint.get()?.upgrade()?.peer(slot)
+    }
+
+    fn meet_present(&self, slot: ReplicaSlot) {
+        let session = self.peer(slot).and_then(|peer| peer.session().ok());
+        if let Some(session) = session {
+            self.session_began(session.peer());
+        }
+    }
+
+    /// A joined metadata server is there.
+    pub(super) fn session_began(&self, peer: Sender) {
+        let tree = self.trees().get(&peer.slot).cloned();
+        if let Some(tree) = tree {
+            asking::meet(&tree, peer);
+            tokio::spawn(hand_over(self.this.clone(), peer));
+        }
+    }
+
+    /// One of them says which copies do not count any more.
+    pub(super) fn hear(&self, from: ReplicaSlot, news: &News) {
+        let tree = self.trees().get(&from).cloned();
+        if let Some(tree) = tree {
+            tree.hear(news);
+        }
+    }
+
+    /// One has left the pool.
+    pub(super) fn has_left(&self, slot: ReplicaSlot) {
+        self.trees().remove(&slot);
+        if let Some(tree) = self.shown() {
+            tree.has_left(slot);
+        }
+    }
+}
+
+#[async_trait]
+impl Homes for JoinedHomes {
+    async fn note(&self, home: ReplicaSlot) -> vfs::Result<Arc<RemoteTree>> {
+        let server = self.server.get().and_then(Weak::upgrade);
+        let server = server.ok_or(Error::Delay)?;
+        let (store, _) = self.shown.get().ok_or(Error::Delay)?;
+        let noted = server.keep_home(home).await;
+        noted.map_err(|error| Error::Io(error.to_string()))?;
+        tracing::info!(
+            number = home.0,
+            "a metadata server that has joined is the home of directories from now on"
+        );
+        Ok(self.tree_of(home, store))
+    }
+
+    fn begin(&self, home: ReplicaSlot) {
+        self.meet_present(home);
+    }
+}
+
+#[async_trait]
+impl Connection for ToJoined {
+    async fn ask(
+        &self,
+        question: Question,
+        keeps: Option<u64>,
+        clients: u64,
+    ) -> vfs::Result<Reply> {
+        let asked = Asked {
+            tree: Some(self.tree),
+            keeps,
+            clients,
+            question,
+        };
+        let peer = self.homes.upgrade().and_then(|homes| homes.peer(self.slot));
+        let peer = peer.ok_or(Error::Delay)?;
+        asking::ask((&peer, &self.under_way), asked, PATIENCE).await
+    }
+}
+
+/// Tells a run of a home what clients have open there, as long as it runs and has not heard it.
+async fn hand_over(homes: Weak<JoinedHomes>, to: Sender) {
+    loop {
+        let Some(homes) = homes.upgrade() else { return };
+        let session = homes.peer(to.slot).and_then(|peer| peer.session().ok());
+        if session.is_none_or(|session| session.peer() != to) {
+            return;
+        }
+        let Some(tree) = homes.trees().get(&to.slot).cloned() else {
+            return;
+        };
+        if tree.hand_over().await.is_ok() {
+            return;
+        }
+        drop((tree, homes));
+        tokio::time::sleep(PAUSE).await;
+    }
+}
