@@ -95,7 +95,7 @@ impl PoolTree {
         set: &SetAttributes,
     ) -> Result<Created> {
         let (tree, who, name, set) = (self.this()?, who.clone(), name.clone(), set.clone());
-        // To its end, whoever waits for it.
+        // To its end, also when nobody waits for it any more.
         let made = tokio::spawn(async move { tree.make(who, directory, name, set).await });
         made.await.unwrap_or(Err(Error::Uncertain))
     }
@@ -377,7 +377,7 @@ impl PoolTree {
         name: &Name,
     ) -> Result<DirectoryChange> {
         let (tree, who, name) = (self.this()?, who.clone(), name.clone());
-        // To its end, whoever waits for it.
+        // To its end, also when nobody waits for it any more.
         let removed = tokio::spawn(async move { tree.remove_sealed(&who, directory, &name).await });
         removed.await.unwrap_or(Err(Error::Uncertain))
     }

@@ -34,7 +34,7 @@ async fn a_directory_lives_where_it_was_made_and_all_show_it() {
         Ok(made.attributes)
     );
     both.expect_names(above, &[("made", directory)]).await;
-    // What is made in it lives there, too, whoever makes it.
+    // What is made in it lives there, too, by whatever server it is made.
     let file = both.file(SECOND, directory, "file").await;
     let below = both.directory(FIRST, (directory, "below"), 3).await;
     let other = both.file(FIRST, below, "other").await;

@@ -93,7 +93,7 @@ async fn prepare(server: &Server, home: &str, rounds: usize) -> Result<()> {
     Ok(client.leave().await?)
 }
 
-/// Has so many sites compete for one directory after the other, each when nothing is controlled, and looks at the last replica whether all
+/// Has this number of sites compete for one directory after the other, each when nothing is controlled, and looks at the last replica whether all
 /// files are there.
 fn measure(sites: &Sites, home: &str, competitors: usize, rounds: usize) -> Result<Outcome> {
     let here = runtime()?;

@@ -51,7 +51,7 @@ fn setup(point: &Point, extent: Extent) -> Result<Setup> {
     })
 }
 
-/// Does something while so many threads use all the processor time that they get.
+/// Does something while that number of threads use all the processor time that they get.
 fn beside_loops<T>(count: usize, work: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

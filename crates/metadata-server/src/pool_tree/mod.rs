@@ -165,7 +165,7 @@ impl PoolTree {
             }
             Part::First { .. } => Home::Here,
             Part::Joined { .. } if id.slot() == self.store.slot() => Home::Here,
-            // Whoever it is.
+            // Also what lives at another joined server: the first one asks that.
             Part::Joined { .. } => Home::At(ReplicaSlot(0)),
         }
     }

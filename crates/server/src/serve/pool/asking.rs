@@ -37,7 +37,7 @@ pub(super) const SERVED_MAX: usize = 2 * (OTHERS_MAX + (BYTES_MAX / BYTES_MIN) a
 /// What is told of questions that are refused, once and then in sums.
 static REFUSED: Throttle = Throttle::new();
 
-/// Bounds what is asked of another server at once. Whoever is beyond that waits his turn.
+/// Bounds what is asked of another server at once; questions beyond that wait their turn.
 pub(super) struct UnderWay {
     contents: Semaphore,
     others: Semaphore,
