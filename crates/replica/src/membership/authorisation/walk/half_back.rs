@@ -9,7 +9,11 @@ const MANY: usize = 300;
 const SLOW: Duration = Duration::from_secs(8);
 
 /// Starts a replica again with other settings.
-async fn restart_with(set: &mut Set, at: usize, change: impl FnOnce(&mut crate::Settings)) {
+async fn restart_with(
+    set: &mut Set,
+    at: usize,
+    change: impl FnOnce(&mut crate::state::settings::Settings),
+) {
     let crashed = set.crash(at).await.with(change);
     set.revive(at, crashed).await;
     let sites = &set.sites;
