@@ -166,11 +166,11 @@ impl Layouts for GivenByHome {
     }
 
     async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()> {
-        self.tree.end_layout(file, holder.0, false).await
+        self.end(file, holder, false).await
     }
 
     async fn lost(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()> {
-        self.tree.end_layout(file, holder.0, true).await
+        self.end(file, holder, true).await
     }
 
     async fn commit(
@@ -179,6 +179,9 @@ impl Layouts for GivenByHome {
         holder: LayoutHolder,
         end: Option<u64>,
     ) -> Result<u64, NoLayout> {
+        if file.slot() == self.own {
+            return Err(NoLayout::Gone);
+        }
         let size = self.tree.commit_layout(file, holder.0, end).await;
         size.map_err(none_here)
     }
@@ -194,6 +197,16 @@ impl Layouts for GivenByHome {
                 }
             });
         }));
+    }
+}
+
+impl GivenByHome {
+    /// A holder goes, which has had a layout or was refused one.
+    async fn end(&self, file: ObjectId, holder: LayoutHolder, is_lost: bool) -> vfs::Result<()> {
+        match file.slot() == self.own {
+            true => Ok(()),
+            false => self.tree.end_layout(file, holder.0, is_lost).await,
+        }
     }
 }
 
