@@ -484,7 +484,19 @@ fn seldom(seen: &Seen, random: &mut Rng) -> ArgOp4 {
             cookieverf: verifier(random),
         }),
         8 => ArgOp4::Sequence(sequence(of(random, &seen.sessions), random.u32(..))),
-        9 => ArgOp4::Unsupported(of(random, Opnum::ALL)),
+        9 => match of(random, Opnum::ALL) {
+            // Written without its arguments, it would be read with the next operations as its own.
+            number if has_arguments_here(number) => ArgOp4::Illegal(random.u32(..)),
+            number => ArgOp4::Unsupported(number),
+        },
         _ => ArgOp4::Illegal(random.u32(..)),
     }
+}
+
+/// Whether the server reads arguments of this operation, as it does of all that it supports.
+fn has_arguments_here(number: Opnum) -> bool {
+    let mut written = Writer::new();
+    written.write(&ArgOp4::Unsupported(number));
+    let read = ArgOp4::decode_op(&mut Reader::new(written.into_bytes()));
+    !matches!(read, Ok(ArgOp4::Unsupported(_)))
 }

@@ -99,7 +99,10 @@ impl User {
                 true
             }
             // None of them takes the slot (RFC 8881, section 18.46.3).
-            NfsStat4::TooManyOps | NfsStat4::RepTooBig | NfsStat4::RepTooBigToCache => true,
+            NfsStat4::ReqTooBig
+            | NfsStat4::TooManyOps
+            | NfsStat4::RepTooBig
+            | NfsStat4::RepTooBigToCache => true,
             NfsStat4::BadSession => false,
             refused => panic!("{refused:?}: {asked:?}", asked = asked.sequence),
         }

@@ -3,6 +3,9 @@
 use nfs4::NfsStat4::{self, *};
 use nfs4::{Opnum, ResOp4};
 
+/// What protects the entries of others in a sticky directory: RFC 8881 names no error for that, and Linux says EPERM.
+const STICKY: &[NfsStat4] = &[Perm];
+
 /// Of every operation, as part of a COMPOUND. SERVERFAULT, which is one of them too, is none that a client may bring about.
 const OF_ANY: &[NfsStat4] = &[
     BadXdr,
@@ -88,6 +91,7 @@ fn about_objects(operation: Opnum) -> Option<Sets> {
             OF_HANDLE,
             OF_NAME,
             &[Access, FileOpen, Grace, Io, NoEnt, NotEmpty, RoFs],
+            STICKY,
         ],
         Opnum::Rename => vec![
             OF_HANDLE,
@@ -95,6 +99,7 @@ fn about_objects(operation: Opnum) -> Option<Sets> {
             OF_SPACE,
             &[Access, Exist, FileOpen, Grace, Io, MLink, NoEnt, NotEmpty],
             &[WrongSec, XDev],
+            STICKY,
         ],
         Opnum::Restorefh => vec![OF_HANDLE, &[WrongSec]],
         Opnum::Secinfo => vec![OF_HANDLE, OF_NAME, &[Access, NoEnt]],
