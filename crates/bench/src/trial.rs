@@ -53,3 +53,8 @@ impl std::fmt::Display for Job {
 
 /// What one trial at one point has yielded: figures by their names, each name with its unit (`build_s`, `wire_bytes`).
 pub type Outcome = BTreeMap<String, f64>;
+
+/// An outcome of these figures.
+pub fn named<const N: usize>(figures: [(&str, f64); N]) -> Outcome {
+    figures.map(|(name, value)| (name.to_owned(), value)).into()
+}

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bench::chart;
 use bench::statistics::Results;
 use bench::table::{self, Figure, Heads};
-use bench::trial::{Job, Outcome, Point};
+use bench::trial::{self, Job, Outcome, Point};
 use bytes::Bytes;
 use nfs4::NfsFh4;
 use nfs4_client::{Client, How, StableHow4};
@@ -122,7 +122,7 @@ async fn measure(sites: &Sites, home: &str, files: usize) -> Result<Outcome> {
         (RATIO, primary / alone),
         ("follower_ratio", follower / primary),
     ];
-    Ok(figures.map(|(name, value)| (name.to_owned(), value)).into())
+    Ok(trial::named(figures))
 }
 
 /// What an update costs.

@@ -12,7 +12,7 @@ use bench::client::Target;
 use bench::statistics::Results;
 use bench::table::{self, Figure, Heads};
 use bench::tally::Tally;
-use bench::trial::{Job, Outcome, Point};
+use bench::trial::{self, Job, Outcome, Point};
 use bytes::Bytes;
 use nfs4::{Attributes4, NfsFh4, Stateid4};
 use nfs4_client::{Client, How, OpenFile, StableHow4};
@@ -224,7 +224,7 @@ fn outcome([set, alone]: &[Side; 2], kind: Kind, round_trip: Duration) -> Outcom
         ("ratio", set[0] / alone[0].max(1.0)),
         ("round_trips", set[0] / round_trip.as_secs_f64() / 1e6),
     ];
-    figures.map(|(name, value)| (name.to_owned(), value)).into()
+    trial::named(figures)
 }
 
 /// Single operations.

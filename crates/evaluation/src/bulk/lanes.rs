@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use bench::chart;
 use bench::statistics::Results;
 use bench::table::{self, Figure, Heads};
-use bench::trial::{Job, Outcome, Point};
+use bench::trial::{Job, Outcome, Point, named};
 use plot::{Axis, Chart, Plot};
 use testbed::LinkSettings;
 
@@ -46,7 +46,7 @@ async fn measure(sites: &Sites, name: &str, size: u64) -> Result<Outcome> {
     check_copy(sites, name, &random, size).await?;
     client.leave().await?;
     let figures = [(TOTAL, complete), ("link_share", share(size, complete))];
-    Ok(super::named(figures))
+    Ok(named(figures))
 }
 
 impl Experiment for Lanes {

@@ -18,7 +18,7 @@ use bench::processor::ProcessorTime;
 use bench::statistics::Results;
 use bench::table::{self, Figure, Heads};
 use bench::tally::Tally;
-use bench::trial::{Job, Outcome, Point};
+use bench::trial::{Job, Outcome, Point, named};
 use bytes::Bytes;
 use fastrand::Rng;
 use nfs4::NfsFh4;
@@ -117,11 +117,6 @@ async fn measure(sites: &Sites, name: &str, size: u64) -> Result<Vec<(Point, Out
     check_copy(sites, name, &random, size).await?;
     client.leave().await?;
     Ok(outcomes)
-}
-
-fn named<const N: usize>(figures: [(&str, f64); N]) -> Outcome {
-    let named = figures.map(|(name, value)| (name.to_owned(), value));
-    named.into()
 }
 
 /// The part of what the link carries.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use bench::client::Target;
 use bench::statistics::LATENESS;
-use bench::trial::Outcome;
+use bench::trial::{self, Outcome};
 use testbed::{Ganesha, GridFtp, LinkSettings, Place, World};
 use tokio::runtime::Runtime;
 
@@ -155,7 +155,7 @@ impl Servers {
             ("wire_bytes", wire as f64),
             (LATENESS, self.sites.lateness()?.as_secs_f64() * 1e6),
         ];
-        Ok(figures.map(|(name, value)| (name.to_owned(), value)).into())
+        Ok(trial::named(figures))
     }
 
     /// Makes the job's folder as each site sees it.

@@ -12,7 +12,7 @@ use bench::client::Target;
 use bench::statistics::Results;
 use bench::table::{self, Figure, Heads};
 use bench::tally::Tally;
-use bench::trial::{Job, Outcome, Point};
+use bench::trial::{self, Job, Outcome, Point};
 use nfs4::NfsFh4;
 use nfs4_client::{Client, How, OpenFile, Options};
 use plot::{Axis, Chart, Plot};
@@ -163,7 +163,7 @@ fn measure(field: &Field, crowd: Crowded) -> Result<Outcome> {
         ("start_s", started),
     ];
     drop(members);
-    Ok(figures.map(|(name, value)| (name.to_owned(), value)).into())
+    Ok(trial::named(figures))
 }
 
 impl Experiment for Crowd {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use bench::chart;
 use bench::statistics::Results;
 use bench::table::{self, Figure, Heads};
-use bench::trial::{Job, Outcome, Point};
+use bench::trial::{self, Job, Outcome, Point};
 use bytes::Bytes;
 use nfs4::NfsFh4;
 use nfs4_client::{Client, How, STAT, StableHow4};
@@ -143,7 +143,7 @@ fn measure(field: &Field, files: u64) -> Result<Outcome> {
         ("started_bytes", memory_after),
         ("check_s", checked),
     ];
-    let mut outcome: Outcome = figures.map(|(name, value)| (name.to_owned(), value)).into();
+    let mut outcome: Outcome = trial::named(figures);
     server.meridian.begin_set(first.at(Meridian::PEER_PORT))?;
     server.started()?;
     let data = folder.path().join("second");

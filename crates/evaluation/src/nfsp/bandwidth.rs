@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bench::client::Target;
 use bench::processor::ProcessorTime;
 use bench::statistics::{LATENESS, Results};
-use bench::trial::{Job, Outcome, Point};
+use bench::trial::{self, Job, Outcome, Point};
 use testbed::Requirements;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -146,7 +146,7 @@ impl Stage {
             ("data_cpu_s_gib", outcome["data_cpu_s"] / gibibytes),
             (LATENESS, late.as_secs_f64() * 1e6),
         ];
-        outcome.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        outcome.extend(trial::named(more));
         if self.doing == Doing::Writing {
             self.machines.bound_cards(false)?;
             self.check_and_remove(series, clients)?;

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use bench::trial::Outcome;
+use bench::trial::{self, Outcome};
 use control::{ControlName, Envelope, Message, ReplicaSlot};
 use peer::{Progress, Settings, frame_bytes};
 use sim::{Cargo, Sent};
@@ -149,7 +149,7 @@ impl Count {
             ("primary_messages_per_update", each(self.by_primaries)),
             ("primary_bytes_per_update", each(self.primary_bytes)),
         ];
-        figures.map(|(name, value)| (name.to_owned(), value)).into()
+        trial::named(figures)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use bench::trial::Outcome;
+use bench::trial::{self, Outcome};
 use control::{Contention, Moment, ReplicaSlot};
 use sim::{Intent, Random, World};
 use vfs::ObjectId;
@@ -74,7 +74,7 @@ pub(super) fn single(single: Single, seed: u64, replicas: u16, updates: u64) -> 
         ("majority_s", mean(nearest)),
         ("everybody_s", mean(farthest)),
     ];
-    outcome.extend(times.map(|(name, value)| (name.to_owned(), value)));
+    outcome.extend(trial::named(times));
     Ok(outcome)
 }
 
@@ -120,7 +120,7 @@ pub(super) fn burst(seed: u64, replicas: u16, files: u64) -> Result<Outcome> {
         ("majority_s", rules::majority(&trips).as_secs_f64()),
         ("everybody_s", rules::everybody(&trips).as_secs_f64()),
     ];
-    outcome.extend(times.map(|(name, value)| (name.to_owned(), value)));
+    outcome.extend(trial::named(times));
     Ok(outcome)
 }
 

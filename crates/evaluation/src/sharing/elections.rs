@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use bench::chart;
 use bench::statistics::{LATENESS, Results, Summary};
 use bench::table::{self, Figure, Heads};
-use bench::trial::{Job, Outcome, Point};
+use bench::trial::{self, Job, Outcome, Point};
 use nfs4::{Bitmap4, NfsFh4};
 use nfs4_client::How;
 use plot::{Axis, Chart, Plot};
@@ -148,7 +148,7 @@ fn measure(sites: &Sites, home: &str, competitors: usize, rounds: usize) -> Resu
         ("delays", delays as f64),
         (LATENESS, sites.lateness()?.as_secs_f64() * 1e6),
     ];
-    Ok(figures.map(|(name, value)| (name.to_owned(), value)).into())
+    Ok(trial::named(figures))
 }
 
 async fn check(server: &Server, home: &str, rounds: usize, files: usize) -> Result<()> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use bench::statistics::LATENESS;
 use bench::tally::Tally;
-use bench::trial::Outcome;
+use bench::trial::{self, Outcome};
 use bytes::Bytes;
 use fastrand::Rng;
 use nfs4::{Bitmap4, NfsFh4, StableHow4};
@@ -95,7 +95,7 @@ pub(super) fn measure(sites: &Sites, home: &str, load: Load) -> Result<Outcome> 
         ("delays", (here.delays + there.delays) as f64),
         ("wire_bytes_per_update", wire as f64 / updates.max(1.0)),
     ];
-    outcome.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    outcome.extend(trial::named(more));
     Ok(outcome)
 }
 

@@ -32,7 +32,7 @@ use bench::chart;
 use bench::client::Target;
 use bench::statistics::{LATENESS, Results};
 use bench::table::Figure;
-use bench::trial::Outcome;
+use bench::trial::{self, Outcome};
 use plot::{Axis, Chart};
 use tokio::sync::Mutex;
 
@@ -113,7 +113,7 @@ impl Play<'_> {
         let (client, root) = target.client().await?;
         let directory = client.lookup(&root, home).await?;
         let mut replay = Replay::begin(self.trace, client.clone(), directory, self.pauses);
-        let waits = || self.server.map(Waits::so_far).transpose();
+        let waits = || self.server.map_or(Ok(None), Waits::so_far);
         let mut waited = Waits::default();
         let (mut figures, mut all) = (Outcome::new(), replay::Played::default());
         for phase in &self.trace.phases {
@@ -121,10 +121,10 @@ impl Play<'_> {
                 Some(turn) if is_dense(phase) => Some(turn.lock().await),
                 _ => None,
             };
-            let before = waits()?.flatten();
+            let before = waits()?;
             let played = replay.play(&phase.steps).await;
             let played = played.with_context(|| format!("{} went wrong", phase.name))?;
-            if let (Some(before), Some(after)) = (before, waits()?.flatten()) {
+            if let (Some(before), Some(after)) = (before, waits()?) {
                 waited = waited.and(after.since(before));
             }
             figures.insert(time_of(phase), played.took.as_secs_f64());
@@ -137,8 +137,8 @@ impl Play<'_> {
             ("delays", all.counts.delays as f64),
             ("written_bytes", all.counts.written as f64),
         ];
-        figures.extend(whole.map(|(name, value)| (name.to_owned(), value)));
-        if waits()?.flatten().is_some() {
+        figures.extend(trial::named(whole));
+        if waits()?.is_some() {
             figures.extend(waited.figures());
         }
         let left = replay.outcome();
@@ -187,8 +187,7 @@ impl Play<'_> {
             ("content_bytes", sent.content as f64),
             ("record_bytes", sent.records as f64),
         ];
-        let more = more.map(|(name, value)| (name.to_owned(), value));
-        played.figures.extend(more);
+        played.figures.extend(trial::named(more));
         Ok(played.figures)
     }
 }

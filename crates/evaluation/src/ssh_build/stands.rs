@@ -150,9 +150,8 @@ impl Stand {
                 Play { server, ..play }.at_set(sites, home)
             }
             Servers::Alone { server, .. } => {
-                let asked = Some(server);
                 let play = Play {
-                    server: asked,
+                    server: Some(server),
                     ..play
                 };
                 let played = play.at(&server.target(), home)?;

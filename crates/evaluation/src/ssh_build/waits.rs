@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use bench::statistics::Results;
 use bench::table::{self, Figure, Heads};
-use bench::trial::Outcome;
+use bench::trial::{Outcome, named};
 use bench::waiting;
 
 use super::figures;
@@ -61,8 +61,7 @@ impl Waits {
             ("server_waited_s", self.server),
             (WAITED, waited),
         ];
-        let named = figures.map(|(name, time)| (name.to_owned(), time.as_secs_f64()));
-        named.into()
+        named(figures.map(|(name, time)| (name, time.as_secs_f64())))
     }
 }
 
@@ -99,8 +98,7 @@ impl Others {
                 self.machine.saturating_sub(earlier.machine),
             ),
         ];
-        let named = figures.map(|(name, time)| (name.to_owned(), time.as_secs_f64()));
-        named.into()
+        named(figures.map(|(name, time)| (name, time.as_secs_f64())))
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use bench::chart;
 use bench::statistics::Results;
 use bench::table::{self, Figure, Heads};
-use bench::trial::{Job, Outcome, Point};
+use bench::trial::{self, Job, Outcome, Point};
 use plot::{Axis, Chart, Plot};
 
 use crate::experiment::{Book, Experiment, Extent, Shown};
@@ -208,6 +208,6 @@ fn one(stands: &mut Stands<'_>, field: &Field, point: &Point) -> Result<Outcome>
         ("content_per_written", figure("content_bytes")? / written),
         ("wire_per_written", figure("wire_bytes")? / written),
     ];
-    outcome.extend(shares.map(|(name, value)| (name.to_owned(), value)));
+    outcome.extend(trial::named(shares));
     Ok(outcome)
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bench::trial::Outcome;
+use bench::trial::{self, Outcome};
 use bytes::{Bytes, BytesMut};
 use nfs4::NfsFh4;
 use nfs4_client::{Client, How, StableHow4};
@@ -97,7 +97,7 @@ impl Work {
             ("content_bytes", sent.content as f64),
             ("record_bytes", sent.records as f64),
         ];
-        Ok(figures.map(|(name, value)| (name.to_owned(), value)).into())
+        Ok(trial::named(figures))
     }
 
     /// Returns the files that remain.
