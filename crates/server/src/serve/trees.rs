@@ -96,6 +96,14 @@ pub(super) async fn open_all(
         if membership.is_some() && data.member()?.is_some() && !is_there {
             return Err(ServeError::TreeMissing(data.tree(&export.tree)));
         }
+        // Those of sets and joined servers come from others, and are missed in ways of their own.
+        let is_own = membership.is_none() && joined.is_none();
+        if is_own && !is_there && data.has_made(&export.tree)? {
+            return Err(ServeError::TreeLost {
+                path: data.tree(&export.tree),
+                tree: export.tree.clone(),
+            });
+        }
         let striped = striped.filter(|striped| striped.name == export.tree);
         let elsewhere = striped.map(|striped| striped.striped.clone());
         let options = StoreOptions {
@@ -129,6 +137,9 @@ pub(super) async fn open_all(
         };
         if joined.is_none() {
             check_place(data, &export.tree, &store, membership.as_ref())?;
+        }
+        if is_own {
+            data.note_made(&export.tree)?;
         }
         trees.push(Tree {
             name: export.tree.clone(),
