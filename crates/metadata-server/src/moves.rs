@@ -300,62 +300,94 @@ impl PoolTree {
             Ok(_) => return Err(other_answer()),
             Err(error) => return Err(error),
         };
-        let decided = self
+        let (changes, is_done) = self
             .make_moved(who, (&file, source, number), home.server(), to)
             .await;
-        if !matches!(decided, Ok((_, true))) {
+        if is_done == Some(false) {
             let _ = home.do_at_home(Question::FinishMove(number, false)).await;
         }
-        decided.map(|(changes, _)| changes)
+        changes
     }
 
-    /// Makes the new name of what the source's home has prepared to give away; or does nothing, if both are names of the same file.
+    /// Makes the new name of what the source's home has prepared to give away; or does nothing, if both are names of the same file. Whether
+    /// it is made, if that is known.
     async fn make_moved(
         &self,
         who: &Credentials,
         (file, source, number): (&Attributes, DirectoryChange, u64),
         at: ReplicaSlot,
         to: (ObjectId, &Name),
-    ) -> Result<((DirectoryChange, DirectoryChange), bool)> {
-        let busy = self.busy(file.id)?;
-        let replaced = match self.store.lookup(who, to.0, to.1).await {
-            Ok(found) if found.id == file.id => {
-                return Ok(((source, self.unchanged(to.0).await?), false));
-            }
-            Ok(found) if self.is_elsewhere(found.id) && !found.is_directory() => Some(found.id),
-            // The operation itself says what is wrong.
-            Ok(_) | Err(_) => None,
-        };
-        let _replaced = replaced.map(|id| self.busy(id)).transpose()?;
-        if let Some(replaced) = replaced {
-            self.refresh(replaced).await?;
-        }
+    ) -> (Result<(DirectoryChange, DirectoryChange)>, Option<bool>) {
         let came = Came {
             source: at,
             number,
             file: file.id,
         };
-        let (hidden, proof) = (self.need_hidden().await?, came.name()?);
+        let ready = match self.ready_for(who, file, to).await {
+            Ok(ready) => ready,
+            Err(error) => return (Err(error), Some(false)),
+        };
+        let Some((busy, replaced)) = ready else {
+            let unchanged = self.unchanged(to.0).await;
+            return (unchanged.map(|target| (source, target)), Some(false));
+        };
         let since = self.holders.begin_again();
+        let target = self.adopt_moved(who, (file, source), &came, to).await;
+        let is_done = match came.name() {
+            Ok(proof) => self.hidden_name(&proof).await.map(|found| found.is_some()),
+            Err(error) => Err(error),
+        };
+        match is_done {
+            Ok(true) => self.follow(came, busy).await,
+            // Nothing is done with the file until that is known, at the next start.
+            Err(_) => busy.stays(),
+            Ok(false) => {}
+        }
+        let mut objects = vec![to.0, file.id];
+        if let Some(replaced) = replaced {
+            self.tell_names(replaced.1).await;
+            objects.push(replaced.1);
+        }
+        self.holders.settled(since, &objects).await;
+        (target.map(|target| (source, target)), is_done.ok())
+    }
+
+    /// Has nobody else do something with names here of a file that comes, and of the one that it replaces if that lives elsewhere. Nothing when
+    /// both are the same.
+    async fn ready_for(
+        &self,
+        who: &Credentials,
+        file: &Attributes,
+        to: (ObjectId, &Name),
+    ) -> Result<Option<(Busy<'_>, Option<Busy<'_>>)>> {
+        let busy = self.busy(file.id)?;
+        let replaced = match self.store.lookup(who, to.0, to.1).await {
+            Ok(found) if found.id == file.id => return Ok(None),
+            Ok(found) if self.is_elsewhere(found.id) && !found.is_directory() => {
+                let replaced = self.busy(found.id)?;
+                self.refresh(found.id).await?;
+                Some(replaced)
+            }
+            // The operation itself says what is wrong.
+            Ok(_) | Err(_) => None,
+        };
+        Ok(Some((busy, replaced)))
+    }
+
+    async fn adopt_moved(
+        &self,
+        who: &Credentials,
+        (file, source): (&Attributes, DirectoryChange),
+        came: &Came,
+        to: (ObjectId, &Name),
+    ) -> Result<DirectoryChange> {
+        let (hidden, proof) = (self.need_hidden().await?, came.name()?);
         let arrival = store::Arrival {
             source,
             proof: (hidden, &proof),
         };
-        let moved = {
-            let _place = self.take_place(to).await?;
-            self.store.adopt(who, to, file, Some(arrival)).await
-        };
-        let is_done = self.hidden_name(&proof).await? == Some(file.id);
-        if is_done {
-            self.follow(came, busy).await;
-        }
-        if let Some(replaced) = replaced {
-            self.tell_names(replaced).await;
-        }
-        let mut objects = vec![to.0, file.id];
-        objects.extend(replaced);
-        self.holders.settled(since, &objects).await;
-        Ok(((source, moved?), is_done))
+        let _place = self.take_place(to).await?;
+        self.store.adopt(who, to, file, Some(arrival)).await
     }
 
     /// Has the source's home follow a move; later, if that fails. Until it has, nothing else is done with names of the file here.
