@@ -31,7 +31,8 @@ pub(crate) fn numbers<const N: usize>(word: &str, name: &Name) -> Option<[u64; N
     let name = std::str::from_utf8(name.as_bytes()).ok()?;
     let rest = name.strip_prefix(word)?.strip_prefix('-')?;
     let each = rest.split('-');
-    let each: Result<Vec<u64>, _> = each.map(|part| u64::from_str_radix(part, 16)).collect();
+    let each: std::result::Result<Vec<u64>, _> =
+        each.map(|part| u64::from_str_radix(part, 16)).collect();
     each.ok()?.try_into().ok()
 }
 
