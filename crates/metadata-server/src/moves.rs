@@ -77,7 +77,7 @@ impl PoolTree {
     }
 
     /// Whether some names of a directory are on their way out.
-    pub(crate) fn leave(&self, directory: ObjectId) -> Vec<Name> {
+    pub(crate) fn leaving_of(&self, directory: ObjectId) -> Vec<Name> {
         let leaving = locked(&self.leaving);
         let of_it = leaving.keys().filter(|(of, _)| *of == directory);
         of_it.map(|(_, name)| name.clone()).collect()
@@ -156,7 +156,7 @@ impl PoolTree {
             return Err(Error::NotPermitted);
         }
         let (root, hidden) = (Credentials::root(), self.need_hidden().await?);
-        let goes = leaving.goes()?;
+        let goes = leaving.keeper()?;
         let linked = {
             // Its row here may stand for one that lives elsewhere.
             let since = self.holders.begin_again();
@@ -166,7 +166,7 @@ impl PoolTree {
         };
         linked?;
         let target = NewObject::Symlink(name.as_bytes().to_vec().into());
-        let (from, set) = (leaving.from(directory)?, SetAttributes::default());
+        let (from, set) = (leaving.record(directory)?, SetAttributes::default());
         self.own.create(&root, hidden, &from, target, &set).await?;
         // Nobody is shown the name out of a copy any more.
         self.holders.take_back(directory).await;
@@ -183,8 +183,8 @@ impl PoolTree {
     }
 
     async fn forget_leaving(&self, leaving: Leaving, directory: ObjectId) -> Result<()> {
-        self.drop_hidden(&leaving.from(directory)?).await?;
-        self.drop_hidden(&leaving.goes()?).await
+        self.drop_hidden(&leaving.record(directory)?).await?;
+        self.drop_hidden(&leaving.keeper()?).await
     }
 
     /// The outcome is known: the name goes, or stays.
@@ -208,13 +208,13 @@ impl PoolTree {
                 Err(error) => return Err(error),
             }
             if !self.is_elsewhere(leaving.file) {
-                self.hold_by(decider, leaving.file, &leaving.goes()?)
+                self.hold_by(decider, leaving.file, &leaving.keeper()?)
                     .await?;
             }
         }
         // In this order: what is left of it is found by the second.
-        self.drop_hidden(&leaving.goes()?).await?;
-        self.drop_hidden(&leaving.from(directory)?).await?;
+        self.drop_hidden(&leaving.keeper()?).await?;
+        self.drop_hidden(&leaving.record(directory)?).await?;
         if self.is_elsewhere(leaving.file) {
             locked(&self.owed).insert(leaving.file);
         }
@@ -244,12 +244,12 @@ impl PoolTree {
 }
 
 impl Leaving {
-    fn from(&self, directory: ObjectId) -> Result<Name> {
+    fn record(&self, directory: ObjectId) -> Result<Name> {
         let (decider, file) = (self.decider.0.into(), self.file.as_u64());
         numbered(FROM, &[decider, self.number, directory.as_u64(), file])
     }
 
-    fn goes(&self) -> Result<Name> {
+    fn keeper(&self) -> Result<Name> {
         numbered(GOES, &[self.decider.0.into(), self.number])
     }
 }

@@ -33,7 +33,7 @@ impl PoolTree {
         if !self.is_elsewhere(directory) {
             page.entries
                 .retain(|entry| !self.is_reserved(directory, &entry.name));
-            let leaving = self.leave(directory);
+            let leaving = self.leaving_of(directory);
             if page.entries.iter().any(|it| leaving.contains(&it.name)) {
                 return Err(Error::Delay);
             }
