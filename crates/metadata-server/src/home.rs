@@ -277,7 +277,10 @@ impl Home {
                 Answer::Done
             }
             Question::EndRequests(ended) => {
-                below.end_requests(ended).await?;
+                match &self.pool_tree {
+                    Some(tree) => tree.end_requests_for(Some(asker.server), ended).await?,
+                    None => below.end_requests(ended).await?,
+                }
                 Answer::Done
             }
             Question::Read(..)

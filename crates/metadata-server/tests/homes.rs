@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use metadata_server::Question;
 use vfs::{
-    AccessCheck, ByteRange, Cookie, Credentials, Error, FileSystem, LockKind, LockOwner,
+    AccessCheck, ByteRange, Cookie, Credentials, Error, FileSystem, LockKind, LockOwner, RequestId,
     SetAttributes, Stability,
 };
 
@@ -308,6 +308,18 @@ async fn what_clients_of_the_first_hold_is_given_up_when_the_second_hears_nothin
     first.unlock(file, &one, everything).await.unwrap();
     let refused = first.lock(file, &one, everything, kind).await;
     assert!(matches!(refused, Err(Error::Locked(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn that_requests_have_ended_is_said_once() {
+    let both = Both::new().await;
+    both.directory(SECOND, (ROOT, "made"), 1).await;
+    both.questions();
+    for (at, asked) in [(FIRST, [1, 0]), (SECOND, [0, 1])] {
+        let ended = vec![[at as u8; RequestId::GROUP_BYTES]];
+        both.at(at).end_requests(ended).await.unwrap();
+        assert_eq!(both.questions(), asked);
+    }
 }
 
 #[tokio::test]

@@ -340,11 +340,7 @@ impl FileSystem for PoolTree {
     }
 
     async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
-        let mut outcome = self.own.end_requests(ended.clone()).await;
-        for other in self.others() {
-            outcome = outcome.and(other.end_requests(ended.clone()).await);
-        }
-        outcome
+        self.end_requests_for(None, ended).await
     }
 
     async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {

@@ -20,7 +20,7 @@ use tokio::sync::{RwLock, RwLockReadGuard};
 use vfs::permission::{EXECUTE, allows};
 use vfs::{
     Attributes, Created, Credentials, DirectoryChange, Error, FileSystem, Forget, Name, NewObject,
-    ObjectId, ObjectKind, ReplicaSlot, Result,
+    ObjectId, ObjectKind, ReplicaSlot, RequestGroup, Result,
 };
 
 use crate::holders::Holders;
@@ -465,6 +465,29 @@ impl PoolTree {
             return Err(Error::AccessDenied);
         }
         self.own.parent(&Credentials::root(), directory).await
+    }
+
+    /// [`FileSystem::end_requests`] for a client of this server, or of another one. The first server passes it on to the homes through which
+    /// it did not come; a joined one has nobody to pass it on to.
+    pub(crate) async fn end_requests_for(
+        &self,
+        asker: Option<ReplicaSlot>,
+        ended: Vec<RequestGroup>,
+    ) -> Result<()> {
+        let mut outcome = self.own.end_requests(ended.clone()).await;
+        let others: Vec<_> = match &self.part {
+            Part::First { homes, .. } => {
+                let homes = locked(homes);
+                let others = homes.iter().filter(|(home, _)| Some(**home) != asker);
+                others.map(|(_, tree)| tree.clone()).collect()
+            }
+            Part::Joined { first, .. } if asker.is_none() => vec![first.clone()],
+            Part::Joined { .. } => Vec::new(),
+        };
+        for other in others {
+            outcome = outcome.and(other.end_requests(ended.clone()).await);
+        }
+        outcome
     }
 
     /// Where new directories in this one are made, if that is here although it is another's.
