@@ -171,6 +171,7 @@ impl MetadataServer {
         place.directory.note_current();
         let memory = Arc::new(InBook::default());
         let homes = beginning.homes;
+        homes.take_up().await.map_err(ServeError::Home)?;
         let home = Home::new(
             store.tree(),
             file_system,
