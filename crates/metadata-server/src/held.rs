@@ -204,7 +204,7 @@ impl PoolTree {
         let since = self.holders.begin_again();
         let linked = {
             let _place = self.take_place(place).await?;
-            self.store.adopt(who, place, &file, None).await
+            self.store.accept_name(who, place, &file, None).await
         };
         if linked.is_err() {
             self.tell_names(id).await;

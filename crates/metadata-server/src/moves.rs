@@ -160,7 +160,7 @@ impl PoolTree {
         let linked = {
             // Its row here may stand for one that lives elsewhere.
             let since = self.holders.begin_again();
-            let linked = self.store.adopt(&root, (hidden, &goes), &found, None).await;
+            let linked = self.store.accept_name(&root, (hidden, &goes), &found, None).await;
             self.holders.settled(since, &[file]).await;
             linked
         };
@@ -332,7 +332,7 @@ impl PoolTree {
             return (unchanged.map(|target| (source, target)), Some(false));
         };
         let since = self.holders.begin_again();
-        let target = self.adopt_moved(who, (file, source), &came, to).await;
+        let target = self.accept_moved(who, (file, source), &came, to).await;
         let is_done = match came.name() {
             Ok(proof) => self.hidden_name(&proof).await.map(|found| found.is_some()),
             Err(error) => Err(error),
@@ -374,7 +374,7 @@ impl PoolTree {
         Ok(Some((busy, replaced)))
     }
 
-    async fn adopt_moved(
+    async fn accept_moved(
         &self,
         who: &Credentials,
         (file, source): (&Attributes, DirectoryChange),
@@ -387,7 +387,7 @@ impl PoolTree {
             proof: (hidden, &proof),
         };
         let _place = self.take_place(to).await?;
-        self.store.adopt(who, to, file, Some(arrival)).await
+        self.store.accept_name(who, to, file, Some(arrival)).await
     }
 
     /// Has the source's home follow a move; later, if that fails. Until it has, nothing else is done with names of the file here.

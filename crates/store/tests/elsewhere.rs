@@ -106,7 +106,7 @@ async fn a_file_that_lies_elsewhere_has_names_here() {
     let who = root();
     let [one, two, three, taken, proof] = ["one", "two", "three", "own", "proof"].map(name);
     let [other, in_the_way] = ["other", "directory"].map(name);
-    let adopt = |to, arrival| store.store().adopt(&who, (ROOT, to), &file, arrival);
+    let adopt = |to, arrival| store.store().accept_name(&who, (ROOT, to), &file, arrival);
     adopt(&one, None).await.unwrap();
     assert_eq!(adopt(&one, None).await.err(), Some(Error::Exists));
     adopt(&two, None).await.unwrap();

@@ -30,7 +30,7 @@ impl Operation {
     ///
     /// # Errors
     /// Those of [`vfs::FileSystem::link`], or of [`vfs::FileSystem::rename`].
-    pub async fn adopt(
+    pub async fn accept_name(
         &self,
         who: &Credentials,
         to: (ObjectId, &Name),
@@ -42,12 +42,12 @@ impl Operation {
             Begun::Done(effect) if arrival.is_some() => return Ok(effect.changes()?.1),
             Begun::Done(effect) => return effect.change(),
         };
-        let (change, ticket) = self.adopt_in(mutation, who, to, file, arrival)?;
+        let (change, ticket) = self.accept_name_in(mutation, who, to, file, arrival)?;
         self.settle(ticket).await?;
         Ok(change)
     }
 
-    fn adopt_in(
+    fn accept_name_in(
         &self,
         mut mutation: Mutation<'_>,
         who: &Credentials,
