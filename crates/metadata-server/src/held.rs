@@ -6,10 +6,7 @@
 //!
 //! What must never enter: where the names are.
 
-use vfs::{
-    Attributes, Credentials, DirectoryChange, Error, FileSystem, Name, ObjectId, ReplicaSlot,
-    Result,
-};
+use vfs::{Attributes, Credentials, DirectoryChange, Error, Name, ObjectId, ReplicaSlot, Result};
 
 use crate::hidden::{numbered, numbers};
 use crate::pool_tree::{Busy, Part, PoolTree, locked};

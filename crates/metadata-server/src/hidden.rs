@@ -55,7 +55,8 @@ impl PoolTree {
             return Ok(Some(*known));
         }
         let (root, name) = (Credentials::root(), reserved()?);
-        match self.own.lookup(&root, ObjectId::ROOT, &name).await {
+        // Also at the start, before others have met this one.
+        match self.store.lookup(&root, ObjectId::ROOT, &name).await {
             Ok(found) => {
                 // The same, if somebody else was faster.
                 let _ = self.hidden_directory.set(found.id);

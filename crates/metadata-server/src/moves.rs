@@ -160,7 +160,10 @@ impl PoolTree {
         let linked = {
             // Its row here may stand for one that lives elsewhere.
             let since = self.holders.begin_again();
-            let linked = self.store.accept_name(&root, (hidden, &goes), &found, None).await;
+            let linked = self
+                .store
+                .accept_name(&root, (hidden, &goes), &found, None)
+                .await;
             self.holders.settled(since, &[file]).await;
             linked
         };

@@ -35,7 +35,8 @@ async fn links(both: &Both, file: ObjectId) -> u32 {
 }
 
 async fn link(both: &Both, at: usize, file: ObjectId, to: (ObjectId, &str)) -> vfs::Result<()> {
-    let linked = both.at(at).link(&both.who, file, to.0, &called(to.1));
+    let name = called(to.1);
+    let linked = both.at(at).link(&both.who, file, to.0, &name);
     linked.await.map(drop)
 }
 
@@ -68,7 +69,8 @@ async fn a_file_has_names_at_both_homes_and_goes_with_the_last() {
             // It is the same file.
             let new = NewObject::File(Creation::Unchecked);
             let (who, name) = (&both.who, called("two"));
-            let found = both.at(at).create(who, other, &name, new, &mode(0o600));
+            let set = mode(0o600);
+            let found = both.at(at).create(who, other, &name, new, &set);
             let found = found.await.unwrap();
             assert!(found.attributes.id == file && !found.made);
             both.remove(at, other, "two").await.unwrap();

@@ -132,8 +132,8 @@ async fn a_file_that_lies_elsewhere_has_names_here() {
         assert_eq!(store.find(ROOT, found).await, Ok(lies_there));
     }
     assert_eq!(store.remove(ROOT, "one").await, Err(Error::CrossHome));
-    store.rename((ROOT, "two"), (ROOT, "one")).await.unwrap();
-    for found in ["one", "three", "own", "proof"] {
+    store.rename((ROOT, "two"), (ROOT, "four")).await.unwrap();
+    for found in ["one", "three", "four", "own", "proof"] {
         let found = name(found);
         let removed = store
             .store()

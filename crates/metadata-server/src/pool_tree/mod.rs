@@ -277,7 +277,7 @@ impl PoolTree {
     }
 
     /// Who does operations on an object.
-    fn at(&self, id: ObjectId) -> Arc<dyn FileSystem> {
+    pub(crate) fn at(&self, id: ObjectId) -> Arc<dyn FileSystem> {
         match self.other(id) {
             Some(other) => other,
             None => self.own.clone(),
