@@ -339,13 +339,20 @@ fn every_file_of_tests_belongs_to_a_program() {
     );
 }
 
-/// Log lines are read by people who know no Rust.
+/// Log lines, and errors, which get there as well, are read by people who know no Rust.
 #[test]
-fn no_log_line_shows_a_form_of_rust() {
-    let mut lines = 0;
+fn no_log_line_and_no_error_shows_a_form_of_rust() {
+    let (mut lines, mut errors) = (0, 0);
     let mut wrong = Vec::new();
     for path in sources() {
         let text = fs::read_to_string(&path).unwrap();
+        for error in text.split("#[error(").skip(1) {
+            errors += 1;
+            let error = error.split(")]").next().unwrap();
+            if error.contains(":?}") {
+                wrong.push(format!("{}: {error}", path.display()));
+            }
+        }
         for level in ["trace", "debug", "info", "warn", "error"] {
             for line in text.split(&format!("tracing::{level}!(")).skip(1) {
                 lines += 1;
@@ -361,6 +368,12 @@ fn no_log_line_shows_a_form_of_rust() {
             }
         }
     }
-    assert!(lines > 100, "only {lines} lines were recognised");
-    assert!(wrong.is_empty(), "show these with `%`: {wrong:#?}");
+    assert!(
+        lines > 100 && errors > 100,
+        "only {lines} lines and {errors} errors were recognised"
+    );
+    assert!(
+        wrong.is_empty(),
+        "show these as people read them, with `%` in a log line: {wrong:#?}"
+    );
 }
