@@ -421,7 +421,7 @@ impl MetadataServer {
             draining: false,
             home: self.keeping().book.homes.contains(&slot),
             waits: view.map_or(0, |view| view.owes as u64),
-            holding: self.holding(slot).map(Into::into),
+            holding: self.holding(slot),
         }
     }
 }
