@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::fixture::site::block_on;
-use crate::fixture::{Place, Running, http_get};
+use crate::fixture::{Place, Running, complaint, http_get};
 use nfs4::{NfsLockType4, NfsStat4, SetxattrOption4};
 use nfs4_client::{Client, How, LockAnswer, OpenFile, Options, StableHow4};
 use rustix::process::{Resource, Rlimit, prlimit};
@@ -282,6 +282,21 @@ fn a_write_beyond_the_limit_of_file_sizes_is_refused_and_the_server_goes_on() {
         assert_eq!(found.data, &b"content"[..]);
     });
     server.stop();
+}
+
+/// The server started, and any client could end it: it took its own journal, which had grown to the limit, for a failed disk.
+#[test]
+fn a_limit_of_file_sizes_that_is_too_low_for_the_server_itself_is_said_at_the_start() {
+    let place = Place::new("");
+    let program = place.serve();
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 20480; exec \"$@\"", "sh"]);
+    limited.arg(program.get_program()).args(program.get_args());
+    let refused = limited.output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let told = complaint(&refused);
+    assert!(told.contains("LimitFSIZE"), "{told}");
+    place.start().stop();
 }
 
 /// As many clients as there may be, unless configured otherwise, each at an address of its own.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::fixture::site::block_on;
-use crate::fixture::{Place, Running};
+use crate::fixture::{Place, Running, complaint, run};
 use nfs4::NfsFh4;
 use nfs4_client::{How, StableHow4};
 
@@ -53,6 +53,52 @@ fn a_stopped_servers_data_is_served_from_where_it_was_moved_to() {
     let (_, later) = block_on(find(&server, "later"));
     assert_eq!(later, "behind the move");
     server.stop();
+}
+
+/// A tree that the disk had lost, or whose disk was not mounted, was replaced by an empty one.
+#[test]
+fn a_tree_that_is_gone_is_not_replaced_by_an_empty_one() {
+    let place = Place::new("");
+    let server = place.start();
+    let made = block_on(save(&server, "file", "precious")).unwrap();
+    server.stop();
+    let (tree, kept) = (
+        place.data().join("trees/default"),
+        place.directory.path().join("kept"),
+    );
+    fs::rename(&tree, &kept).unwrap();
+    let data = place.data();
+    let check = |more: &[&str]| run(&[&["check", "--data", data.to_str().unwrap()], more].concat());
+    for empties in [false, true] {
+        if empties {
+            // The mount point of a disk.
+            fs::create_dir(&tree).unwrap();
+        }
+        let refused = place.serve().output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let told = complaint(&refused);
+        assert!(
+            told.contains("the tree \"default\" was made here"),
+            "{told}"
+        );
+        assert!(told.contains("--accept-loss"), "{told}");
+        for arguments in [&[][..], &["--repair"]] {
+            let checked = check(arguments);
+            assert_eq!(checked.status.code(), Some(3), "{checked:?}");
+        }
+    }
+    fs::remove_dir(&tree).unwrap();
+    fs::rename(&kept, &tree).unwrap();
+    let server = place.start();
+    assert_eq!(
+        block_on(find(&server, "file")),
+        (made, "precious".to_owned())
+    );
+    server.stop();
+    fs::remove_dir_all(&tree).unwrap();
+    let given_up = check(&["--repair", "--accept-loss"]);
+    assert!(given_up.status.success(), "{given_up:?}");
+    place.start().stop();
 }
 
 #[test]

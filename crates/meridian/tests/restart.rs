@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::crowds::connect_from;
-use crate::fixture::{Place, Running};
+use crate::fixture::{Place, Running, complaint, run};
 use nfs4::NfsStat4;
 use nfs4_client::{Client, Error, How, Options, StableHow4};
 use rustix::process::Signal;
@@ -329,7 +329,7 @@ fn fill(balloon: &Path) {
 fn a_server_on_a_full_disk_starts_once_there_is_space() {
     let place = Place::new("");
     fs::create_dir(place.data()).unwrap();
-    let Some(_disk) = SmallDisk::mounted(&place.data()) else {
+    let Some(_disk) = SmallDisk::mounted(&place.data(), "size=64m") else {
         return;
     };
     place.start().stop();
@@ -348,13 +348,50 @@ fn a_server_on_a_full_disk_starts_once_there_is_space() {
     server.stop();
 }
 
+/// Where the disk has no space for its socket either, `meridian status` said that no server runs.
+#[test]
+fn a_server_that_cannot_even_say_that_it_waits_for_space_is_seen() {
+    let place = Place::new("");
+    fs::create_dir(place.data()).unwrap();
+    let Some(_disk) = SmallDisk::mounted(&place.data(), "size=64m,nr_inodes=300") else {
+        return;
+    };
+    place.start().stop();
+    let filled = place.data().join("filled");
+    fs::create_dir(&filled).unwrap();
+    for number in 0.. {
+        match File::create(filled.join(number.to_string())) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::StorageFull);
+                break;
+            }
+        }
+    }
+    let server = std::thread::scope(|scope| {
+        let starting = scope.spawn(|| place.start());
+        while !place.read_log().contains("the disk is full") {
+            assert!(!starting.is_finished(), "{}", place.read_log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let asked = run(&["status", "--data", place.data().to_str().unwrap()]);
+        fs::remove_dir_all(&filled).unwrap();
+        let told = complaint(&asked);
+        assert_eq!(asked.status.code(), Some(1), "{told}");
+        assert!(told.contains("whose disk is so full"), "{told}");
+        starting.join().unwrap()
+    });
+    assert!(server.answers_null());
+    server.stop();
+}
+
 /// A file system in memory, gone with the test.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mounted(path: &Path) -> Option<SmallDisk> {
+    fn mounted(path: &Path, options: &str) -> Option<SmallDisk> {
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]);
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]);
         if mount
             .arg(path)
             .status()

@@ -62,6 +62,8 @@ pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryEr
     report
         .defects
         .extend(memberships(data, examination.member().ok().flatten()));
+    let lost = examination.lost_trees(repair == Repair::AcceptLoss)?;
+    report.defects.extend(lost);
     for (name, path) in examination.trees()? {
         let lost = match repair {
             Repair::AcceptLoss => Store::give_up_damaged(&path),

@@ -1,7 +1,8 @@
 //! Who makes space when there are as many clients as there may be.
 //!
 //! Clients that have nothing open and nothing locked lose little: they learn that their session is gone, and make another
-//! one. Of these, first those of an address that has most of all clients go, then those that have been silent for longest.
+//! one. Of these, first those of an address that has most of all clients go, then those that have been silent for longest. While others
+//! reclaim after a restart, one that comes back goes before all that hold nothing, heard of a moment ago or not.
 //! Several go at a time, so that this is not asked for each newcomer.
 //!
 //! What must never enter: clients that hold something, or may yet reclaim it.
@@ -28,12 +29,17 @@ impl State {
     /// Lets some clients go that hold nothing, when there is no place for one that wants to make a session. Returns how many,
     /// and what is left of them.
     pub fn make_space_for(&mut self, newcomer: ClientId, now: Instant) -> (usize, Vec<Departure>) {
-        if !self.lacks_place(newcomer) || self.nobody_goes_until.is_some_and(|until| now < until) {
+        let comes_back = self.comes_back(newcomer);
+        let pauses = !comes_back && self.nobody_goes_until.is_some_and(|until| now < until);
+        if !self.lacks_place(newcomer) || pauses {
             return (0, Vec::new());
         }
-        let mut dispensable = self.dispensable(now);
-        let many = (self.limits.clients / PART_THAT_GOES).max(1);
-        if dispensable.is_empty() {
+        let mut dispensable = self.dispensable(now, comes_back);
+        let many = match comes_back {
+            true => 1,
+            false => (self.limits.clients / PART_THAT_GOES).max(1),
+        };
+        if dispensable.is_empty() && !comes_back {
             self.nobody_goes_until = Some(now + PAUSE);
         }
         dispensable.sort_unstable_by_key(|(order, _)| Reverse(*order));
@@ -44,9 +50,16 @@ impl State {
         (gone, departures.collect())
     }
 
+    /// Whether a client that makes its first session held something before the restart, and loses it unless it gets in while the
+    /// grace period lasts.
+    fn comes_back(&self, newcomer: ClientId) -> bool {
+        let client = self.clients.get(&newcomer);
+        client.is_some_and(|client| self.grace.may_reclaim(&client.owner))
+    }
+
     /// The clients that hold nothing and may go, each with how many its address has, if these are too many, for how long it
-    /// has been silent, and when it came.
-    fn dispensable(&self, now: Instant) -> Vec<((usize, Duration, u64), ClientId)> {
+    /// has been silent, and when it came. `at_once`: also those that were heard of a moment ago.
+    fn dispensable(&self, now: Instant, at_once: bool) -> Vec<((usize, Duration, u64), ClientId)> {
         let confirmed = || self.clients.values().filter(|client| client.confirmed);
         let mut of_address: HashMap<IpAddr, usize> = HashMap::new();
         for client in confirmed() {
@@ -63,7 +76,7 @@ impl State {
                 let silent = now.saturating_duration_since(client.renewed);
                 (crowd(client), silent, client)
             })
-            .filter(|(crowd, silent, _)| *crowd > 0 || *silent >= SILENT)
+            .filter(|(crowd, silent, _)| at_once || *crowd > 0 || *silent >= SILENT)
             .filter(|(_, _, client)| !self.has_request_under_way(client))
             .map(|(crowd, silent, client)| ((crowd, silent, client.arrival), client.id))
             .collect()

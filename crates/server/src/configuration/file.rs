@@ -14,8 +14,8 @@ use super::address::ListenAddress;
 use super::problem::Problem;
 use super::section::{Problems, Section};
 use super::{
-    Configuration, DEFAULT_TREE, ExportConfiguration, LogFilter, LogFormat, NOBODY, default_rules,
-    names, page, pool, replication,
+    Configuration, DEFAULT_TREE, ExportConfiguration, LogFilter, LogFormat, NOBODY, collisions,
+    default_rules, names, page, pool, replication,
 };
 
 /// What RPC and COMPOUND headers take beside the data of a READ or WRITE, in bytes.
@@ -23,6 +23,10 @@ const HEADERS_BYTES: u32 = 8 << 10;
 
 /// What people should write for the name of a tree.
 pub const TREE_WANTED: &str = "a name of letters, digits, `-`, `_` and `.`, such as \"projects\"";
+
+/// What people should write for where an export is found.
+const PATH_WANTED: &str =
+    "an absolute path of names of 1 to 255 bytes, without `.`, `..` and NUL, such as \"/export\"";
 
 const RANGES: &str =
     "an address range such as \"192.0.2.0/24\", \"192.0.2.7\" or \"*\", or a list of them";
@@ -53,7 +57,7 @@ fn configuration(top: Section<'_>) -> Configuration {
     let wanted = "an absolute path, such as \"/var/lib/meridian\"";
     if let Some((data, place)) = top.text("data", wanted) {
         all.data = PathBuf::from(data);
-        if !all.data.is_absolute() {
+        if !all.data.is_absolute() || data.contains('\0') {
             top.complain(
                 place,
                 format!("`data` is \"{data}\""),
@@ -88,6 +92,7 @@ fn configuration(top: Section<'_>) -> Configuration {
             section.finish();
         }
     }
+    collisions::look_for(&top, &all);
     top.finish();
     all
 }
@@ -125,7 +130,7 @@ fn overlap(one: &PseudoPath, other: &PseudoPath) -> bool {
 
 fn export(section: Section<'_>) -> ExportConfiguration {
     let mut export = ExportConfiguration::default();
-    match section.parsed::<PseudoPath>("path", "an absolute path, such as \"/export\"") {
+    match section.parsed::<PseudoPath>("path", PATH_WANTED) {
         Some(path) => export.path = path,
         None if !section.has("path") => {
             let remedy = "add a line such as `path = \"/export\"`";
@@ -170,7 +175,8 @@ fn rules(section: Section<'_>) -> Vec<AccessRule> {
         ("all", Squash::All),
     ];
     let squash = section.choice("squash", &squashes);
-    let id = 0..=u64::from(u32::MAX);
+    // The last number is that of nobody: it stands for no user in system calls, and no file can be given to it.
+    let id = 0..=u64::from(u32::MAX) - 1;
     let anonymous_user = section.integer("anonymous_user", id.clone());
     let anonymous_group = section.integer("anonymous_group", id);
     let secure = section.switch("secure").unwrap_or(true);

@@ -4,6 +4,7 @@
 //! What must never enter: effects. A configuration is a value; nothing is opened or made here.
 
 mod address;
+mod collisions;
 mod duration;
 mod file;
 mod log_filter;
@@ -256,6 +257,7 @@ impl Configuration {
             self.data = data;
         }
         if !overrides.listen.is_empty() {
+            collisions::refuse(&overrides.listen)?;
             self.listen = overrides.listen;
         }
         if let Some(filter) = overrides.log {

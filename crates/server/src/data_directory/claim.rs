@@ -11,19 +11,20 @@ use plain_file::ReadError;
 
 use super::place::{expect_directory, not_made};
 use super::{
-    CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MEMBER, POOL, SET,
-    SHELF, TREES,
+    CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MADE, MEMBER,
+    POOL, SET, SHELF, TREES,
 };
 
 const LOCK: &str = "lock";
 /// What a data directory may hold before it has an identity; `lost+found` comes with a file system.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
     LOCK,
     IDENTITY,
     "identity.unfinished",
     INCARNATION,
     CLIENTS,
     TREES,
+    MADE,
     SET,
     MEMBER,
     POOL,
@@ -36,7 +37,7 @@ const KNOWN: [&str; 14] = [
 
 /// A directory that this process, and no other, works on.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     path: PathBuf,
     /// Locked; the lock goes when the process ends, however it ends. A directory that is only looked at may have none.
     _lock: Option<File>,
@@ -44,7 +45,10 @@ pub(super) struct Claim {
 
 impl Claim {
     /// Claims a directory, and makes it first if there is none.
-    pub(super) fn make(path: &Path) -> Result<Claim, DataDirectoryError> {
+    ///
+    /// # Errors
+    /// [`DataDirectoryError`], each with what to do next.
+    pub(crate) fn make(path: &Path) -> Result<Claim, DataDirectoryError> {
         if path.as_os_str().is_empty() {
             return Err(not_made(path, io::ErrorKind::NotFound.into()));
         }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::claim::Claim;
 use super::identity::ReplicaIdentity;
 use super::{
-    CLIENTS, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MEMBER, MemberOf, SHELF,
-    SealedFileError, TREES, client_records, incarnation, tree_path,
+    CLIENTS, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MADE, MEMBER, MemberOf, SHELF,
+    SealedFileError, TREES, client_records, incarnation, is_filled, made_trees, tree_path,
 };
 
 /// Something that is not as it should be, outside of the trees.
@@ -74,14 +74,61 @@ impl Examination {
                 error => return Err(error.into()),
             });
         }
+        let made = self.path(MADE);
+        if let Err(error) = made_trees::read(&made) {
+            let repair = "it was set aside; the next start makes it anew";
+            defects.push(self.treat(error, &made, repair)?);
+        }
         let records = self.path(CLIENTS);
-        if super::exists(&records)? {
+        if super::exists(&records)? && !records.is_dir() {
+            if self.repairs {
+                self.set_aside(&records)?;
+            }
+            let repair = "it was set aside; clients cannot reclaim their locks";
+            defects.push(Defect {
+                what: format!("{} is no directory", records.display()),
+                repair: self.repairs.then_some(repair),
+            });
+        } else if super::exists(&records)? {
             for path in listing(&records)? {
                 if let Err(error) = client_records::read_record(&path) {
                     let repair = "it was set aside; that client cannot reclaim its locks";
                     defects.push(self.treat(error, &path, repair)?);
                 }
             }
+        }
+        Ok(defects)
+    }
+
+    /// Trees that have been made here and are not here any more. `give_up`: nobody is to miss them from now on.
+    ///
+    /// # Errors
+    /// When the note of them, or the directory, cannot be read or, to give them up, written.
+    pub(crate) fn lost_trees(&self, give_up: bool) -> Result<Vec<Defect>, DataDirectoryError> {
+        let note = self.path(MADE);
+        let made = match made_trees::read(&note) {
+            // That it cannot be believed is a finding of its own.
+            Err(SealedFileError::Damaged { .. }) => return Ok(Vec::new()),
+            made => made?,
+        };
+        let (mut kept, mut defects) = (made.clone(), Vec::new());
+        for name in made {
+            let path = tree_path(self.claim.path(), &name);
+            if is_filled(&path)? {
+                continue;
+            }
+            kept.remove(&name);
+            let repair = "it was given up; the next start that exports it makes a new, empty one";
+            defects.push(Defect {
+                what: format!(
+                    "the tree \"{name}\" was made here, and there is nothing of it in {}",
+                    path.display()
+                ),
+                repair: give_up.then_some(repair),
+            });
+        }
+        if give_up && !defects.is_empty() {
+            made_trees::write(&note, &kept)?;
         }
         Ok(defects)
     }
@@ -177,26 +224,46 @@ mod tests {
         };
         assert_eq!(examine(false), []);
 
-        for name in [IDENTITY, INCARNATION, "clients/0123"] {
+        for name in [IDENTITY, INCARNATION, MADE, "clients/0123"] {
             fs::write(directory.path().join(name), name).unwrap();
         }
         let found = examine(false);
-        assert_eq!(found.len(), 3, "{found:?}");
+        assert_eq!(found.len(), 4, "{found:?}");
         assert!(
             found.iter().all(|defect| defect.repair.is_none()),
             "{found:?}"
         );
         let repaired = examine(true);
-        assert_eq!(repaired.len(), 3, "{repaired:?}");
+        assert_eq!(repaired.len(), 4, "{repaired:?}");
         assert!(
             repaired.iter().all(|defect| defect.repair.is_some()),
             "{repaired:?}"
         );
         assert_eq!(examine(false), []);
-        for name in [IDENTITY, INCARNATION, "0123"] {
+        for name in [IDENTITY, INCARNATION, MADE, "0123"] {
             let kept = fs::read_to_string(directory.path().join(DAMAGED).join(name)).unwrap();
             assert!(kept.ends_with(name), "{kept}");
         }
         DataDirectory::open_or_create(directory.path()).unwrap();
+    }
+
+    /// The start ended with advice about the disk, and the check with one to choose another directory.
+    #[test]
+    fn what_lies_in_the_place_of_the_client_records_is_set_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = DataDirectory::open_or_create(directory.path()).unwrap();
+        fs::write(directory.path().join(CLIENTS), "a file").unwrap();
+        let refused = data.client_records(Box::new(|| false)).err().unwrap();
+        assert!(refused.to_string().contains("check --repair"), "{refused}");
+        drop(data);
+        for (repairs, found) in [(false, 1), (true, 1), (false, 0)] {
+            let examination = Examination::begin(directory.path(), repairs).unwrap();
+            let defects = examination.defects().unwrap();
+            assert_eq!(defects.len(), found, "{defects:?}");
+        }
+        let kept = directory.path().join(DAMAGED).join(CLIENTS);
+        assert_eq!(fs::read_to_string(kept).unwrap(), "a file");
+        let data = DataDirectory::open_or_create(directory.path()).unwrap();
+        data.client_records(Box::new(|| false)).unwrap();
     }
 }

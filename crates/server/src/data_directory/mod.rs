@@ -22,6 +22,7 @@ mod client_records;
 mod examination;
 mod identity;
 mod incarnation;
+mod made_trees;
 mod member;
 mod place;
 mod sealed_file;
@@ -32,7 +33,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use claim::Claim;
+pub(crate) use claim::Claim;
 pub(crate) use claim::{has_user, is_claimed, refuse_another_users, user_name};
 pub(crate) use client_records::MakeSpace;
 pub use client_records::StoredClientRecords;
@@ -149,15 +150,18 @@ pub enum DataDirectoryError {
     Random(getrandom::Error),
 }
 
+/// What to do when the operating system opens no more files.
+pub(crate) const LACKS_DESCRIPTORS: &str =
+    "raise the limit of open files (`LimitNOFILE` in the unit, `ulimit -n`), and try again";
+
 /// What to do when the operating system refuses something.
 fn remedy(error: &io::Error) -> &'static str {
-    match plain_file::lacks_descriptors(error) {
-        true => {
-            "raise the limit of open files (`LimitNOFILE` in the unit, `ulimit -n`), and try again"
+    match error.kind() {
+        _ if plain_file::lacks_descriptors(error) => LACKS_DESCRIPTORS,
+        io::ErrorKind::AlreadyExists => {
+            "something else lies there; `meridian check --repair` sets it aside"
         }
-        false => {
-            "look at the disk's free space, and in `dmesg` for what the kernel says of the disk"
-        }
+        _ => "look at the disk's free space, and in `dmesg` for what the kernel says of the disk",
     }
 }
 
@@ -205,6 +209,7 @@ const IDENTITY: &str = "identity";
 const INCARNATION: &str = "incarnation";
 const CLIENTS: &str = "clients";
 const TREES: &str = "trees";
+const MADE: &str = "made";
 const SET: &str = "set";
 const MEMBER: &str = "member";
 const POOL: &str = "pool";
@@ -265,6 +270,27 @@ impl DataDirectory {
     /// When it cannot be put on stable storage.
     pub(crate) fn forget_member(&self) -> Result<(), DataDirectoryError> {
         Ok(sealed_file::remove(&self.path().join(MEMBER))?)
+    }
+
+    /// Whether a tree has been made here, whatever has become of it.
+    ///
+    /// # Errors
+    /// When the note of that cannot be read.
+    pub(crate) fn has_made(&self, tree: &str) -> Result<bool, DataDirectoryError> {
+        Ok(made_trees::read_leniently(&self.path().join(MADE))?.contains(tree))
+    }
+
+    /// Notes, stably, that a tree has been made here.
+    ///
+    /// # Errors
+    /// When it cannot be put on stable storage.
+    pub(crate) fn note_made(&self, tree: &str) -> Result<(), DataDirectoryError> {
+        let path = self.path().join(MADE);
+        let mut made = made_trees::read_leniently(&path)?;
+        match made.insert(tree.to_owned()) {
+            true => Ok(made_trees::write(&path, &made)?),
+            false => Ok(()),
+        }
     }
 
     /// Puts it on stable storage which files lie in the directory.

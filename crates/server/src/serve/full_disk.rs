@@ -15,7 +15,7 @@ use throttle::Throttle;
 
 use super::{Ending, Origin, ServeError, Server, Tree};
 use crate::configuration::Configuration;
-use crate::data_directory::{DataDirectory, DataDirectoryError, MakeSpace};
+use crate::data_directory::{Claim, DataDirectory, DataDirectoryError, MakeSpace};
 use crate::status::{Answer, Answering, StatusSocket};
 
 /// With less space than this something may not have fitted.
@@ -60,8 +60,9 @@ impl Server {
     }
 }
 
-/// Tells programs that ask what the server waits for, if even that fits on the disk.
-fn answer_meanwhile(data: &Path, error: &ServeError) -> Option<(StatusSocket, DataDirectory)> {
+/// Keeps the data directory for the server, and tells programs that ask what it waits for. Where the disk has not even space for the
+/// socket, they see from the claim that there is a server.
+fn answer_meanwhile(data: &Path, error: &ServeError) -> Option<(Option<StatusSocket>, Claim)> {
     let told = format!(
         "the server on {} runs and serves nobody, because its disk is full; free some space, and it goes on by itself ({error})",
         data.display()
@@ -70,9 +71,12 @@ fn answer_meanwhile(data: &Path, error: &ServeError) -> Option<(StatusSocket, Da
         let told = told.clone();
         Box::pin(async move { Answer::Refused(told) })
     });
-    let directory = DataDirectory::open_or_create(data).ok()?;
-    let socket = StatusSocket::open(data, answering).ok()?;
-    Some((socket, directory))
+    let claim = Claim::make(data).ok()?;
+    let socket = StatusSocket::open(data, answering);
+    if let Err(error) = &socket {
+        tracing::debug!(%error, "there is no space for the status socket");
+    }
+    Some((socket.ok(), claim))
 }
 
 impl ServeError {

@@ -30,7 +30,9 @@ use tokio::sync::{Notify, watch};
 use vfs::FileSystem;
 
 use crate::configuration::{Configuration, ConfigurationError, TransportLimits};
-use crate::data_directory::{DataDirectory, DataDirectoryError, MakeSpace, SealedFileError};
+use crate::data_directory::{
+    DataDirectory, DataDirectoryError, LACKS_DESCRIPTORS, MakeSpace, SealedFileError,
+};
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
 use crate::pools::PoolPlaceError;
@@ -118,6 +120,16 @@ pub enum ServeError {
         "this server is a member of a set and had a copy of its tree, and {0} is missing: what it had promised the others went with it. Mount the disk that holds it, or put back the whole data directory from one backup; if it is lost, replace the copy with `meridian set rejoin`"
     )]
     TreeMissing(PathBuf),
+    /// A tree that was made here is gone.
+    #[error(
+        "the tree \"{tree}\" was made here, and there is nothing of it in {path}: an empty one in its place would silently be less than was answered. Mount the disk that holds it, or restore a backup. If it was removed on purpose, or is lost, `meridian check --repair --accept-loss` gives it up, and the next start makes a new, empty one"
+    )]
+    TreeLost {
+        /// Its name.
+        tree: String,
+        /// Where it was.
+        path: PathBuf,
+    },
     /// A tree is there that is not the set's.
     #[error(
         "the tree \"{tree}\" in {path} is not this replica's copy of the set's tree; move it away, so that a new copy is made, or restore the `set` directory that belongs to it"
@@ -250,8 +262,13 @@ pub enum ServeError {
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// The status socket cannot be made.
-    #[error("cannot make the status socket in the data directory: {0}; check its permissions")]
+    #[error("cannot make the status socket in the data directory: {0}; {remedy}", remedy = to_make_the_socket(.0))]
     StatusSocket(io::Error),
+    /// The process may not make files as large as the server's own are.
+    #[error(
+        "this process may make files of at most {0} bytes, and the server's own have up to 128 MiB; raise the limit of file sizes (`LimitFSIZE` in the unit, `ulimit -f`), and start again"
+    )]
+    FileSizes(u64),
     /// Signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(io::Error),
@@ -289,7 +306,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`] says what to do next.
     pub async fn start(configuration: Configuration, origin: Origin) -> Result<Server, ServeError> {
-        process::raise_open_files();
+        process::settle_limits()?;
         let data = DataDirectory::open_or_create(&configuration.data)?;
         set::warn_of_exposures(data.path());
         // Ports come before stores: opening a large store can take a while, and a taken port is
@@ -356,14 +373,15 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         offers::begin(&configuration, &overview, &stopping).await?;
         tokio::spawn(places::keep(overview.clone(), stopping.clone()));
+        let answering = overview.clone().into_answering();
+        let socket =
+            StatusSocket::open(data.path(), answering).map_err(ServeError::StatusSocket)?;
+        // Those who have connected meanwhile may be more than there are descriptors for: the server's own come first.
         for listener in listeners {
             let accepting =
                 transport::accept(listener, overview.transport.clone(), stopping.clone());
             tokio::spawn(accepting);
         }
-        let answering = overview.clone().into_answering();
-        let socket =
-            StatusSocket::open(data.path(), answering).map_err(ServeError::StatusSocket)?;
         Ok(Server {
             overview,
             stop,
@@ -534,6 +552,13 @@ async fn open(
         membership,
         pool,
     })
+}
+
+fn to_make_the_socket(error: &io::Error) -> &'static str {
+    match plain_file::lacks_descriptors(error) {
+        true => LACKS_DESCRIPTORS,
+        false => "check its permissions, and what lies at `control.sock` there",
+    }
 }
 
 /// Puts the replica around the store of the set's tree.

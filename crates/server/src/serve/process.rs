@@ -7,15 +7,33 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 
+use super::ServeError;
+
 /// How often the service manager gets a new line about what is going on.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Connections and data files each take a descriptor: allows as many as this process may have.
-pub(super) fn raise_open_files() {
+fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of open files stays low");
+    }
+}
+
+/// The server's own files are smaller: journals and tables of metadata have some 64 MiB.
+const OWN_FILE_BYTES: u64 = 128 << 20;
+
+/// Allows as many open files as this process may have, and refuses a limit of file sizes that the server's own files would reach:
+/// clients could end it by changing names and attributes.
+///
+/// # Errors
+/// [`ServeError::FileSizes`].
+pub(super) fn settle_limits() -> Result<(), ServeError> {
+    raise_open_files();
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < OWN_FILE_BYTES => Err(ServeError::FileSizes(limit)),
+        _ => Ok(()),
     }
 }
 

@@ -45,7 +45,7 @@ pub enum StatusError {
     DataDirectory(DataDirectoryError),
     /// A process works on the data directory and answers nobody.
     #[error(
-        "a process works on {0} and answers no questions: a server that starts or stops, or `meridian check`; ask again in a moment"
+        "a process works on {0} and answers no questions: a server that starts or stops, or whose disk is so full that it cannot even say so (its log does), or `meridian check`; ask again in a moment"
     )]
     Busy(PathBuf),
     /// The socket belongs to somebody else.

@@ -329,6 +329,36 @@ const WRONG: &[Wrong] = &[
         "192.0.2.1:2049",
     ),
     wrong(
+        "data = \"/a\\u0000b\"",
+        "1:8",
+        "`data` is \"/a",
+        "absolute path",
+    ),
+    wrong(
+        "listen = [\"[::]:1\", \"192.0.2.1:1\"]",
+        "1:10",
+        "both [::]:1 and 192.0.2.1:1",
+        "choose another port",
+    ),
+    wrong(
+        "[metrics]\nlisten = \"127.0.0.1:2049\"",
+        "1:1",
+        "`listen` in [metrics] is 127.0.0.1:2049, and [::]:2049 is for clients",
+        "choose another port",
+    ),
+    wrong(
+        "[metrics]\nlisten = \"0.0.0.0:1\"\n[page]\nlisten = \"127.0.0.1:1\"",
+        "3:1",
+        "`listen` in [page] is 127.0.0.1:1, and 0.0.0.0:1 is for [metrics]",
+        "choose another port",
+    ),
+    wrong(
+        "[[export]]\npath = \"/a/../b\"",
+        "2:8",
+        "`path` is \"/a/../b\"",
+        "without `.`, `..`",
+    ),
+    wrong(
         "listen = []",
         "1:10",
         "`listen` is an empty list",
@@ -412,7 +442,7 @@ const WRONG: &[Wrong] = &[
         "[[export]]\npath = \"/x\"\n[[export.allow]]\nclients = \"*\"\nanonymous_user = -2",
         "5:18",
         "`anonymous_user` is -2",
-        "from 0 to 4294967295",
+        "from 0 to 4294967294",
     ),
     wrong(
         "[time]\nlease_seconds = 0",
@@ -514,6 +544,21 @@ fn wrong_files_are_told_place_cause_and_remedy() {
         assert!(found.contains(what), "`{what}` is not in: {found}");
         assert!(found.contains(remedy), "`{remedy}` is not in: {found}");
     }
+}
+
+#[test]
+fn the_command_line_says_no_address_twice() {
+    let with = |listen: &[&str]| {
+        let listen = listen.iter().map(|address| address.parse().unwrap());
+        let overrides = Overrides {
+            listen: listen.collect(),
+            ..Overrides::default()
+        };
+        Configuration::default().with(overrides)
+    };
+    assert!(with(&["192.0.2.1:2049", "192.0.2.2:2049"]).is_ok());
+    let refused = with(&["[::]:2049", "192.0.2.1"]).unwrap_err().to_string();
+    assert!(refused.contains("are the same port"), "{refused}");
 }
 
 #[test]

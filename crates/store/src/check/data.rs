@@ -67,6 +67,12 @@ impl Examination<'_> {
             let what = format!("There is data of {}, whose data is elsewhere.", called(id));
             return self.keep_data_file(what, path);
         }
+        // Not even the start puts right what lies in the place of a file.
+        let kind = fs::symlink_metadata(path).map_err(|error| from_os("look at data", &error))?;
+        if !kind.is_file() {
+            let what = format!("The data of {} is no regular file.", self.store.called(id));
+            return self.keep_data_file(what, path);
+        }
         self.check_against_row(id, &row, path)
     }
 

@@ -1,9 +1,11 @@
 //! Stores damaged on purpose: each kind of damage is found, repaired, and gone afterwards.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use vfs::{
     AccessCheck, Cookie, Creation, Credentials, FileSystem, Name, NewObject, ObjectId, ObjectKind,
     SetAttributes, Stability, XattrMode, XattrName,
@@ -11,7 +13,7 @@ use vfs::{
 
 use super::Report;
 use crate::metadata::{Batch, Table};
-use crate::mutation::{OBJECTS_KEY, RESERVED_KEY};
+use crate::mutation::{OBJECTS_KEY, RESERVED_KEY, STORED_MARK};
 use crate::open_store::OpenStore;
 use crate::options::{NewStore, StoreOptions};
 use crate::rows::{EntryRow, NameHash, ObjectRow, key};
@@ -421,6 +423,38 @@ async fn lost_data_is_told() {
     let access = AccessCheck::Credentials(&damaged.who);
     let read = store.read(access, damaged.file, 0, 8).await;
     assert!(matches!(read, Err(vfs::Error::Io(_))), "{read:?}");
+}
+
+/// A FIFO, and whatever lay in the place of a file that was being written, was found in order; and the store did not open.
+#[tokio::test]
+async fn what_lies_in_the_place_of_data_is_kept_aside() {
+    for is_dirty in [false, true] {
+        for make in [
+            (|path| mkfifoat(CWD, path, Mode::RWXU).unwrap()) as fn(&Path),
+            |path| fs::create_dir(path).unwrap(),
+            |path| symlink("/dev/zero", path).unwrap(),
+        ] {
+            let damaged = Damaged::by(|damaged, store, batch| {
+                let path = store.layout.data_file(damaged.file);
+                fs::remove_file(&path).unwrap();
+                make(&path);
+                if is_dirty {
+                    batch.put(Table::Dirty, &key::object(damaged.file), STORED_MARK);
+                }
+            })
+            .await;
+            let store = damaged.repaired("is no regular file");
+            let access = AccessCheck::Credentials(&damaged.who);
+            let read = store.read(access, damaged.file, 0, 8).await;
+            assert!(matches!(read, Err(vfs::Error::Io(_))), "{read:?}");
+            assert!(
+                fs::read_dir(damaged.path().join("lost-data"))
+                    .unwrap()
+                    .count()
+                    == 1
+            );
+        }
+    }
 }
 
 #[tokio::test]

@@ -382,6 +382,23 @@ fn an_address_that_has_most_of_all_clients_makes_space_first() {
     assert_eq!(table.state.counts().clients, 16);
 }
 
+/// Newcomers that said something every few seconds kept out a client until the grace period was over, and what it held was lost.
+#[test]
+fn who_comes_back_after_a_restart_goes_before_all_that_hold_nothing() {
+    let mut table = Table::after_restart(&["client 0", "client 1"]);
+    table.state.limits.clients = 16;
+    for number in 2..18 {
+        table.client_from(number, number as u8).unwrap();
+    }
+    for number in 0..2 {
+        assert_eq!(table.client_from(18, 18), Err(NfsStat4::Delay));
+        table.client_from(number, number as u8).unwrap();
+    }
+    assert_eq!(table.state.counts().clients, 16);
+    // Nobody is left who may reclaim, and everybody waits again.
+    assert_eq!(table.client_from(18, 18), Err(NfsStat4::Delay));
+}
+
 #[test]
 fn who_may_yet_reclaim_does_not_go_for_others() {
     let mut table = Table::after_restart(&["client 0"]);
