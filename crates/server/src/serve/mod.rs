@@ -30,9 +30,7 @@ use tokio::sync::{Notify, watch};
 use vfs::FileSystem;
 
 use crate::configuration::{Configuration, ConfigurationError, TransportLimits};
-use crate::data_directory::{
-    DataDirectory, DataDirectoryError, LACKS_DESCRIPTORS, MakeSpace, SealedFileError,
-};
+use crate::data_directory::{DataDirectory, DataDirectoryError, MakeSpace, SealedFileError};
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
 use crate::pools::PoolPlaceError;
@@ -262,7 +260,7 @@ pub enum ServeError {
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// The status socket cannot be made.
-    #[error("cannot make the status socket in the data directory: {0}; {remedy}", remedy = to_make_the_socket(.0))]
+    #[error("cannot make the status socket in the data directory: {0}; {remedy}", remedy = process::to_make_the_socket(.0))]
     StatusSocket(io::Error),
     /// The process may not make files as large as the server's own are.
     #[error(
@@ -552,13 +550,6 @@ async fn open(
         membership,
         pool,
     })
-}
-
-fn to_make_the_socket(error: &io::Error) -> &'static str {
-    match plain_file::lacks_descriptors(error) {
-        true => LACKS_DESCRIPTORS,
-        false => "check its permissions, and what lies at `control.sock` there",
-    }
 }
 
 /// Puts the replica around the store of the set's tree.
