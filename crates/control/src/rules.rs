@@ -8,7 +8,7 @@
 macro_rules! rules {
     ($($(#[$doc:meta])* $rule:ident),* $(,)?) => {
         /// Which rules are in force. All, unless a test says otherwise.
-        #[derive(Clone, Copy, Debug)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Rules {
             $($(#[$doc])* #[cfg(feature = "rule-switches")] pub $rule: bool,)*
         }

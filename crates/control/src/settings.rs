@@ -42,7 +42,7 @@ impl Default for Strategies {
 }
 
 /// How one replica's control core behaves. Replicas may differ in everything but the rules.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How long deep control outlives the last update below it. One second captures the bursts of a
     /// source tree's build (main paper, section 4.1).

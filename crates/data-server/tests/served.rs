@@ -17,7 +17,7 @@ use xdr::Bytes;
 use crate::fixture::{Fixture, HOME, contents, handle_of, keys, put, read, write};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bytes_are_read_as_they_were_written_by_whoever_has_a_handle() {
+async fn bytes_are_read_as_they_were_written_by_any_holder_of_a_handle() {
     let fixture = Fixture::new().await;
     let client = fixture.client().await;
     let handle = fixture.handle(7, Access::ReadWrite);

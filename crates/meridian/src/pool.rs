@@ -11,8 +11,8 @@ use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
 use server::pools::{self, Invited, Pool, PoolMember};
 use server::set::{self, Kind};
 use server::{
-    Commands, DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion, HoldingStatus,
-    PoolServerStatus, RebalanceAnswer, RebalanceQuestion, ShownText,
+    Commands, DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion, Holding,
+    HoldingText, PoolServerStatus, RebalanceAnswer, RebalanceQuestion, ShownText,
 };
 
 use crate::arguments::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
@@ -124,7 +124,7 @@ struct MemberView<'p> {
     removed: bool,
     /// Whether it does its part, and what it keeps; of data servers, while the metadata server runs.
     serves: Option<bool>,
-    holding: Option<HoldingStatus>,
+    holding: Option<Holding>,
 }
 
 impl PoolView<'_> {
@@ -342,7 +342,8 @@ fn members(pool: &Pool, servers: &[PoolServerStatus]) -> String {
             ShownText(&addresses),
         );
         if let Some(server) = status_of(member, servers) {
-            let holding = server.holding.map(|holding| format!("; {holding}"));
+            let holding = server.holding.as_ref();
+            let holding = holding.map(|holding| format!("; {}", HoldingText(holding)));
             let condition = server.condition();
             let _ = writeln!(text, "      {condition}{}", holding.unwrap_or_default());
         }

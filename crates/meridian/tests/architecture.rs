@@ -42,8 +42,8 @@ fn drawn() -> BTreeSet<Arrow> {
     lines.map(arrow).collect()
 }
 
-/// The dependencies among the crates of the workspace, those of tests alone left out.
-fn built() -> BTreeSet<Arrow> {
+/// What cargo says of the crates of the workspace.
+fn packages() -> Vec<Value> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--format-version=1", "--no-deps", "--offline"]);
     let output = cargo.current_dir(repository()).output().unwrap();
@@ -53,19 +53,58 @@ fn built() -> BTreeSet<Arrow> {
         String::from_utf8_lossy(&output.stderr)
     );
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
-    let name_of = |package: &Value| package["name"].as_str().unwrap().to_owned();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn name_of(package: &Value) -> String {
+    package["name"].as_str().unwrap().to_owned()
+}
+
+/// What a package depends on, but for its tests.
+fn dependencies(package: &Value) -> BTreeSet<String> {
+    let all = package["dependencies"].as_array().unwrap().iter();
+    let used = all.filter(|dependency| dependency["kind"] != "dev");
+    used.map(name_of).collect()
+}
+
+/// The dependencies among the crates of the workspace, those of tests alone left out.
+fn built() -> BTreeSet<Arrow> {
+    let packages = packages();
     let crates: BTreeSet<String> = packages.iter().map(name_of).collect();
-    let mut arrows = BTreeSet::new();
-    for package in packages {
-        for dependency in package["dependencies"].as_array().unwrap() {
-            let to = name_of(dependency);
-            if crates.contains(&to) && dependency["kind"] != "dev" {
-                arrows.insert((name_of(package), to));
-            }
+    let arrows = packages.iter().flat_map(|package| {
+        let known = dependencies(package).into_iter();
+        let known = known.filter(|to| crates.contains(to));
+        known.map(|to| (name_of(package), to))
+    });
+    arrows.collect()
+}
+
+/// The fuzz targets are no part of the workspace: cargo locks what they need in a file that a build of the workspace never looks at, and
+/// refuses to build them when a crate depends on more by then.
+#[test]
+fn what_is_locked_for_the_fuzz_targets_is_what_crates_depend_on() {
+    let lock = fs::read_to_string(repository().join("fuzz/Cargo.lock")).unwrap();
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for package in packages() {
+        let named = format!("name = \"{}\"\n", name_of(&package));
+        let mut locked = lock.split("[[package]]");
+        let Some(locked) =
+            locked.find(|entry| entry.contains(&named) && !entry.contains("source = "))
+        else {
+            continue;
+        };
+        let lines = locked.lines().filter_map(|line| line.strip_prefix(" \""));
+        let locked = lines.map(|line| line.split(['"', ' ']).next().unwrap().to_owned());
+        seen += 1;
+        if locked.collect::<BTreeSet<_>>() != dependencies(&package) {
+            wrong.push(name_of(&package));
         }
     }
-    arrows
+    assert!(seen > 10, "only {seen} were recognised");
+    assert!(
+        wrong.is_empty(),
+        "`cargo update --workspace --manifest-path fuzz/Cargo.toml` locks what these need: {wrong:?}"
+    );
 }
 
 #[test]
@@ -339,13 +378,20 @@ fn every_file_of_tests_belongs_to_a_program() {
     );
 }
 
-/// Log lines are read by people who know no Rust.
+/// Log lines, and errors, which get there as well, are read by people who know no Rust.
 #[test]
-fn no_log_line_shows_a_form_of_rust() {
-    let mut lines = 0;
+fn no_log_line_and_no_error_shows_a_form_of_rust() {
+    let (mut lines, mut errors) = (0, 0);
     let mut wrong = Vec::new();
     for path in sources() {
         let text = fs::read_to_string(&path).unwrap();
+        for error in text.split("#[error(").skip(1) {
+            errors += 1;
+            let error = error.split(")]").next().unwrap();
+            if error.contains(":?}") {
+                wrong.push(format!("{}: {error}", path.display()));
+            }
+        }
         for level in ["trace", "debug", "info", "warn", "error"] {
             for line in text.split(&format!("tracing::{level}!(")).skip(1) {
                 lines += 1;
@@ -361,6 +407,12 @@ fn no_log_line_shows_a_form_of_rust() {
             }
         }
     }
-    assert!(lines > 100, "only {lines} lines were recognised");
-    assert!(wrong.is_empty(), "show these with `%`: {wrong:#?}");
+    assert!(
+        lines > 100 && errors > 100,
+        "only {lines} lines and {errors} errors were recognised"
+    );
+    assert!(
+        wrong.is_empty(),
+        "show these as people read them, with `%` in a log line: {wrong:#?}"
+    );
 }

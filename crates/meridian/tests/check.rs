@@ -29,7 +29,7 @@ fn a_used_data_directory_is_sound() {
 }
 
 #[test]
-fn whoever_stops_reading_hears_no_complaint() {
+fn a_reader_that_stops_hears_no_complaint() {
     let place = Place::new("");
     place.start().stop();
     let (reader, writer) = std::io::pipe().unwrap();

@@ -128,6 +128,32 @@ fn modules_in_pages_exist() {
     });
 }
 
+/// The page on the architecture names modules without their crates, too, where it says in which layer they are.
+#[test]
+fn modules_of_the_architecture_exist() {
+    // Two crates of an example, a keyword, and a function.
+    let others = ["a", "b", "unsafe", "with_core"];
+    let (tree, text) = (tree(), read("docs/architecture.md"));
+    let is_name = |word: &&str| {
+        let is_part = |c: char| c.is_ascii_lowercase() || c == '_' || c == ':';
+        word.chars().all(is_part) && !others.contains(word)
+    };
+    let exists = |word: &str| {
+        let below = word.replace("::", "/");
+        let in_crate = word.split_once("::").map(|(of, module)| {
+            let (of, module) = (of.replace('_', "-"), module.replace("::", "/"));
+            format!("{of}/src/{module}")
+        });
+        [Some(below), in_crate].into_iter().flatten().any(|place| {
+            ends_somewhere(&tree, &place) || ends_somewhere(&tree, &format!("{place}.rs"))
+        })
+    };
+    let named: BTreeSet<&str> = quoted(&text).into_iter().filter(is_name).collect();
+    assert!(named.len() > 60, "only {} were recognised", named.len());
+    let wrong: Vec<_> = named.into_iter().filter(|word| !exists(word)).collect();
+    assert!(wrong.is_empty(), "these do not exist: {wrong:#?}");
+}
+
 /// The page of a folder of layers says what each of its modules is for: single words between backticks are their names, or those of
 /// modules above, layers and crates. Some kept the names that modules had before.
 #[test]

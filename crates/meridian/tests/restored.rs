@@ -25,12 +25,17 @@ fn two_members() -> (Site, Site) {
 
 /// `count` members, which run and take part.
 pub(crate) fn members(count: usize) -> Vec<(Site, Running)> {
-    let first = Site::configured(HASTY);
+    members_configured(count, HASTY)
+}
+
+/// The same with this in their configurations.
+pub(crate) fn members_configured(count: usize, text: &str) -> Vec<(Site, Running)> {
+    let first = Site::configured(text);
     succeed(&first.set(&["create"]));
     let server = first.place.start();
     let mut members = vec![(first, server)];
     while members.len() < count {
-        let site = Site::configured(HASTY);
+        let site = Site::configured(text);
         site.join(&members[0].0);
         let server = site.place.start();
         members.push((site, server));
@@ -76,6 +81,26 @@ fn the_second_of_two_is_not_removed() {
     let refused = sites[0].command(&["remove", "2", "--discard"]);
     refuse(&refused, &["a single member would be left", "set recover"]);
     assert!(!sites[0].members().contains("removed"));
+}
+
+/// It went through: two that had just been lost took part still, as nobody could agree on another view, and the one that came back was refused.
+#[test]
+fn nobody_is_removed_while_the_others_are_down() {
+    let mut members = members(3);
+    for (_, server) in members.drain(1..) {
+        server.kill();
+    }
+    let (first, _server) = &members[0];
+    eventually("nobody is in contact", || {
+        let status = first.place.status().exports.remove(0);
+        let peers = status.replication.unwrap().peers;
+        peers.iter().all(|peer| !peer.connected)
+    });
+    for more in [&[][..], &["--discard"]] {
+        let refused = first.command(&[&["remove", "3"], more].concat());
+        refuse(&refused, &["without replica 3 only 1 of 3"]);
+    }
+    assert!(!first.members().contains("removed"));
 }
 
 #[test]
@@ -128,16 +153,23 @@ fn a_member_begins_anew_and_keeps_what_it_had_aside() {
     eventually("it is removed", || {
         first.command(&["remove", "2"]).status.success()
     });
-    let told = succeed(&second.set(&["rejoin", &first.invite()]));
+    let token = first.invite();
+    let told = succeed(&second.set(&["rejoin", &token]));
     for part in ["It was replica 2", "aside", "meridian serve"] {
         assert!(told.contains(part), "{told}");
     }
+    // Who was interrupted when all was done, and gives it again, was told that the token has been used.
+    assert_eq!(succeed(&second.set(&["rejoin", &token])), told);
     let aside = fs::read_dir(data.join("aside")).unwrap();
     let aside: Vec<_> = aside.map(|entry| entry.unwrap().path()).collect();
     assert_eq!(aside.len(), 1);
     assert!(aside[0].join("tree/store.toml").exists());
     assert!(aside[0].join("set").exists() && !data.join("set.joining").exists());
     second.place.start().stop();
+    refuse(
+        &second.set(&["rejoin", &token]),
+        &["the token has been used"],
+    );
     let listed = second.members();
     assert!(
         listed.contains("this server") && listed.contains("removed"),

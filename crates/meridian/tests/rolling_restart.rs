@@ -38,6 +38,7 @@ fn every_server_is_restarted_in_turn_while_clients_work() -> Result<()> {
         },
         round_trip: Duration::from_millis(60),
         stall_limit: None,
+        homes: false,
         kernels: true,
         settings: String::new(),
         program: PathBuf::from(env!("CARGO_BIN_EXE_meridian")),

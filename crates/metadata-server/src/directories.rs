@@ -24,8 +24,6 @@ use crate::pool_tree::{Part, PoolTree, locked};
 use crate::question::{Answer, Change, Question, other_answer};
 use crate::remote_tree::RemoteTree;
 
-/// Entries of the hidden directory that are read at once.
-const ENTRIES_AT_ONCE: usize = 1024;
 const NEW: &str = "new-";
 const SETTLED: &str = "dir-";
 
@@ -219,31 +217,19 @@ impl PoolTree {
         }
     }
 
-    /// What the hidden directory has.
-    async fn hidden(&self) -> Result<Vec<(Name, ObjectId)>> {
-        let (root, mut after, mut all) = (Credentials::root(), Cookie::START, Vec::new());
-        loop {
-            let page = self
-                .store
-                .read_directory(&root, ObjectId::ROOT, after, ENTRIES_AT_ONCE);
-            let page = page.await?;
-            let entries = page.entries.into_iter();
-            all.extend(entries.map(|entry| {
-                after = entry.cookie;
-                (entry.name, entry.attributes.id)
-            }));
-            if page.end {
-                return Ok(all);
-            }
-        }
-    }
-
     /// Takes up what an earlier run has left: to be called before clients are served.
     ///
     /// # Errors
     /// Those of reading.
     pub async fn take_up(&self) -> Result<()> {
-        for (name, id) in self.hidden().await? {
+        self.take_up_moves().await?;
+        if matches!(self.part, Part::First { .. }) {
+            return Ok(());
+        }
+        for (name, id) in self.hidden_names().await? {
+            if !self.store.attributes(id).await?.is_directory() {
+                continue;
+            }
             if let Some(seal) = self.store.seal_of(id)? {
                 locked(&self.sealed).insert(id, seal);
             }
@@ -345,7 +331,7 @@ impl PoolTree {
     }
 
     /// Gives the row beside the name the owner and mode that the directory has at its home: who may move or remove it goes by them.
-    async fn refresh(&self, id: ObjectId) -> Result<()> {
+    pub(crate) async fn refresh(&self, id: ObjectId) -> Result<()> {
         let home = self.other(id).ok_or(Error::Stale)?;
         let there = home.attributes(id).await?;
         let here = self.store.attributes(id).await?;
@@ -454,6 +440,24 @@ impl Home {
                 tree.break_seal(id, seal).await.map(|()| Answer::Done)
             }
             Question::Discard(id) if !is_first => tree.discard(id).await.map(|()| Answer::Done),
+            Question::PrepareMove(number, who, directory, name) => {
+                let number = (asker.server, number);
+                let prepared = tree.prepare_move(number, &who, (directory, &name));
+                let (file, source) = prepared.await?;
+                Ok(Answer::Prepared(file, source))
+            }
+            Question::FinishMove(number, is_done) => {
+                let finished = tree.finish_move((asker.server, number), is_done);
+                finished.await.map(|()| Answer::Done)
+            }
+            Question::MoveOutcome(number) => Ok(Answer::Holds(
+                tree.move_outcome(asker.server, number).await?,
+            )),
+            Question::HoldNames(id, names) => {
+                let held = tree.hold_names(asker.server, id, names);
+                Ok(Answer::Attributes(held.await?))
+            }
+            Question::NamesOf(id) => Ok(Answer::Names(tree.names_of(id)?)),
             Question::HasDirectories if !is_first => {
                 Ok(Answer::Holds(has_directories(&tree.store).await?))
             }

@@ -74,13 +74,15 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// A run has begun, or goes on.
-    pub(crate) fn meet(&mut self, run: u64) {
-        if self.joined.meet(run) {
+    /// A run has begun, or goes on. Whether it is a later one.
+    pub(crate) fn meet(&mut self, run: u64) -> bool {
+        let is_later = self.joined.meet(run);
+        if is_later {
             // A client that reclaims is asked what it had.
             self.held.begin_again();
             self.end_changes();
         }
+        is_later
     }
 
     /// The present run has forgotten all its clients so often.
@@ -191,10 +193,17 @@ impl Home {
     pub fn meet(&self, asker: Asker) {
         let mut accounts = self.accounts();
         let account = accounts.entry(asker.server).or_default();
-        account.meet(asker.run);
+        let is_later = account.meet(asker.run);
         account.heard = self.holders.now();
         drop(accounts);
+        self.has_met(asker.server, is_later);
         self.holders.meet(asker, false);
+    }
+
+    fn has_met(&self, server: ReplicaSlot, is_later_run: bool) {
+        if let (true, Some(tree)) = (is_later_run, &self.pool_tree) {
+            tree.has_met(server);
+        }
     }
 
     /// A server that is there asks something. What it is answered when what its clients held is given up, or when the client that wants
@@ -203,7 +212,8 @@ impl Home {
         let now = self.holders.now();
         let mut accounts = self.accounts();
         let account = accounts.entry(asker.server).or_default();
-        account.meet(asker.run);
+        let is_later = account.meet(asker.run);
+        self.has_met(asker.server, is_later);
         if account.joined.run() != asker.run {
             return None;
         }
@@ -288,6 +298,11 @@ impl Home {
             | Question::Seal(..)
             | Question::BreakSeal(..)
             | Question::Discard(_)
+            | Question::PrepareMove(..)
+            | Question::FinishMove(..)
+            | Question::MoveOutcome(_)
+            | Question::HoldNames(..)
+            | Question::NamesOf(_)
             | Question::HasDirectories => self.answer_about_directories(asker, question).await?,
             question => self.answer_about_holdings(asker, question).await?,
         })

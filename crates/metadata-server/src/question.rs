@@ -125,6 +125,16 @@ pub enum Question {
     HasDirectories,
     /// What is known of objects that live at the home, for names of a page.
     AttributesOf(Vec<ObjectId>),
+    /// A name is to be moved to the asker, under this number: it is noted as one on its way out.
+    PrepareMove(u64, Credentials, ObjectId, Name),
+    /// Whether it was moved.
+    FinishMove(u64, bool),
+    /// Whether a name of the asker was moved to the home, under this number.
+    MoveOutcome(u64),
+    /// The asker has so many names of a file that lives at the home, or is about to.
+    HoldNames(ObjectId, u32),
+    /// How many names there are of a file that lives at the asker.
+    NamesOf(ObjectId),
 }
 
 /// What a home answers.
@@ -176,6 +186,10 @@ pub enum Answer {
     PageWithout(DirectoryPage, BTreeSet<Cookie>),
     /// What is known of each object, in the order of the question.
     Each(Vec<Result<Attributes>>),
+    /// What a name leads to that is on its way out, and the version of its directory.
+    Prepared(Attributes, DirectoryChange),
+    /// So many names.
+    Names(u32),
 }
 
 /// A question about one tree, and no other that may be there under the same identifiers of objects.
@@ -283,6 +297,9 @@ impl Question {
                 | Question::Unlock(..)
                 | Question::Layout(..)
                 | Question::EndLayout(..)
+                | Question::PrepareMove(..)
+                | Question::FinishMove(..)
+                | Question::HoldNames(..)
         )
     }
 
@@ -325,6 +342,11 @@ impl Question {
                 | Question::Discard(_)
                 | Question::HasDirectories
                 | Question::AttributesOf(_)
+                | Question::PrepareMove(..)
+                | Question::FinishMove(..)
+                | Question::MoveOutcome(_)
+                | Question::HoldNames(..)
+                | Question::NamesOf(_)
         )
     }
 

@@ -157,6 +157,11 @@ impl RemoteTree {
         self.ask(Question::Lease).await.map(drop)
     }
 
+    /// The server that is the home.
+    pub(crate) fn server(&self) -> ReplicaSlot {
+        self.home_slot
+    }
+
     /// Whether an object is none of those that homes other than the first one have made.
     pub(crate) fn is_of_first(&self, id: ObjectId) -> bool {
         id == ObjectId::ROOT || id.slot() == self.home_slot

@@ -118,7 +118,7 @@ async fn clients_at_two_servers_keep_each_other_out() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_lock_hears_that_it_was_given_back_at_the_other_server() {
+async fn who_waits_for_a_lock_hears_that_it_was_given_back_at_the_other_server() {
     let (pool, file) = serving().await;
     let (first, second) = (pool.first(), pool.second.clone());
     let trees: [Arc<dyn FileSystem>; 2] = [first, second];

@@ -117,12 +117,12 @@ async fn a_directory_goes_when_it_is_empty() {
 }
 
 #[tokio::test]
-async fn names_move_within_a_home_and_not_over_two() {
+async fn directories_move_within_a_home_and_not_over_two() {
     let both = Both::new().await;
     let directory = both.directory(SECOND, (ROOT, "made"), 1).await;
     let above = both.directory(FIRST, (ROOT, "above"), 2).await;
-    let inside = both.file(SECOND, directory, "inside").await;
-    let outside = both.file(FIRST, ROOT, "outside").await;
+    let inside = both.directory(SECOND, (directory, "inside"), 4).await;
+    let outside = both.directory(FIRST, (ROOT, "outside"), 5).await;
     let taken = both.directory(FIRST, (ROOT, "taken"), 3).await;
     let (who, name) = (&both.who, called("name"));
     let refused = Err(Error::CrossHome);
@@ -131,9 +131,9 @@ async fn names_move_within_a_home_and_not_over_two() {
         assert_eq!(out.await, refused);
         let into = both.rename(at, (ROOT, "outside"), (directory, "name"));
         assert_eq!(into.await, refused);
-        for (file, to) in [(inside, ROOT), (outside, directory)] {
-            let linked = both.at(at).link(who, file, to, &name).await;
-            assert_eq!(linked.map(drop), refused);
+        for (id, to) in [(inside, ROOT), (outside, directory)] {
+            let linked = both.at(at).link(who, id, to, &name).await;
+            assert_eq!(linked.map(drop), Err(Error::IsDirectory));
         }
         // It may have something in it.
         let over = both.rename(at, (ROOT, "taken"), (ROOT, "made"));

@@ -7,5 +7,6 @@ mod fixture;
 mod copies;
 mod holdings;
 mod homes;
+mod moves;
 mod stands_still;
 mod two_servers;

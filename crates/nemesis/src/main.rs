@@ -23,6 +23,9 @@ const HELD_BY_MAJORITY: &str = "[replication]\ndurability = \"majority\"\n";
 /// Keys of handles at data servers change while a run lasts.
 const CHANGES_KEYS: &str = "[pool]\nkey_life = \"10 s\"\n";
 
+/// Directories live where they are made.
+const MAKES_DIRECTORIES: &str = "makes_directories = true\n";
+
 /// The exit code of a broken promise.
 const BROKEN: u8 = 3;
 
@@ -58,6 +61,9 @@ struct Arguments {
     /// Let the servers be a pool instead of a set: clients work at two metadata servers (three of five), the others are data servers
     #[arg(long, conflicts_with_all = ["lose", "witness"])]
     pool: bool,
+    /// Let the metadata servers of a pool that have joined be homes of the directories that clients make there
+    #[arg(long, requires = "pool")]
+    homes: bool,
     /// The time from one site to another and back, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 60)]
     round_trip: u64,
@@ -124,12 +130,14 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
             (false, false) => Together::Set,
         },
         round_trip: Duration::from_millis(arguments.round_trip),
+        homes: arguments.homes,
         kernels: arguments.kernels,
         stall_limit: arguments.stall_limit.map(Duration::from_secs),
         settings: match (&arguments.settings, arguments.lose) {
             (Some(file), _) => std::fs::read_to_string(file)
                 .with_context(|| format!("could not read {}", file.display()))?,
             (None, true) => HELD_BY_MAJORITY.to_owned(),
+            (None, false) if arguments.homes => format!("{CHANGES_KEYS}{MAKES_DIRECTORIES}"),
             (None, false) if arguments.pool => CHANGES_KEYS.to_owned(),
             (None, false) => String::new(),
         },

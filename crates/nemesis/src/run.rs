@@ -39,6 +39,8 @@ pub struct Order {
     pub stall_limit: Option<Duration>,
     /// More of the servers' configuration.
     pub settings: String,
+    /// Whether directories live at the metadata server of a pool at which they are made.
+    pub homes: bool,
     /// Whether the client of a Linux kernel works at every site, too.
     pub kernels: bool,
     /// The server program.
@@ -116,7 +118,18 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
     let places = sites.serving();
     let tree = runtime.block_on(async {
         let client = Target::of(&places[0]).client("gardener", 1).await?;
-        let tree = Tree::plant(&client, places.len()).await?;
+        let gardener = match order.homes {
+            true => {
+                Target::of(&places[places.len() - 1])
+                    .client("other gardener", 1)
+                    .await?
+            }
+            false => client.clone(),
+        };
+        let tree = Tree::plant(&client, &gardener, places.len()).await?;
+        if order.homes {
+            gardener.leave().await?;
+        }
         client.leave().await?;
         anyhow::Ok(tree)
     })?;

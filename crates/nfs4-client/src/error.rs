@@ -16,10 +16,10 @@ pub enum Error {
     #[error("the connection to the server failed: {0}")]
     Transport(#[from] io::Error),
     /// The RPC layer of the server refused the call, so that nothing was executed.
-    #[error("the server refused the call: {0:?}")]
+    #[error("the server refused the call: {0}")]
     Refused(ReplyHeader),
     /// An operation ended with this status; those before it in the request were executed.
-    #[error("{} failed: {status:?}", name(*op))]
+    #[error("{} failed: {status}", name(*op))]
     Status {
         /// The number of the operation.
         op: u32,
@@ -56,7 +56,7 @@ impl Error {
 /// An operation's name for people.
 fn name(op: u32) -> String {
     match Opnum::try_from(op) {
-        Ok(op) => format!("{op:?}"),
+        Ok(op) => op.to_string(),
         Err(_) => format!("operation {op}"),
     }
 }
@@ -73,7 +73,7 @@ mod tests {
             status,
         };
         let unknown = Error::Status { op: 4711, status };
-        assert_eq!(known.to_string(), "Open failed: Exist");
-        assert_eq!(unknown.to_string(), "operation 4711 failed: Exist");
+        assert_eq!(known.to_string(), "OPEN failed: NFS4ERR_EXIST");
+        assert_eq!(unknown.to_string(), "operation 4711 failed: NFS4ERR_EXIST");
     }
 }

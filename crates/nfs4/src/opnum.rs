@@ -6,7 +6,7 @@ use xdr::xdr_enum;
 xdr_enum! {
     /// Which operation, `nfs_opnum4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub enum Opnum {
+    pub named enum Opnum {
         /// ACCESS (RFC 8881, section 18.1).
         Access = 3,
         /// CLOSE (RFC 8881, section 18.2).

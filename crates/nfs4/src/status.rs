@@ -8,7 +8,7 @@ xdr_enum! {
     ///
     /// 10073 is not assigned.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub enum NfsStat4 {
+    pub named enum NfsStat4 {
         /// NFS4_OK: success.
         Ok = 0,
         /// NFS4ERR_PERM: the caller is neither the owner nor privileged.

@@ -1,6 +1,8 @@
 //! The header of a reply (RFC 5531, section 9), up to where the results of the
 //! procedure begin.
 
+use std::fmt;
+
 use xdr::{Decode, DecodeError, Encode, Reader, Writer, xdr_enum, xdr_struct, xdr_union};
 
 use crate::OpaqueAuth;
@@ -42,7 +44,7 @@ xdr_union! {
 xdr_enum! {
     /// Why a call failed authentication, `auth_stat`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum AuthStat {
+    pub named enum AuthStat {
         /// AUTH_OK: it did not fail.
         Ok = 0,
         /// AUTH_BADCRED: the credentials are malformed.
@@ -163,6 +165,44 @@ impl ReplyHeader {
                 kind: "reply_stat",
                 value,
             }),
+        }
+    }
+}
+
+impl fmt::Display for VersionRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "versions {} to {} are served", self.low, self.high)
+    }
+}
+
+impl fmt::Display for AcceptStat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Success => write!(f, "SUCCESS"),
+            Self::ProgramUnavailable => write!(f, "PROG_UNAVAIL"),
+            Self::ProgramMismatch(served) => write!(f, "PROG_MISMATCH, {served}"),
+            Self::ProcedureUnavailable => write!(f, "PROC_UNAVAIL"),
+            Self::GarbageArguments => write!(f, "GARBAGE_ARGS"),
+            Self::SystemError => write!(f, "SYSTEM_ERR"),
+        }
+    }
+}
+
+impl fmt::Display for RejectedReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RpcMismatch(served) => write!(f, "RPC_MISMATCH, {served}"),
+            Self::AuthError(why) => write!(f, "AUTH_ERROR, {why}"),
+        }
+    }
+}
+
+/// What became of the call, by the names of RFC 5531.
+impl fmt::Display for ReplyHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accepted { status, .. } => status.fmt(f),
+            Self::Denied { cause, .. } => cause.fmt(f),
         }
     }
 }

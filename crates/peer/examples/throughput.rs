@@ -60,7 +60,7 @@ async fn main() -> Outcome<()> {
     directory.note_current();
     let counter = Arc::new(Counter::default());
     let start = |directory: &SetDirectory, handler, listener| -> Outcome<Endpoint> {
-        let desk = Some(directory.clone());
+        let admitting = Some(directory.clone());
         let (identity, incarnation) = (directory.identity()?, Incarnation(1));
         let settings = settings.clone();
         Ok(Endpoint::start(
@@ -69,7 +69,7 @@ async fn main() -> Outcome<()> {
             settings,
             handler,
             listener,
-            desk,
+            admitting,
         )?)
     };
     let _first = start(&directory, counter.clone(), listener)?;

@@ -195,7 +195,7 @@ async fn greet(
         }
     };
     if joins {
-        set::serve_join(shared.desk.as_ref(), &mut stream).await?;
+        set::serve_join(shared.admitting.as_ref(), &mut stream).await?;
         return Ok(None);
     }
     let hello: Hello = read_short(&mut stream).await?;

@@ -38,7 +38,7 @@ pub(crate) struct EndpointState {
     pub accept: Arc<ServerConfig>,
     pub accept_join: Arc<ServerConfig>,
     /// Answers servers that want to join, when this replica keeps the key of the authority.
-    pub desk: Option<SetDirectory>,
+    pub admitting: Option<SetDirectory>,
     peers: Peers,
     /// From where members are known to call.
     addresses: Mutex<BTreeMap<ReplicaSlot, BTreeSet<IpAddr>>>,
@@ -151,7 +151,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Starts to listen, within a tokio runtime with I/O and time. `incarnation` must be larger than at any
-    /// earlier start, and not 0. `desk` answers servers that want to join; give it where the key of the
+    /// earlier start, and not 0. `admitting` answers servers that want to join; give it where the key of the
     /// set's authority is kept.
     ///
     /// # Errors
@@ -162,9 +162,9 @@ impl Endpoint {
         settings: Settings,
         handler: Arc<dyn MessageHandler>,
         listener: TcpListener,
-        desk: Option<SetDirectory>,
+        admitting: Option<SetDirectory>,
     ) -> Result<Endpoint, IdentityError> {
-        let endpoint = Endpoint::make(identity, incarnation, settings, handler, desk)?;
+        let endpoint = Endpoint::make(identity, incarnation, settings, handler, admitting)?;
         tokio::spawn(accept::listen(endpoint.shared.clone(), listener));
         Ok(endpoint)
     }
@@ -187,7 +187,7 @@ impl Endpoint {
         incarnation: Incarnation,
         settings: Settings,
         handler: Arc<dyn MessageHandler>,
-        desk: Option<SetDirectory>,
+        admitting: Option<SetDirectory>,
     ) -> Result<Endpoint, IdentityError> {
         let shared = Arc::new(EndpointState {
             set: identity.set,
@@ -199,7 +199,7 @@ impl Endpoint {
             dial: tls::dial_config(identity)?,
             accept: tls::accept_config(identity)?,
             accept_join: tls::accept_join_config(identity)?,
-            desk,
+            admitting,
             peers: Peers::default(),
             addresses: Mutex::default(),
             revoked: Mutex::default(),

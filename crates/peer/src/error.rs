@@ -1,4 +1,4 @@
-//! What can go wrong between replicas, as an handler sees it. Malformed bytes have their own type in
+//! What can go wrong between replicas, as a handler sees it. Malformed bytes have their own type in
 //! [`crate::wire`]; refusals of certificates and tokens in [`crate::set`].
 
 use bytes::Bytes;
@@ -18,11 +18,11 @@ pub enum SendError {
     #[error("incarnation {0} of the peer has ended; take the session of the next one")]
     Ended(Incarnation),
     /// What is queued for this lane has reached its window.
-    #[error("the {0:?} lane is full; wait until the peer has taken what is queued")]
+    #[error("the {0} lane is full; wait until the peer has taken what is queued")]
     Full(Lane),
     /// Body or payload exceed what the lane carries.
     #[error(
-        "a message of {body_bytes} + {payload_bytes} bytes is too large for the {lane:?} lane; split the payload"
+        "a message of {body_bytes} + {payload_bytes} bytes is too large for the {lane} lane; split the payload"
     )]
     TooLarge {
         /// The lane that was asked.
@@ -71,12 +71,12 @@ pub enum RequestError {
     Busy,
 }
 
-/// Why an handler refuses a message or a request. For people: what is wrong and what to do.
+/// Why a handler refuses a message or a request. For people: what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub String);
 
-/// Why an handler makes no connection with a peer.
+/// Why a handler makes no connection with a peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct TurnedAway {

@@ -1,6 +1,8 @@
-//! What an handler sends: messages, and the kinds of lane that carry them.
+//! What a handler sends: messages, and the kinds of lane that carry them.
 //!
 //! The meaning of `kind` and `body` is the handler's; nothing in here may look into them.
+
+use std::fmt;
 
 use bytes::Bytes;
 
@@ -57,6 +59,16 @@ pub enum Lane {
     Metadata,
     /// File contents. One of several connections is chosen, the one with the least waiting.
     Data,
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lane::Control => "control",
+            Lane::Metadata => "metadata",
+            Lane::Data => "data",
+        })
+    }
 }
 
 impl Lane {

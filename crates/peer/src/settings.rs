@@ -22,7 +22,7 @@ pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 15..=15;
 pub const MAX_DATA_LANES: u32 = 64;
 
 /// How one replica talks to its peers. All sizes are per peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Versions offered; the highest that both offer is spoken.
     pub versions: RangeInclusive<u32>,

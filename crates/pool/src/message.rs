@@ -3,6 +3,7 @@
 use crate::keys::HandleKeys;
 use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
 use control::Moment;
+use serde::{Deserialize, Serialize};
 use vfs::{Extent, ObjectId};
 
 /// The contents of one object under one placement, as a data server keeps them.
@@ -113,7 +114,7 @@ pub struct Intent {
 
 /// How much a data server keeps, for people, and for choosing where new files lie. No decision about what may be read or written
 /// rests on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// The size of its disk, in bytes.
     pub total_bytes: u64,

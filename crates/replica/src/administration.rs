@@ -279,7 +279,7 @@ impl Replica {
             Ok(Ok(Outcome::Applied)) => return,
             Ok(Ok(Outcome::Refused(why))) => why,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {ON_RECORD:?}"),
+            Err(_) => format!("no answer within {} s", ON_RECORD.as_secs()),
         };
         tracing::warn!(why, "what was done may not be on record");
     }

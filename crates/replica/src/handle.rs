@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use control::Proposal;
-use peer::set::{SetDirectory, SetError};
-use peer::{Endpoint, Signatures};
+use peer::set::{MemberList, SetDirectory, SetError};
+use peer::{Endpoint, Identity, Signatures};
 use store::Store;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -19,7 +19,7 @@ use crate::dispatch::Dispatch;
 use crate::driver::engine::{Engine, Step};
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::persistence;
-use crate::driver::remembered;
+use crate::driver::remembered::{self, Remembered};
 use crate::frontend::durability;
 use crate::frontend::expired_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
@@ -92,49 +92,22 @@ impl Replica {
     ) -> Result<Arc<Replica>, StartError> {
         let identity = set.identity()?;
         let list = set.member_list()?;
-        let slot = identity.slot();
-        let is_witness = list.is_witness(slot.0);
-        if store.slot() != slot {
+        if store.slot() != identity.slot() {
             return Err(StartError::OtherReplica {
                 store: store.slot().0,
-                here: slot.0,
+                here: identity.slot().0,
                 set: set.path().to_owned(),
             });
         }
         let (steps, steps_out) = mpsc::unbounded_channel();
-        let founder =
-            set.is_creator() && (list.members.len() == 1 || views::has_known_a_view(&store)?);
-        let held = base::held(&store, founder)?;
-        if held == Held::Nothing {
-            // What is here of others is no copy any more. What was granted to them counts all the same.
-            persistence::set_aside(&store).await?;
-        }
+        let held = held_at_start(&store, &set, &list).await?;
         let remembered = remembered::load(&store)?;
         let engine = Engine::begin(store, &settings, incarnation, &remembered, steps);
-        let others = list.members.iter().filter(|member| !member.revoked);
-        let others = others.map(|member| ReplicaSlot(member.slot));
-        let others = others.filter(|other| *other != slot).collect();
-        let patience = settings.site_lease / 2;
-        let lineage = Lineage::begin(
-            engine.store.clone(),
-            lineage::Key::of(&identity),
-            incarnation,
-            others,
-            patience,
-        )
-        .await?;
         let peer_settings = settings.peer.clone();
         // Who keeps the authority may change while the server runs.
-        let desk = Some(set.clone());
-        let state = ReplicaState::new(Parts {
-            slot,
-            settings,
-            incarnation,
-            is_witness,
-            held,
-            lineage: Arc::new(lineage),
-            outcomes: engine.outcomes.clone(),
-        });
+        let admitting = Some(set.clone());
+        let of = (&identity, &list);
+        let state = state_at_start(&engine, of, settings, (incarnation, held)).await?;
         let signatures = Signatures::new(&identity)?;
         let replica = Arc::new(LocalReplica::new(engine.clone(), state, set, signatures));
         meeting::take_up_fault(&replica);
@@ -144,20 +117,17 @@ impl Replica {
         engine.store.take_up_held().await?;
         let dispatch = Arc::new(Dispatch(Arc::downgrade(&replica)));
         let number = peer::Incarnation(incarnation);
-        let endpoint = Endpoint::start(&identity, number, peer_settings, dispatch, listener, desk)?;
+        let endpoint = Endpoint::start(
+            &identity,
+            number,
+            peer_settings,
+            dispatch,
+            listener,
+            admitting,
+        )?;
         // Set here for the first time.
         let _ = replica.endpoint.set(endpoint);
-        replica.note_applied_streams()?;
-        members::adopt_members(&replica, list);
-        if is_witness || held == Held::Nothing {
-            // A witness makes nothing; else whatever was made here is with the others, or was given up.
-            replica.engine.previous_settled();
-        } else {
-            take_up_previous(&replica, &remembered.granted)?;
-        }
-        reclaim::remember_others_went_on(&replica)?;
-        replica.remember_trimmed()?;
-        replica.remember_complete()?;
+        take_up(&replica, list, &remembered, held)?;
         let views = views::begin(&replica).await?;
         let anew = views::needs_copy_anew(&replica.store)?;
         replica.state.needs_copy.fetch_or(anew, Ordering::AcqRel);
@@ -235,6 +205,67 @@ impl Replica {
     pub(crate) fn local(&self) -> &Arc<LocalReplica> {
         &self.local
     }
+}
+
+/// How much of the tree is here. Where that is nothing, what was granted to others is set aside.
+async fn held_at_start(
+    store: &Store,
+    set: &SetDirectory,
+    list: &MemberList,
+) -> Result<Held, StartError> {
+    let founder = set.is_creator() && (list.members.len() == 1 || views::has_known_a_view(store)?);
+    let held = base::held(store, founder)?;
+    if held == Held::Nothing {
+        // What is here of others is no copy any more. What was granted to them counts all the same.
+        persistence::set_aside(store).await?;
+    }
+    Ok(held)
+}
+
+/// What the replica knows in memory as it starts.
+async fn state_at_start(
+    engine: &Engine,
+    (identity, list): (&Identity, &MemberList),
+    settings: Settings,
+    (incarnation, held): (u64, Held),
+) -> Result<ReplicaState, StartError> {
+    let slot = identity.slot();
+    let others = list.members.iter().filter(|member| !member.revoked);
+    let others = others.map(|member| ReplicaSlot(member.slot));
+    let others = others.filter(|other| *other != slot).collect();
+    let patience = settings.site_lease / 2;
+    let (store, key) = (engine.store.clone(), lineage::Key::of(identity));
+    let lineage = Lineage::begin(store, key, incarnation, others, patience);
+    Ok(ReplicaState::new(Parts {
+        slot,
+        incarnation,
+        is_witness: list.is_witness(slot.0),
+        held,
+        lineage: Arc::new(lineage.await?),
+        outcomes: engine.outcomes.clone(),
+        settings,
+    }))
+}
+
+/// Takes up what earlier starts have noted of the other members and of this replica.
+fn take_up(
+    replica: &Arc<LocalReplica>,
+    list: MemberList,
+    remembered: &Remembered,
+    held: Held,
+) -> Result<(), StartError> {
+    replica.note_applied_streams()?;
+    members::adopt_members(replica, list);
+    if replica.state.is_witness || held == Held::Nothing {
+        // A witness makes nothing; else whatever was made here is with the others, or was given up.
+        replica.engine.previous_settled();
+    } else {
+        take_up_previous(replica, &remembered.granted)?;
+    }
+    reclaim::remember_others_went_on(replica)?;
+    replica.remember_trimmed()?;
+    replica.remember_complete()?;
+    Ok(())
 }
 
 /// What a replica does by itself, but for following the views.

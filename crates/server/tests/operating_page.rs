@@ -135,9 +135,12 @@ fn the_packaged_file_shows_all_defaults() {
         Some(PeerListenAddress::EVERYWHERE)
     );
     // There is no limit unless one is written down; the file shows how.
-    assert_eq!(replication.return_rate.take(), Some(10 << 20));
+    assert_eq!(
+        replication.replica.return_bytes_per_second.take(),
+        Some(10 << 20)
+    );
     // The default is less where disks are small.
-    assert_eq!(replication.space_reserve.take(), Some(64 << 20));
+    assert_eq!(replication.replica.space_reserve.take(), Some(64 << 20));
     assert_eq!(replication, defaults.replication);
     // There is none unless one is written down; the file shows how.
     assert_eq!(all.domain.unwrap().as_str(), "example.org");

@@ -86,6 +86,7 @@ pub use data::{
 };
 pub use error::StoreError;
 pub use listening::ChangeListener;
+pub use namespace::Arrival;
 pub use open_store::OpenStore;
 pub use operation::Operation;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};

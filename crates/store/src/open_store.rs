@@ -59,8 +59,8 @@ pub struct OpenStore {
     pub(crate) tree: TreeIdentity,
     commit: CommitMode,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The latest time in a change of another replica.
-    latest_elsewhere: Mutex<Timestamp>,
+    /// The latest time of a change: of another replica, or here since the store was opened.
+    latest_change: Mutex<Timestamp>,
     pub(crate) layout: Arc<Layout>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) metadata: Metadata,
@@ -134,7 +134,7 @@ impl OpenStore {
         let objects = number(read(OBJECTS_KEY)?);
         let shared = read(SHARED_KEY)?.is_some();
         let opened = number(read(OPENED_KEY)?) + 1;
-        let latest_elsewhere = match read(AHEAD_KEY)? {
+        let latest_change = match read(AHEAD_KEY)? {
             Some(row) => decode_time(&mut Fields::new(&row)).map_err(|error| damaged(error.0))?,
             None => Timestamp::default(),
         };
@@ -171,7 +171,7 @@ impl OpenStore {
             tree: identity.tree,
             commit: options.commit,
             clock: Arc::clone(&options.clock),
-            latest_elsewhere: Mutex::new(latest_elsewhere),
+            latest_change: Mutex::new(latest_change),
             files: DataFiles::new(
                 Arc::clone(&layout),
                 Arc::clone(&directory),
@@ -282,13 +282,14 @@ impl OpenStore {
         NameHash::of(&self.tree.name_key, name)
     }
 
-    /// The latest time in a change of another replica, as far as it was applied here; 1970 when none was.
-    pub(crate) fn latest_elsewhere(&self) -> Timestamp {
-        *(self.latest_elsewhere.lock()).unwrap_or_else(PoisonError::into_inner)
+    /// The latest time of a change that was made here since the store was opened, or by another replica as far as it was applied here;
+    /// 1970 when there was none.
+    pub(crate) fn latest_change(&self) -> Timestamp {
+        *(self.latest_change.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn raise_latest_elsewhere(&self, time: Timestamp) {
-        let mut latest = (self.latest_elsewhere.lock()).unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn raise_latest_change(&self, time: Timestamp) {
+        let mut latest = (self.latest_change.lock()).unwrap_or_else(PoisonError::into_inner);
         *latest = time.max(*latest);
     }
 

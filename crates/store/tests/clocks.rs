@@ -94,6 +94,24 @@ async fn an_edited_source_is_newer_than_what_another_site_has_made_of_it() {
     assert!(slow.attributes(touched).await.modified > made);
 }
 
+/// Only changes of others counted: what was edited after the clock of a server was set back was older than what that server had made before.
+#[tokio::test]
+async fn what_is_changed_after_a_clock_is_set_back_is_newer_than_all_that_was_changed_before() {
+    let mut site = Fixture::hooked();
+    site.store().end_reclaim().await.unwrap();
+    let source = site.file(ROOT, "program.c").await;
+    site.clock.advance(1);
+    let object = site.file(ROOT, "program.o").await;
+    site.clock.advance(-HOUR);
+    let made = site.attributes(object).await;
+    site.write(source, 0, b"edited").await.unwrap();
+    assert_later(&site.attributes(source).await, &made);
+    let edited = site.attributes(source).await;
+    site.reopen().await;
+    let other = site.file(ROOT, "other").await;
+    assert_later(&site.attributes(other).await, &edited);
+}
+
 #[tokio::test]
 async fn a_time_that_a_client_sets_stays_as_asked_and_the_time_of_change_advances() {
     let (fast, slow) = apart(HOUR).await;

@@ -93,3 +93,53 @@ async fn a_sealed_directory_gets_no_names_until_its_seal_is_broken() {
     assert_eq!(store.store().seal(sealed, 4).await, Err(Error::Stale));
     check(&mut store);
 }
+
+#[tokio::test]
+async fn a_file_that_lies_elsewhere_has_names_here() {
+    let mut store = Fixture::new();
+    let lies_there = ObjectId::new(ReplicaSlot(9), 77).unwrap();
+    let own = store.file(ROOT, "own").await;
+    let file = vfs::Attributes {
+        id: lies_there,
+        ..store.attributes(own).await
+    };
+    let who = root();
+    let [one, two, three, taken, proof] = ["one", "two", "three", "own", "proof"].map(name);
+    let [other, in_the_way] = ["other", "directory"].map(name);
+    let adopt = |to, arrival| store.store().accept_name(&who, (ROOT, to), &file, arrival);
+    adopt(&one, None).await.unwrap();
+    assert_eq!(adopt(&one, None).await.err(), Some(Error::Exists));
+    adopt(&two, None).await.unwrap();
+    // What comes replaces what is there, and leaves a proof.
+    let source = adopt(&three, None).await.unwrap();
+    let arrival = store::Arrival {
+        source,
+        proof: (ROOT, &proof),
+    };
+    adopt(&taken, Some(arrival)).await.unwrap();
+    assert_eq!(store.store().count_names(lies_there), Ok(5));
+    assert_eq!(store.store().count_names(own), Ok(0));
+    let there = store.directory(ROOT, "directory").await;
+    let arrival = store::Arrival {
+        source,
+        proof: (ROOT, &other),
+    };
+    let refused = adopt(&in_the_way, Some(arrival)).await;
+    assert_eq!(refused.err(), Some(Error::IsDirectory));
+    assert_eq!(store.find(ROOT, "directory").await, Ok(there));
+    check(&mut store);
+    for found in ["one", "two", "three", "own", "proof"] {
+        assert_eq!(store.find(ROOT, found).await, Ok(lies_there));
+    }
+    assert_eq!(store.remove(ROOT, "one").await, Err(Error::CrossHome));
+    store.rename((ROOT, "two"), (ROOT, "four")).await.unwrap();
+    for found in ["one", "three", "four", "own", "proof"] {
+        let found = name(found);
+        let removed = store
+            .store()
+            .remove_elsewhere(&who, (ROOT, &found), lies_there);
+        removed.await.unwrap();
+    }
+    assert_eq!(store.store().count_names(lies_there), Ok(0));
+    check(&mut store);
+}

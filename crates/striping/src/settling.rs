@@ -277,7 +277,7 @@ impl StripedFiles {
                 self.uses.with(file, |of| of.answered = number);
                 Ok(())
             }
-            other => Err(Error::Io(format!("a look has come to {other:?}"))),
+            _ => Err(Error::Io("a look was answered like another request".into())),
         }
     }
 

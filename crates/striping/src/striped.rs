@@ -260,9 +260,9 @@ impl StripedFiles {
         let Some(begun) = self.begin(id, Some(&file.row), Request::Change(act))? else {
             return Ok(());
         };
-        match outcome_of(begun).await? {
-            Outcome::Done | Outcome::Gone => {}
-            other => return Err(Error::Io(format!("a change has come to {other:?}"))),
+        if !matches!(outcome_of(begun).await?, Outcome::Done | Outcome::Gone) {
+            let why = "a change was answered like another request";
+            return Err(Error::Io(why.into()));
         }
         if act == Act::Remove {
             self.unstable().retain(|contents, _| contents.object != id);
@@ -522,7 +522,7 @@ fn error_of(
         NfsStat4::NoSpc => Some(Error::NoSpace),
         NfsStat4::FBig => Some(Error::TooLarge),
         other => Some(Error::Io(format!(
-            "data server {} has answered {other:?} about its part of {}; its log says why",
+            "data server {} has answered {other} about its part of {}; its log says why",
             server.0,
             called()
         ))),
@@ -532,7 +532,7 @@ fn error_of(
 /// Why a data server has not served, for people.
 fn why(reason: Unserved) -> String {
     match reason {
-        Unserved::Status(status) => format!("it has answered {status:?}"),
+        Unserved::Status(status) => format!("it has answered {status}"),
         Unserved::Away => "it is away, or has no lease".to_owned(),
         Unserved::Uncertain => "it has not answered".to_owned(),
     }

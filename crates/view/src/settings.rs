@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// A leader that is lost is replaced after `election_max` (the lease its followers gave it) plus
 /// `election_min` to `election_max`, and two round trips.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// A leader is heard of this often, or 1.5 times as seldom; also the longest that one message of the log
     /// may take, so it must be longer than the longest round trip and a write to disk.

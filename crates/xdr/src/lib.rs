@@ -17,6 +17,8 @@ mod writer;
 pub use bytes::Bytes;
 pub use codec::{Decode, DecodeBounded, Encode};
 pub use error::DecodeError;
+#[doc(hidden)]
+pub use macros::first_word;
 pub use reader::Reader;
 pub use rope::Rope;
 pub use writer::{Mark, PAYLOAD_MIN, Writer};

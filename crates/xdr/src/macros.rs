@@ -103,8 +103,53 @@ macro_rules! xdr_newtype {
 /// assert_eq!(End::try_from(1), Ok(End::Eof));
 /// assert_eq!(u32::from(End::Start), 0);
 /// ```
+///
+/// Of a `named enum` the description of each value begins with the name that the standard gives it, as which it is shown.
+///
+/// ```
+/// xdr::xdr_enum! {
+///     /// How it ended.
+///     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///     pub named enum Status {
+///         /// NFS4_OK: success.
+///         Ok = 0,
+///         /// NFS4ERR_PERM: not allowed.
+///         Perm = 1,
+///     }
+/// }
+/// assert_eq!(Status::Perm.to_string(), "NFS4ERR_PERM");
+/// ```
 #[macro_export]
 macro_rules! xdr_enum {
+    (
+        $(#[$meta:meta])*
+        $vis:vis named enum $name:ident {
+            $(
+                #[doc = $description:literal]
+                $(#[$variant_meta:meta])*
+                $variant:ident = $value:literal
+            ),* $(,)?
+        }
+    ) => {
+        $crate::xdr_enum! {
+            $(#[$meta])*
+            $vis enum $name {
+                $(
+                    #[doc = $description]
+                    $(#[$variant_meta])*
+                    $variant = $value,
+                )*
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str($crate::first_word(match self {
+                    $( Self::$variant => $description, )*
+                }))
+            }
+        }
+    };
     (
         $(#[$meta:meta])*
         $vis:vis enum $name:ident {
@@ -220,6 +265,13 @@ macro_rules! xdr_union {
             }
         }
     };
+}
+
+/// The name with which the description of a value begins.
+#[doc(hidden)]
+pub fn first_word(description: &str) -> &str {
+    let word = description.split_whitespace().next();
+    word.unwrap_or_default().trim_matches([':', '`'])
 }
 
 #[doc(hidden)]

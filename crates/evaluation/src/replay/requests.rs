@@ -74,7 +74,7 @@ impl Requests {
         match self.ask(request).await? {
             Ok(results) => Ok(Some(found(&results)?)),
             Err(NfsStat4::NoEnt) => Ok(None),
-            Err(status) => bail!("LOOKUP of {name} failed: {status:?}"),
+            Err(status) => bail!("LOOKUP of {name} failed: {status}"),
         }
     }
 
@@ -145,7 +145,7 @@ impl Requests {
         let names: Vec<u32> = ops.iter().map(ArgOp4::opnum).collect();
         match self.ask(ops).await? {
             Ok(results) => Ok(results),
-            Err(status) => bail!("a request of operations {names:?} failed: {status:?}"),
+            Err(status) => bail!("a request of operations {names:?} failed: {status}"),
         }
     }
 

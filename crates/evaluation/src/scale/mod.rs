@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_elects_more_than_whoever_forwards() {
+    fn waiting_takes_more_elections_than_forwarding() {
         let [forward, wait] = ["forward", "wait"].map(|series| figures(CONTEND, series, 4));
         assert!(wait["proposals_per_update"] > forward["proposals_per_update"]);
         assert!(wait["common_s"] > forward["common_s"]);

@@ -2,12 +2,13 @@
 //!
 //! What must never enter: how the set agrees on it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use server::set;
-use server::{ThawQuestion, ViewStatus};
+use server::{Status, ThawQuestion, ViewStatus};
 
 use super::warning;
 use crate::asking::runtime;
@@ -28,8 +29,13 @@ pub(super) fn remove(slot: u16, discard: bool, data: &Path) -> Result<String, Fa
     // anything is told so.
     let known = set::members(data)?;
     if known.keeper != slot {
-        let too_few = match runtime()?.block_on(server::ask_view(data)) {
-            Ok(view) => too_few_are_left(&view, slot),
+        let runtime = runtime()?;
+        let asked = runtime.block_on(async {
+            let view = server::ask_view(data).await?;
+            server::ask_status(data).await.map(|status| (view, status))
+        });
+        let too_few = match asked {
+            Ok((view, status)) => too_few_are_left(&view, &in_contact(status), slot),
             Err(_) => leaves_one(&known, slot),
         };
         if let Some(why) = too_few {
@@ -56,9 +62,21 @@ pub(super) fn remove(slot: u16, discard: bool, data: &Path) -> Result<String, Fa
     Ok(text)
 }
 
+/// This server, and the members that are in contact with it.
+fn in_contact(status: Status) -> BTreeSet<u16> {
+    let replicas = status.exports.into_iter();
+    let replicas = replicas.filter_map(|export| export.replication);
+    let in_contact = replicas.flat_map(|replica| {
+        let others = replica.peers.into_iter().filter(|peer| peer.connected);
+        let others: Vec<u16> = others.map(|peer| peer.slot).collect();
+        [replica.slot].into_iter().chain(others)
+    });
+    in_contact.collect()
+}
+
 /// Why the set could not even agree on the removal, for people: members listen to a removed one no more, and those of the others who
-/// take part are too few without it.
-fn too_few_are_left(view: &ViewStatus, slot: u16) -> Option<String> {
+/// take part, and can be asked, are too few without it.
+fn too_few_are_left(view: &ViewStatus, in_contact: &BTreeSet<u16>, slot: u16) -> Option<String> {
     // One that has joined and never taken part has no vote.
     let votes = |member: &&server::MemberView| member.active || member.excluded_at_unix_s.is_some();
     let voters = || view.members.iter().filter(votes);
@@ -71,11 +89,13 @@ fn too_few_are_left(view: &ViewStatus, slot: u16) -> Option<String> {
     let count = voters().count() + removed;
     let majority = count / 2 + 1;
     let left = voters().filter(|member| member.active && member.slot != slot);
+    // One that was lost takes part until a majority has left it out.
+    let left = left.filter(|member| in_contact.contains(&member.slot));
     let left = left.count();
     let goes = voters().any(|member| member.slot == slot);
     (goes && left < majority).then(|| {
         format!(
-            "without replica {slot} only {left} of {count} members would take part, and {majority} have to agree on its removal, so \
+            "without replica {slot} only {left} of {count} members would take part and be in contact, and {majority} have to agree on its removal, so \
              that the set would stand still for good. Let another server join first (`meridian set invite`; a witness is enough), or \
              start those that are away. If those that are away are gone for ever, with replica {slot} among them, stop the others and go \
              on with them alone: `meridian set recover --survivors` with their numbers"
@@ -200,8 +220,6 @@ const GIVEN_UP: &str = "What it alone had is given up.\n";
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     /// Members by their places: taking part, away, or never there.
@@ -239,8 +257,9 @@ mod tests {
     /// The second of two was removed: nobody listened to it any more, and the first alone could not agree on anything.
     #[test]
     fn a_member_without_which_too_few_are_left_is_not_removed() {
+        let all = || (1..=5).collect();
         let refused = |members: &[Option<bool>], slot| {
-            let why = too_few_are_left(&view(members), slot);
+            let why = too_few_are_left(&view(members), &all(), slot);
             why.is_some_and(|why| why.contains("set recover --survivors"))
         };
         assert!(refused(&[HERE, HERE], 2));
@@ -253,9 +272,12 @@ mod tests {
         assert!(!refused(&[HERE], 2), "it was not taken in");
         // Of four the fourth was removed a moment ago, and the others have not agreed on that yet.
         let mut soon = view(&[HERE, HERE, HERE]);
-        assert_eq!(too_few_are_left(&soon, 3), None);
+        assert_eq!(too_few_are_left(&soon, &all(), 3), None);
         soon.voters = [1, 2, 3, 4].into();
-        assert!(too_few_are_left(&soon, 3).is_some());
+        assert!(too_few_are_left(&soon, &all(), 3).is_some());
+        // The second has been lost, and takes part as long as nobody has left it out.
+        let lost = too_few_are_left(&view(&[HERE, HERE, HERE]), &[1, 3].into(), 3);
+        assert!(lost.is_some());
     }
 
     /// The first of two and a witness was removed while the second was just coming back: what that lacked nobody had any more.

@@ -39,7 +39,8 @@ async fn costs_no_message(second: &Site, work: impl AsyncFn()) {
 }
 
 #[test]
-fn what_was_seen_costs_no_message_and_what_changes_shows_at_once_whoever_stands_still() {
+fn what_was_seen_costs_no_message_and_what_changes_shows_at_once_also_while_a_server_stands_still()
+{
     let (first, names, second, shown) = two_metadata_servers();
     let (changes, looks) = (runtime(), runtime());
     let (writer, at_first) = changes.block_on(client_of(&names));

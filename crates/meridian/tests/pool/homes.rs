@@ -128,6 +128,22 @@ fn a_home_goes_on_without_the_first_one_and_the_rest_without_the_home() {
         let out = client.rename(&own, "below", &root, "out").await;
         assert_eq!(status_of(out), Some(NfsStat4::XDev));
         let below = client.lookup(&own, "below").await.unwrap();
+        // Files do, and stay where they were made.
+        let near = client.rename(&root, "beside", &own, "beside").await;
+        near.unwrap();
+        let beside = client.lookup(&own, "beside").await.unwrap();
+        assert_eq!(maker_of(&client, &beside).await, 1);
+        client
+            .rename(&below, "moved", &root, "moved")
+            .await
+            .unwrap();
+        let moved = client.lookup(&root, "moved").await.unwrap();
+        assert_eq!(maker_of(&client, &moved).await, 2);
+        client.link(&moved, &below, "moved").await.unwrap();
+        assert_eq!(client.stat(&moved).await.unwrap().numlinks, Some(2));
+        client.remove(&root, "moved").await.unwrap();
+        let back = client.rename(&own, "beside", &root, "beside").await;
+        back.unwrap();
         client.remove(&below, "moved").await.unwrap();
         client.remove(&own, "below").await.unwrap();
         client.remove(&root, "own").await.unwrap();

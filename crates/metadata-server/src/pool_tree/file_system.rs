@@ -90,8 +90,18 @@ impl FileSystem for PoolTree {
         if self.makes_here(directory, &new) {
             return self.make_directory(who, directory, name, set).await;
         }
-        let at = self.at(directory);
-        at.create(who, directory, name, new, set).await
+        if self.is_elsewhere(directory) {
+            let at = self.at(directory);
+            return at.create(who, directory, name, new, set).await;
+        }
+        let created = {
+            let _place = self.take_place((directory, name)).await?;
+            self.own.create(who, directory, name, new, set).await
+        };
+        match created {
+            Err(Error::CrossHome) => self.found_elsewhere(who, (directory, name)).await,
+            created => created,
+        }
     }
 
     async fn remove(
@@ -100,11 +110,23 @@ impl FileSystem for PoolTree {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        match self.at(directory).remove(who, directory, name).await {
-            Err(Error::CrossHome) if !self.is_elsewhere(directory) => {
-                self.remove_name_of_elsewhere(who, directory, name).await
+        if self.is_elsewhere(directory) {
+            return self.at(directory).remove(who, directory, name).await;
+        }
+        let removed = {
+            let _place = self.take_place((directory, name)).await?;
+            self.own.remove(who, directory, name).await
+        };
+        if removed != Err(Error::CrossHome) {
+            return removed;
+        }
+        let found = self.own.lookup(who, directory, name).await?;
+        match found.is_directory() {
+            true => self.remove_name_of_elsewhere(who, directory, name).await,
+            false => {
+                self.remove_name_of_file(who, (directory, name), found.id)
+                    .await
             }
-            removed => removed,
         }
     }
 
@@ -114,13 +136,15 @@ impl FileSystem for PoolTree {
         from: (ObjectId, &Name),
         to: (ObjectId, &Name),
     ) -> Result<(DirectoryChange, DirectoryChange)> {
-        if self.home(from.0) != self.home(to.0) {
-            return Err(Error::CrossHome);
+        match (self.is_elsewhere(from.0), self.is_elsewhere(to.0)) {
+            // Its home decides.
+            (_, true) => self.at(to.0).rename(who, from, to).await,
+            (true, false) => {
+                self.check_place(to.0, to.1)?;
+                self.move_here(who, from, to).await
+            }
+            (false, false) => self.rename_here(who, from, to).await,
         }
-        if self.has_others() && !self.is_elsewhere(from.0) {
-            self.refresh_name_of_elsewhere(who, from).await?;
-        }
-        self.at(from.0).rename(who, from, to).await
     }
 
     async fn link(
@@ -130,10 +154,14 @@ impl FileSystem for PoolTree {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        if self.home(id) != self.home(directory) {
-            return Err(Error::CrossHome);
+        if self.is_elsewhere(directory) {
+            return self.at(directory).link(who, id, directory, name).await;
         }
-        self.at(id).link(who, id, directory, name).await
+        if self.is_elsewhere(id) {
+            return self.link_to_elsewhere(who, id, (directory, name)).await;
+        }
+        let _place = self.take_place((directory, name)).await?;
+        self.own.link(who, id, directory, name).await
     }
 
     async fn read_link(&self, who: &Credentials, id: ObjectId) -> Result<Bytes> {

@@ -27,6 +27,14 @@ impl PoolTree {
         if !self.has_others() {
             return Ok(page);
         }
+        if !self.is_elsewhere(directory) {
+            page.entries
+                .retain(|entry| !self.is_reserved(directory, &entry.name));
+            let leaving = self.leaving_of(directory);
+            if page.entries.iter().any(|it| leaving.contains(&it.name)) {
+                return Err(Error::Delay);
+            }
+        }
         let mut elsewhere: BTreeMap<Home, Vec<ObjectId>> = BTreeMap::new();
         for entry in &page.entries {
             let id = entry.attributes.id;

@@ -12,18 +12,19 @@ mod listing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use async_trait::async_trait;
 use store::Store;
 use tokio::sync::{RwLock, RwLockReadGuard};
 use vfs::permission::{EXECUTE, allows};
 use vfs::{
-    Attributes, Credentials, Error, FileSystem, Forget, Name, NewObject, ObjectId, ObjectKind,
-    ReplicaSlot, RequestGroup, Result,
+    Attributes, Created, Credentials, DirectoryChange, Error, FileSystem, Forget, Name, NewObject,
+    ObjectId, ObjectKind, ReplicaSlot, RequestGroup, Result,
 };
 
 use crate::holders::Holders;
+use crate::moves::{Came, Leaving};
 use crate::remote_tree::RemoteTree;
 
 /// Makes joined metadata servers known as homes, at the first one.
@@ -74,6 +75,26 @@ pub struct PoolTree {
     pub(crate) part: Part,
     /// Directories that live elsewhere and are about to be removed here.
     pub(crate) removing: Mutex<BTreeSet<ObjectId>>,
+    /// Files of other homes, and others, with whose names here something is under way.
+    pub(crate) busy: Mutex<BTreeSet<ObjectId>>,
+    /// Names here that are on their way to another home.
+    pub(crate) leaving: Mutex<BTreeMap<(ObjectId, Name), Leaving>>,
+    /// Held by the task that prepares for one to go, or lets it.
+    pub(crate) preparing: tokio::sync::Mutex<()>,
+    /// Held by each task that changes names here, and alone for a moment by one that prepares for a name to go.
+    pub(crate) places: RwLock<()>,
+    /// Moves that are being decided about here.
+    pub(crate) moves: Mutex<BTreeSet<u64>>,
+    /// Moves that were done, and whose other home does not know it.
+    pub(crate) came: Mutex<Vec<Came>>,
+    /// Held by the task that counts for how many names elsewhere files are kept.
+    pub(crate) holding: tokio::sync::Mutex<()>,
+    /// Files of other homes that have to be told how many names they have here.
+    pub(crate) owed: Mutex<BTreeSet<ObjectId>>,
+    /// Homes that have to be asked how many names they have of files here.
+    pub(crate) unsure: Mutex<BTreeSet<ReplicaSlot>>,
+    /// Where hidden names are, if this is the first server and it is known.
+    pub(crate) hidden_directory: OnceLock<ObjectId>,
     /// Directories that are sealed here, by what this run has seen.
     pub(crate) sealed: Mutex<BTreeMap<ObjectId, u64>>,
     /// Directories that an earlier run has made, and that may have got their name or not.
@@ -87,6 +108,22 @@ pub struct PoolTree {
     forget: Mutex<Vec<Forget>>,
     lock_listeners: Mutex<Vec<LockListener>>,
     this: Weak<PoolTree>,
+}
+
+/// Something is under way with names of a file as long as this is held.
+pub(crate) struct Busy<'p>(pub(crate) &'p PoolTree, pub(crate) ObjectId);
+
+impl Busy<'_> {
+    /// It goes on when this is not held any more.
+    pub(crate) fn stays(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        locked(&self.0.busy).remove(&self.1);
+    }
 }
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -137,6 +174,16 @@ impl PoolTree {
             holders,
             part,
             removing: Mutex::default(),
+            busy: Mutex::default(),
+            leaving: Mutex::default(),
+            preparing: tokio::sync::Mutex::default(),
+            places: RwLock::default(),
+            moves: Mutex::default(),
+            came: Mutex::default(),
+            holding: tokio::sync::Mutex::default(),
+            owed: Mutex::default(),
+            unsure: Mutex::default(),
+            hidden_directory: OnceLock::new(),
             sealed: Mutex::default(),
             unsettled: Mutex::default(),
             settling: tokio::sync::Mutex::default(),
@@ -179,6 +226,41 @@ impl PoolTree {
         }
     }
 
+    /// The home that is this server, if this one asks it itself.
+    pub(crate) fn at_server(&self, server: ReplicaSlot) -> Option<Arc<RemoteTree>> {
+        match &self.part {
+            Part::First { homes, .. } => locked(homes).get(&server).cloned(),
+            Part::Joined { first, .. } => (first.server() == server).then(|| first.clone()),
+        }
+    }
+
+    /// Homes that this one asks itself.
+    pub(crate) fn neighbours(&self) -> Vec<ReplicaSlot> {
+        match &self.part {
+            Part::First { homes, .. } => locked(homes).keys().copied().collect(),
+            Part::Joined { first, .. } => vec![first.server()],
+        }
+    }
+
+    /// A name here is about to be changed, and is, as long as what is returned is held.
+    pub(crate) async fn take_place(
+        &self,
+        (directory, name): (ObjectId, &Name),
+    ) -> Result<RwLockReadGuard<'_, ()>> {
+        let place = self.places.read().await;
+        self.check_place(directory, name)?;
+        Ok(place)
+    }
+
+    /// Finds out what became of what is under way over two homes. To be called about once a second.
+    pub async fn settle_over_homes(&self) {
+        self.settle_leaving().await;
+        self.settle_came().await;
+        self.settle_owed().await;
+        // A home that is away is asked when it is back.
+        let _ = self.settle_unsure().await;
+    }
+
     fn others(&self) -> Vec<Arc<RemoteTree>> {
         match &self.part {
             Part::First { homes, .. } => locked(homes).values().cloned().collect(),
@@ -195,7 +277,7 @@ impl PoolTree {
     }
 
     /// Who does operations on an object.
-    fn at(&self, id: ObjectId) -> Arc<dyn FileSystem> {
+    pub(crate) fn at(&self, id: ObjectId) -> Arc<dyn FileSystem> {
         match self.other(id) {
             Some(other) => other,
             None => self.own.clone(),
@@ -296,6 +378,12 @@ impl PoolTree {
         who: &Credentials,
         (directory, name): (ObjectId, &Name),
     ) -> Result<Attributes> {
+        if !self.is_elsewhere(directory) {
+            if self.is_reserved(directory, name) {
+                return Err(Error::NotFound);
+            }
+            self.check_place(directory, name)?;
+        }
         let found = self.at(directory).lookup(who, directory, name).await?;
         match self.resolved(asker, directory, found).await {
             // The name went meanwhile, and may lead to something else.
@@ -304,6 +392,69 @@ impl PoolTree {
                 self.resolved(asker, directory, found).await
             }
             found => found,
+        }
+    }
+
+    /// Renames within this home.
+    async fn rename_here(
+        &self,
+        who: &Credentials,
+        from: (ObjectId, &Name),
+        to: (ObjectId, &Name),
+    ) -> Result<(DirectoryChange, DirectoryChange)> {
+        let mut replaced = None;
+        if self.has_others() {
+            self.refresh_name_of_elsewhere(who, from).await?;
+            replaced = self.file_elsewhere(who, to).await?;
+        }
+        let _busy = replaced.map(|id| self.busy(id)).transpose()?;
+        let renamed = {
+            let _place = self.take_place(from).await?;
+            self.check_place(to.0, to.1)?;
+            self.own.rename(who, from, to).await
+        };
+        if let (Some(replaced), Ok(_)) = (replaced, &renamed) {
+            self.tell_names(replaced).await;
+        }
+        renamed
+    }
+
+    /// The file that has this name and lives elsewhere, of which is then known here who owns it.
+    async fn file_elsewhere(
+        &self,
+        who: &Credentials,
+        (directory, name): (ObjectId, &Name),
+    ) -> Result<Option<ObjectId>> {
+        match self.own.lookup(who, directory, name).await {
+            Ok(found) if self.is_elsewhere(found.id) && !found.is_directory() => {
+                self.refresh(found.id).await?;
+                Ok(Some(found.id))
+            }
+            // The operation itself says what is wrong.
+            _ => Ok(None),
+        }
+    }
+
+    /// A file was to be made, and there is one that lives elsewhere.
+    async fn found_elsewhere(
+        &self,
+        who: &Credentials,
+        (directory, name): (ObjectId, &Name),
+    ) -> Result<Created> {
+        let found = self.lookup_for(None, who, (directory, name)).await?;
+        let version = self.own.attributes(directory).await?.change;
+        match found.kind {
+            ObjectKind::File => Ok(Created {
+                attributes: found,
+                directory: DirectoryChange {
+                    before: version,
+                    after: version,
+                },
+                made: false,
+            }),
+            ObjectKind::Directory => Err(Error::IsDirectory),
+            ObjectKind::Symlink => Err(Error::IsSymlink),
+            _ => Err(Error::WrongKind),
         }
     }
 

@@ -69,8 +69,9 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes everything through one server, with two logs for each site: one relaxed, one with `majority`.
-    pub async fn plant(client: &Client, sites: usize) -> Result<Self> {
+    /// Makes everything through one server, with two logs for each site: one relaxed, one with `majority`. Directories whose files are not
+    /// striped over data servers are made by the `gardener`, who may be at another server, and then live there.
+    pub async fn plant(client: &Client, gardener: &Client, sites: usize) -> Result<Self> {
         let root = client.mount(EXPORT).await?;
         let mut registers = Vec::new();
         let relaxed = directory(client, &root, RELAXED).await?;
@@ -92,9 +93,9 @@ impl Tree {
                 .await?,
             );
         }
-        let contest = directory(client, &root, CONTEST).await?;
-        let own = directory(client, &root, OWN).await?;
-        let replaced = directory(client, &root, REPLACED).await?;
+        let contest = directory(gardener, &root, CONTEST).await?;
+        let own = directory(gardener, &root, OWN).await?;
+        let replaced = directory(gardener, &root, REPLACED).await?;
         for number in 0..REPLACED_NAMES {
             file(
                 client,
@@ -106,8 +107,9 @@ impl Tree {
             .await?;
         }
         let mut rings = Vec::new();
-        for name in RINGS {
-            rings.push(directory(client, &root, name).await?);
+        // So that files move between homes.
+        for (maker, name) in [client, gardener, gardener].into_iter().zip(RINGS) {
+            rings.push(directory(maker, &root, name).await?);
         }
         for token in 0..TOKENS {
             let ring = token % RINGS.len();
@@ -121,7 +123,7 @@ impl Tree {
             )
             .await?;
         }
-        let counters = directory(client, &root, COUNTERS).await?;
+        let counters = directory(gardener, &root, COUNTERS).await?;
         let mut counter_files = Vec::new();
         for number in 0..COUNTER_FILES {
             let name = format!("counter-{number}");

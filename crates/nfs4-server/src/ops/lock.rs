@@ -82,7 +82,21 @@ async fn attempt(
     if let Err(conflict) = outcome {
         return Ok(Err(denied(service, session.client, &conflict)));
     }
-    let enter = |state: &mut State| state.record_lock(session.client, &grant, file);
+    let recorded = record(compound, &object, &grant, (range, kind), space).await;
+    recorded.map(Ok)
+}
+
+/// Enters a lock into the state tables that the file system has granted.
+async fn record(
+    compound: &mut Compound<'_>,
+    object: &ObjectHandle,
+    grant: &LockGrant,
+    (range, kind): (ByteRange, LockKind),
+    space: Option<Space<'_>>,
+) -> Result<LockResOk, NfsStat4> {
+    let (service, file) = (compound.service, object.key());
+    let client = compound.session()?.client;
+    let enter = |state: &mut State| state.record_lock(client, grant, file);
     let recorded = match space {
         Some(space) => space.enter(enter),
         None => enter(&mut service.state()),
@@ -94,9 +108,9 @@ async fn attempt(
                 service.locks_changed(file);
             }
             compound.current_stateid = Some(stateid);
-            Ok(Ok(LockResOk {
+            Ok(LockResOk {
                 lock_stateid: stateid,
-            }))
+            })
         }
         Err(status) => {
             // The client expired meanwhile: nobody would give the lock back.

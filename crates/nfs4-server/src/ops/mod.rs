@@ -82,8 +82,7 @@ fn status(outcome: Result<(), NfsStat4>) -> NfsStat4 {
 /// Executes one operation. Where it panics, it alone has failed: the reply tells of those before it, and is kept as any other.
 pub(crate) async fn execute(compound: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
     let number = operation.opnum();
-    let name =
-        || Opnum::try_from(number).map_or_else(|_| number.to_string(), |name| format!("{name:?}"));
+    let name = || Opnum::try_from(number).map_or_else(|_| number.to_string(), |op| op.to_string());
     let dispatched = pin!(dispatch(compound, operation));
     let result = panics::caught(name, dispatched).await;
     result.unwrap_or(ResOp4::Failed(number, NfsStat4::ServerFault))

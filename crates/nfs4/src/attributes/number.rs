@@ -6,7 +6,7 @@ use xdr::xdr_enum;
 xdr_enum! {
     /// Which attribute of an object.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub enum Attr {
+    pub named enum Attr {
         /// `supported_attrs`: which attributes the object has.
         SupportedAttrs = 0,
         /// `type`: what the object is.

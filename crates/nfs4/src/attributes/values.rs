@@ -20,7 +20,7 @@ pub enum AttributeError {
     #[error("attribute {0} is not supported")]
     Unsupported(u32),
     /// The value of an attribute is malformed.
-    #[error("the value of attribute {attr:?} is malformed: {cause}")]
+    #[error("the value of attribute {attr} is malformed: {cause}")]
     Malformed {
         /// Which.
         attr: Attr,

@@ -217,12 +217,12 @@ fn admission(token: &Token, request: &[u8], reply: JoinReply) -> Result<Admissio
 
 /// Answers one server that wants to join.
 pub(crate) async fn serve_join<S: AsyncRead + AsyncWrite + Unpin>(
-    desk: Option<&SetDirectory>,
+    admitting: Option<&SetDirectory>,
     stream: &mut S,
 ) -> Result<(), WireError> {
     let question: JoinRequest = read_short(stream).await?;
-    let reply = match desk {
-        Some(desk) => judge(desk.clone(), question).await,
+    let reply = match admitting {
+        Some(set) => judge(set.clone(), question).await,
         None => Err(SetError::Refused("this server admits nobody".to_owned())),
     };
     let reply = reply.unwrap_or_else(|error| {
@@ -254,9 +254,9 @@ fn refusal_text(error: &SetError) -> String {
 ///
 /// # Errors
 /// [`SetError::Refused`] when that is not known in time.
-async fn become_current(desk: &SetDirectory) -> Result<(), SetError> {
+async fn become_current(set: &SetDirectory) -> Result<(), SetError> {
     let known = async {
-        while desk.keeps_authority() && !desk.is_current() {
+        while set.keeps_authority() && !set.is_current() {
             tokio::time::sleep(LOOK).await;
         }
     };
@@ -267,15 +267,13 @@ async fn become_current(desk: &SetDirectory) -> Result<(), SetError> {
     })
 }
 
-async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, SetError> {
+async fn judge(set: SetDirectory, question: JoinRequest) -> Result<JoinReply, SetError> {
     let slot = u16::try_from(question.slot)
         .map_err(|_| SetError::Refused("the slot is impossible".to_owned()))?;
     let request = CertificateSigningRequestDer::from(question.request.to_vec());
-    become_current(&desk).await?;
-    let (kind, addresses) = (desk.kind(), question.addresses.clone());
-    let taken = desk
-        .member_list()?
-        .reached_at(&addresses, ReplicaSlot(slot));
+    become_current(&set).await?;
+    let (kind, addresses) = (set.kind(), question.addresses.clone());
+    let taken = set.member_list()?.reached_at(&addresses, ReplicaSlot(slot));
     if let Some((address, other)) = &taken {
         refuse_if_answered(address, *other).await?;
     }
@@ -284,7 +282,7 @@ async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, S
         client_addresses: question.client_addresses,
     };
     let admit = move || {
-        desk.admit(
+        set.admit(
             ReplicaSlot(slot),
             &question.proof,
             &request,

@@ -28,8 +28,8 @@ async fn inviting(root: &TempDir, name: &str) -> (SetDirectory, Replica) {
         .expect("creates");
     let identity = directory.identity().expect("has one");
     directory.note_current();
-    let desk = Some(directory.clone());
-    let replica = Replica::start_at(&address, &identity, 1, quick(), desk).await;
+    let admitting = Some(directory.clone());
+    let replica = Replica::start_at(&address, &identity, 1, quick(), admitting).await;
     (directory, replica)
 }
 
@@ -245,8 +245,8 @@ async fn only_the_keeper_of_the_authority_invites_and_admits() {
     let keeper = |error: &SetError| matches!(error, SetError::NoAuthority { keeper: 1, .. });
     assert!(invited.as_ref().is_err_and(keeper), "{invited:?}");
 
-    let (address, desk) = (unused_address(), Some(set.directory(2)));
-    let _second = Replica::start_at(&address, set.identity(2), 1, quick(), desk).await;
+    let (address, admitting) = (unused_address(), Some(set.directory(2)));
+    let _second = Replica::start_at(&address, set.identity(2), 1, quick(), admitting).await;
     let mut token = set.directory(1).invite(HOUR, now).expect("invites");
     token.addresses = vec![address];
     let joiner = SetDirectory::new(set.root.path().join("joiner"));

@@ -1,4 +1,4 @@
-//! Replicas over real sockets on loopback: what an handler is promised, and what strangers are told.
+//! Replicas over real sockets on loopback: what a handler is promised, and what strangers are told.
 //!
 //! Nothing here asserts how long something takes; a test that waits, waits for a fact.
 

@@ -1,4 +1,4 @@
-//! A replica with an handler that records, for the tests beside this file.
+//! A replica with a handler that records, for the tests beside this file.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,7 @@ pub(super) const TOO_LARGE: u32 = 902;
 /// Beyond the kinds of numbered messages.
 pub(super) const NOT_ADMITTED: u32 = 1_000_000;
 
-/// What an handler saw.
+/// What a handler saw.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
     Began(Sender),
@@ -169,7 +169,7 @@ impl Replica {
         identity: &Identity,
         incarnation: u64,
         settings: Settings,
-        desk: Option<SetDirectory>,
+        admitting: Option<SetDirectory>,
     ) -> Replica {
         let listener = loop {
             // An earlier replica may still be closing its listener.
@@ -187,7 +187,7 @@ impl Replica {
             settings,
             recorder.clone(),
             listener,
-            desk,
+            admitting,
         )
         .expect("the certificates of a test can be used");
         Replica {
@@ -244,14 +244,14 @@ impl TestSet {
         set.identities.push(first.identity().expect("has one"));
         let recorder = Arc::new(Recorder::new());
         first.note_current();
-        let desk = Some(first.clone());
+        let admitting = Some(first.clone());
         let endpoint = Endpoint::start(
             set.identity(1),
             Incarnation(1),
             quick(),
             recorder,
             listener,
-            desk,
+            admitting,
         )
         .expect("starts");
         for slot in 2..=members {

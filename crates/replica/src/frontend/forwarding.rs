@@ -5,13 +5,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use peer::{Lane, RequestError};
+use peer::{Lane, Message, RequestError, Sender};
 use tokio::time::Instant;
 use vfs::{Error, ReplicaSlot, Result};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::state::forward::{Answer, Forwarded, Operation};
-use crate::state::outcomes::{Handed, Unanswered};
+use crate::state::outcomes::{Handed, Unanswered, Watch};
 use crate::state::wire::{self, Origin};
 
 /// A forwarded operation that has not been answered by then is given up; its outcome is unknown.
@@ -66,12 +66,22 @@ pub(crate) async fn forward(
         reply = session.request(lane, message, limit) => Some(reply),
         () = replica.lease.lost(to) => None,
     };
+    handed(replica, session.peer(), watch, reply)
+}
+
+/// What has come of handing an operation over to `by`; without a reply nobody knows whether it was carried out.
+fn handed(
+    replica: &LocalReplica,
+    by: Sender,
+    watch: Option<Watch>,
+    reply: Option<std::result::Result<Message, RequestError>>,
+) -> Result<Handed> {
     match reply {
         Some(Ok(reply)) => match wire::decode::<Answer>(&reply.payload) {
             Ok(Answer::Done(outcome)) => outcome.map(Handed::Done),
             Ok(Answer::NotPrimary) => Ok(Handed::NotPrimary),
             Err(error) => {
-                replica.refuse_nonsense(session.peer(), &error.to_string());
+                replica.refuse_nonsense(by, &error.to_string());
                 Err(Error::Delay)
             }
         },
@@ -80,16 +90,16 @@ pub(crate) async fn forward(
         }
         // Nobody knows whether it was carried out.
         None | Some(Err(RequestError::OutcomeUnknown(_))) => {
-            tracing::debug!(peer = to.0, "a forward will not be answered");
+            tracing::debug!(peer = by.slot.0, "a forward will not be answered");
             let unanswered = watch.map(|watch| Unanswered {
                 watch,
-                by: session.peer(),
+                by,
                 epoch: replica.lease.view().epoch,
             });
             unanswered.map(Handed::Unanswered).ok_or(Error::Delay)
         }
         Some(Err(error)) => {
-            tracing::debug!(peer = to.0, %error, "a forward was not answered");
+            tracing::debug!(peer = by.slot.0, %error, "a forward was not answered");
             Err(Error::Delay)
         }
     }

@@ -21,7 +21,7 @@ use crate::replication::degraded;
 use crate::replication::line::{Line, is_closed_to};
 use crate::replication::settled;
 use crate::replication::unfit::Unfit;
-use crate::state::arrivals::{Inbox, Parcel};
+use crate::state::arrivals::{Inbox, StreamMessage};
 use crate::state::lineage::Attested;
 use crate::state::relays::Signed;
 use crate::state::segments::Known;
@@ -47,21 +47,23 @@ pub(crate) fn follow(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
 pub(crate) async fn apply(
     replica: Arc<LocalReplica>,
     inbox: Arc<Inbox>,
-    mut queue: mpsc::UnboundedReceiver<(u64, Parcel)>,
+    mut queue: mpsc::UnboundedReceiver<(u64, StreamMessage)>,
 ) {
     let mut line = Line::default();
-    while let Some((session, parcel)) = line.next(&replica, &inbox, &mut queue).await {
-        if matches!(parcel, Parcel::End) {
+    while let Some((session, received)) = line.next(&replica, &inbox, &mut queue).await {
+        if matches!(received, StreamMessage::End) {
             return;
         }
         if replica.is_given_up(inbox.from) {
             // It was decided to go on without this; the sender learns so.
             continue;
         }
-        match take_in_patiently(&replica, &inbox, session, &parcel).await {
-            Ok(()) if is_closed_to(&replica, &inbox, &parcel) => line.put_off((session, parcel)),
+        match take_in_patiently(&replica, &inbox, session, &received).await {
+            Ok(()) if is_closed_to(&replica, &inbox, &received) => {
+                line.put_off((session, received))
+            }
             Ok(()) => {}
-            Err(Unfit::Nonsense(what)) => refuse(&replica, &inbox, &parcel, &what),
+            Err(Unfit::Nonsense(what)) => refuse(&replica, &inbox, &received, &what),
             Err(Unfit::NotStored(error)) => {
                 // Going on would leave a hole in the stream.
                 let peer = inbox.from.0;
@@ -74,10 +76,10 @@ pub(crate) async fn apply(
 }
 
 /// What follows in the same session would leave a hole, and is not taken in either.
-fn refuse(replica: &LocalReplica, inbox: &Inbox, parcel: &Parcel, what: &str) {
-    match parcel {
-        Parcel::Own(incoming) => replica.refuse_nonsense(incoming.from, what),
-        Parcel::Relayed(_) | Parcel::End => {
+fn refuse(replica: &LocalReplica, inbox: &Inbox, received: &StreamMessage, what: &str) {
+    match received {
+        StreamMessage::Own(incoming) => replica.refuse_nonsense(incoming.from, what),
+        StreamMessage::Relayed(_) | StreamMessage::End => {
             let is_news = replica
                 .state
                 .peers
@@ -95,12 +97,12 @@ async fn take_in_patiently(
     replica: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     session: u64,
-    parcel: &Parcel,
+    received: &StreamMessage,
 ) -> std::result::Result<(), Unfit> {
     let mut attempts = degraded::Attempts::new();
     let mut tried = false;
     loop {
-        match take_in(replica, inbox, session, parcel).await {
+        match take_in(replica, inbox, session, received).await {
             Ok(()) => {
                 if tried {
                     *replica.state.trouble.lock() = None;
@@ -122,13 +124,13 @@ async fn take_in(
     replica: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     session: u64,
-    parcel: &Parcel,
+    received: &StreamMessage,
 ) -> std::result::Result<(), Unfit> {
-    match parcel {
-        Parcel::Own(incoming) if incoming.message.kind == wire::Kind::Base.number() => {
+    match received {
+        StreamMessage::Own(incoming) if incoming.message.kind == wire::Kind::Base.number() => {
             base::take(replica, inbox, incoming).await
         }
-        Parcel::Own(incoming) => {
+        StreamMessage::Own(incoming) => {
             let message = &incoming.message;
             let records: Records = wire::decode(&message.payload)?;
             records.check(inbox.from)?;
@@ -138,7 +140,7 @@ async fn take_in(
             };
             Ok(apply_message(replica, inbox, (session, true), (records, signed)).await?)
         }
-        Parcel::Relayed(signed) => {
+        StreamMessage::Relayed(signed) => {
             let records: Records = wire::decode(&signed.records)?;
             if records.behind > inbox.applied() {
                 // Something before it was not taken. All of it comes again.
@@ -146,7 +148,7 @@ async fn take_in(
             }
             Ok(apply_message(replica, inbox, (session, false), (records, signed.clone())).await?)
         }
-        Parcel::End => Ok(()),
+        StreamMessage::End => Ok(()),
     }
 }
 
@@ -247,25 +249,8 @@ async fn apply_record(
     known: Known,
     mut record: Record,
 ) -> Result<Option<Ticket>> {
-    let rows = std::mem::take(&mut record.rows);
-    let update = ForeignUpdate {
-        from: inbox.from,
-        position: record.position,
-        changes: rows.into_iter().map(RowChange::from).collect(),
-        // A witness waits for no contents.
-        incomplete: match replica.state.is_witness {
-            true => Vec::new(),
-            false => std::mem::take(&mut record.data),
-        },
-    };
-    let subjects = update.changes.iter().filter_map(RowChange::subject);
-    let subjects: Vec<RowSubject> = subjects.collect();
-    let sets_attributes = (subjects.iter()).any(|row| matches!(row, RowSubject::Xattr(_)));
-    let objects = subjects.into_iter().filter_map(|row| match row {
-        RowSubject::Object(object) => Some(object),
-        _ => None,
-    });
-    let objects: Vec<ObjectId> = objects.collect();
+    let update = update_of(replica, inbox.from, &mut record);
+    let (objects, sets_attributes) = changed_by(&update);
     let relaxed = durability::relaxed_before(replica, &update.changes).await;
     let foreign = Foreign {
         from: inbox.from,
@@ -314,6 +299,32 @@ async fn apply_record(
             }
         }
     }
+}
+
+/// The update that a record stands for, which is given the rows and the list of files of the record.
+fn update_of(replica: &LocalReplica, from: ReplicaSlot, record: &mut Record) -> ForeignUpdate {
+    let rows = std::mem::take(&mut record.rows);
+    ForeignUpdate {
+        from,
+        position: record.position,
+        changes: rows.into_iter().map(RowChange::from).collect(),
+        // A witness waits for no contents.
+        incomplete: match replica.state.is_witness {
+            true => Vec::new(),
+            false => std::mem::take(&mut record.data),
+        },
+    }
+}
+
+/// The objects whose own rows an update changes, and whether it sets extended attributes.
+fn changed_by(update: &ForeignUpdate) -> (Vec<ObjectId>, bool) {
+    let subjects = || update.changes.iter().filter_map(RowChange::subject);
+    let sets_attributes = subjects().any(|row| matches!(row, RowSubject::Xattr(_)));
+    let objects = subjects().filter_map(|row| match row {
+        RowSubject::Object(object) => Some(object),
+        _ => None,
+    });
+    (objects.collect(), sets_attributes)
 }
 
 /// Whether an update may be applied whatever it was made under: this replica takes no part, or took none

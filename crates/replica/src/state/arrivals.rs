@@ -29,7 +29,7 @@ pub(crate) struct Piece {
 
 /// What waits in line: a message of the peer itself, or one that another replica had kept, and that was found to be the
 /// peer's.
-pub(crate) enum Parcel {
+pub(crate) enum StreamMessage {
     Own(Incoming),
     Relayed(Signed),
     /// Nothing more of the stream counts.
@@ -71,7 +71,7 @@ impl Keeping {
 /// what others relay has a bound here.
 pub(crate) struct Inbox {
     pub(crate) from: ReplicaSlot,
-    records: mpsc::UnboundedSender<(u64, Parcel)>,
+    records: mpsc::UnboundedSender<(u64, StreamMessage)>,
     /// Bytes in line that others relayed.
     relayed: AtomicUsize,
     /// The peer's certificate in DER, once it is known; then what it signed can be relayed.
@@ -93,7 +93,7 @@ impl Inbox {
     pub(crate) fn new(
         from: ReplicaSlot,
         applied: u64,
-    ) -> (Inbox, mpsc::UnboundedReceiver<(u64, Parcel)>) {
+    ) -> (Inbox, mpsc::UnboundedReceiver<(u64, StreamMessage)>) {
         let (records, queue) = mpsc::unbounded_channel();
         let inbox = Inbox {
             from,
@@ -122,7 +122,9 @@ impl Inbox {
     /// Lines a message of the ordered stream up.
     pub(crate) fn take_in(&self, incoming: Incoming) {
         // The queue ends only with the replica.
-        let _ = self.records.send((self.session(), Parcel::Own(incoming)));
+        let _ = self
+            .records
+            .send((self.session(), StreamMessage::Own(incoming)));
     }
 
     /// Lines up what another replica had kept of the stream. `false`: too much waits already; it comes again.
@@ -131,15 +133,18 @@ impl Inbox {
         let waiting = self.relayed.fetch_add(bytes, Ordering::Relaxed);
         let fits = waiting.saturating_add(bytes) <= RELAYED_BYTES_MAX;
         match fits {
-            true => drop(self.records.send((self.session(), Parcel::Relayed(signed)))),
+            true => drop(
+                self.records
+                    .send((self.session(), StreamMessage::Relayed(signed))),
+            ),
             false => drop(self.relayed.fetch_sub(bytes, Ordering::Relaxed)),
         }
         fits
     }
 
     /// The task that applies the stream is done with this.
-    pub(crate) fn note_taken(&self, parcel: &Parcel) {
-        if let Parcel::Relayed(signed) = parcel {
+    pub(crate) fn note_taken(&self, received: &StreamMessage) {
+        if let StreamMessage::Relayed(signed) = received {
             self.relayed.fetch_sub(signed.len(), Ordering::Relaxed);
         }
     }
@@ -160,7 +165,7 @@ impl Inbox {
 
     /// Nothing more of the stream counts: the task that applies it stops.
     pub(crate) fn end(&self) {
-        let _ = self.records.send((self.session(), Parcel::End));
+        let _ = self.records.send((self.session(), StreamMessage::End));
     }
 
     fn kept(&self) -> InnerGuard<'_, Keeping> {
@@ -377,8 +382,8 @@ mod tests {
         };
         let taken = (0..100).filter(|_| inbox.take_in_relayed(relayed.clone()));
         assert_eq!(taken.count(), RELAYED_BYTES_MAX >> 20);
-        let (_, parcel) = queue.try_recv().unwrap();
-        inbox.note_taken(&parcel);
+        let (_, received) = queue.try_recv().unwrap();
+        inbox.note_taken(&received);
         assert!(inbox.take_in_relayed(relayed.clone()));
         assert!(!inbox.take_in_relayed(relayed));
     }

@@ -62,7 +62,7 @@ pub enum Frozen {
 }
 
 /// How one replica behaves. Replicas of a set may differ in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Replication control: timers, strategies, contention, limits.
     pub control: control::Settings,

@@ -234,7 +234,7 @@ pub struct LinkView {
     pub lag_files: u64,
 }
 
-/// The answer to an [`LeaseRequest`].
+/// The answer to a [`LeaseRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeaseGrant {
     /// Which start of the receiver asked, as in the question.

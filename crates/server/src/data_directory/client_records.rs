@@ -28,11 +28,11 @@ pub(crate) type MakeSpace = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The client records in one directory.
 pub struct StoredClientRecords {
-    shelf: Arc<Shelf>,
+    records: Arc<RecordDirectory>,
 }
 
 /// The directory, and what is known to be stable in it. The lock keeps changes to one record in order.
-struct Shelf {
+struct RecordDirectory {
     directory: PathBuf,
     /// Without a record a client can have nothing open, not even to read.
     make_space: MakeSpace,
@@ -70,29 +70,29 @@ impl StoredClientRecords {
                 Err(error) => tracing::warn!(%error, "a client record is left aside"),
             }
         }
-        let shelf = Shelf {
+        let records = RecordDirectory {
             directory,
             make_space,
             stable: Mutex::new(stable),
         };
         Ok(StoredClientRecords {
-            shelf: Arc::new(shelf),
+            records: Arc::new(records),
         })
     }
 
     /// All records.
     #[must_use]
     pub fn all(&self) -> Vec<ClientRecord> {
-        self.shelf.lock().values().cloned().collect()
+        self.records.lock().values().cloned().collect()
     }
 
     /// Runs a change where it may wait for the disk.
     async fn change(
         &self,
-        change: impl FnOnce(&Shelf) -> Result<(), SealedFileError> + Send + 'static,
+        change: impl FnOnce(&RecordDirectory) -> Result<(), SealedFileError> + Send + 'static,
     ) -> Result<(), RecordError> {
-        let shelf = self.shelf.clone();
-        let changed = tokio::task::spawn_blocking(move || change(&shelf)).await;
+        let records = self.records.clone();
+        let changed = tokio::task::spawn_blocking(move || change(&records)).await;
         let changed = changed.map_err(|error| RecordError(error.to_string()))?;
         changed.map_err(|error| RecordError(error.to_string()))
     }
@@ -101,15 +101,15 @@ impl StoredClientRecords {
 #[async_trait]
 impl ClientRecords for StoredClientRecords {
     async fn add(&self, record: ClientRecord) -> Result<(), RecordError> {
-        self.change(move |shelf| shelf.add(record)).await
+        self.change(move |records| records.add(record)).await
     }
 
     async fn remove(&self, owner: Arc<[u8]>) -> Result<(), RecordError> {
-        self.change(move |shelf| shelf.remove(&owner)).await
+        self.change(move |records| records.remove(&owner)).await
     }
 }
 
-impl Shelf {
+impl RecordDirectory {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, ClientRecord>> {
         self.stable.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -183,15 +183,15 @@ impl Examination {
     }
 
     fn set_aside(&self, path: &Path) -> Result<(), DataDirectoryError> {
-        let shelf = self.path(DAMAGED);
-        fs::create_dir_all(&shelf).map_err(DataDirectoryError::io("create", &shelf))?;
+        let damaged = self.path(DAMAGED);
+        fs::create_dir_all(&damaged).map_err(DataDirectoryError::io("create", &damaged))?;
         let name = path.file_name().unwrap_or_default();
         let free = (0u32..).map(|number| match number {
-            0 => shelf.join(name),
-            number => shelf.join(name).with_added_extension(number.to_string()),
+            0 => damaged.join(name),
+            number => damaged.join(name).with_added_extension(number.to_string()),
         });
         let mut free = free.filter(|place| !place.exists());
-        let place = free.next().unwrap_or_else(|| shelf.join(name));
+        let place = free.next().unwrap_or_else(|| damaged.join(name));
         fs::rename(path, &place).map_err(DataDirectoryError::io("set aside", path))
     }
 }

@@ -8,10 +8,10 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::status::{CopiesStatus, HoldingStatus, MovingStatus, PoolServerStatus, Status};
+use crate::status::{CopiesStatus, Holding, MovingStatus, PoolServerStatus, Status};
 
 /// A name, what it means, and where it is taken from.
-type Metric = (&'static str, &'static str, fn(&HoldingStatus) -> u64);
+type Metric = (&'static str, &'static str, fn(&Holding) -> u64);
 
 /// Of a data server that is connected; a gauge each, since it begins anew when the data server does.
 const OF_HOLDINGS: [Metric; 5] = [

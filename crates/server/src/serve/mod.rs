@@ -30,13 +30,11 @@ use tokio::sync::{Notify, watch};
 use vfs::FileSystem;
 
 use crate::configuration::{Configuration, ConfigurationError, TransportLimits};
-use crate::data_directory::{
-    DataDirectory, DataDirectoryError, LACKS_DESCRIPTORS, MakeSpace, SealedFileError,
-};
+use crate::data_directory::{DataDirectory, DataDirectoryError, MakeSpace, SealedFileError};
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
 use crate::pools::PoolPlaceError;
-use crate::set::{self, MembershipError};
+use crate::set::{self, Membership, MembershipError};
 use crate::status::{Status, StatusSocket};
 use crate::transport::{self, ListenError, Listener, Transport};
 
@@ -262,7 +260,7 @@ pub enum ServeError {
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// The status socket cannot be made.
-    #[error("cannot make the status socket in the data directory: {0}; {remedy}", remedy = to_make_the_socket(.0))]
+    #[error("cannot make the status socket in the data directory: {0}; {remedy}", remedy = process::to_make_the_socket(.0))]
     StatusSocket(io::Error),
     /// The process may not make files as large as the server's own are.
     #[error(
@@ -321,33 +319,14 @@ impl Server {
         if let Some(pool) = &mut pool {
             pool.call(incarnation, configuration.limits.lease)?;
         }
-        let shows_trees = !pool.as_ref().is_some_and(pool::Prepared::is_data_server);
-        let replication = match &pool {
-            None => Replication::prepare(&data, &configuration)?,
-            Some(_) => None,
-        };
-        let striped = pool.as_ref().and_then(pool::Prepared::striped);
-        let joined = pool.as_ref().and_then(pool::Prepared::joined);
-        let pooled = (striped.as_ref(), joined.as_deref());
-        let mut trees = match shows_trees {
-            true => trees::open_all(&data, &configuration, replication.as_ref(), pooled).await?,
-            false => Vec::new(),
-        };
+        let this_start = (incarnation, origin.build);
+        let opened = open((&data, &configuration), pool, this_start).await?;
+        let Opened {
+            trees,
+            membership,
+            pool,
+        } = opened;
         let operations = Arc::new(OperationCounters::default());
-        let membership = replication
-            .as_ref()
-            .map(|replication| replication.membership.clone());
-        if let Some(replication) = replication {
-            let this_start = (incarnation, origin.build);
-            replicate(replication, &mut trees, &configuration, this_start).await?;
-        }
-        let pool = match pool {
-            Some(pool) => Some(
-                pool.begin((&data, &configuration), &trees, incarnation)
-                    .await?,
-            ),
-            None => None,
-        };
         let names = Names::new(data.identity(), membership.as_ref());
         let identity = names.as_identity(incarnation, pool.as_ref());
         let options = service_options(
@@ -529,11 +508,48 @@ impl Server {
     }
 }
 
-fn to_make_the_socket(error: &io::Error) -> &'static str {
-    match plain_file::lacks_descriptors(error) {
-        true => LACKS_DESCRIPTORS,
-        false => "check its permissions, and what lies at `control.sock` there",
+/// What a server has opened.
+struct Opened {
+    trees: Vec<Tree>,
+    membership: Option<Membership>,
+    pool: Option<pool::Role>,
+}
+
+/// Opens the exported trees, and begins to be what the data directory says: a replica, a server of a pool, or neither.
+async fn open(
+    (data, configuration): (&DataDirectory, &Configuration),
+    pool: Option<pool::Prepared>,
+    this_start: (u32, Build),
+) -> Result<Opened, ServeError> {
+    let replication = match &pool {
+        None => Replication::prepare(data, configuration)?,
+        Some(_) => None,
+    };
+    let striped = pool.as_ref().and_then(pool::Prepared::striped);
+    let joined = pool.as_ref().and_then(pool::Prepared::joined);
+    let pooled = (striped.as_ref(), joined.as_deref());
+    let mut trees = match pool.as_ref().is_some_and(pool::Prepared::is_data_server) {
+        true => Vec::new(),
+        false => trees::open_all(data, configuration, replication.as_ref(), pooled).await?,
+    };
+    let membership = replication
+        .as_ref()
+        .map(|replication| replication.membership.clone());
+    if let Some(replication) = replication {
+        replicate(replication, &mut trees, configuration, this_start).await?;
     }
+    let pool = match pool {
+        Some(pool) => {
+            let begun = pool.begin((data, configuration), &trees, this_start.0);
+            Some(begun.await?)
+        }
+        None => None,
+    };
+    Ok(Opened {
+        trees,
+        membership,
+        pool,
+    })
 }
 
 /// Puts the replica around the store of the set's tree.

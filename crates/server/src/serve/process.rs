@@ -2,12 +2,14 @@
 //!
 //! What must never enter: NFS.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 
 use super::ServeError;
+use crate::data_directory::LACKS_DESCRIPTORS;
 
 /// How often the service manager gets a new line about what is going on.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
@@ -34,6 +36,14 @@ pub(super) fn settle_limits() -> Result<(), ServeError> {
     match getrlimit(Resource::Fsize).current {
         Some(limit) if limit < OWN_FILE_BYTES => Err(ServeError::FileSizes(limit)),
         _ => Ok(()),
+    }
+}
+
+/// What to do where the socket for questions cannot be made.
+pub(super) fn to_make_the_socket(error: &io::Error) -> &'static str {
+    match plain_file::lacks_descriptors(error) {
+        true => LACKS_DESCRIPTORS,
+        false => "check its permissions, and what lies at `control.sock` there",
     }
 }
 

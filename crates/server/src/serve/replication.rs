@@ -14,7 +14,6 @@ use store::Store;
 use super::{Build, ServeError};
 use crate::configuration::{
     Configuration, ExportConfiguration, ListenAddress, PEER_PORT, PeerListenAddress,
-    ReplicationConfiguration,
 };
 use crate::data_directory::{DataDirectory, is_filled};
 use crate::set::{self, MAJORITY_OF_TWO, Membership, MembershipError};
@@ -50,7 +49,7 @@ impl Replication {
         let membership = Membership::read(directory)?;
         let tree = configuration.replication.tree.clone();
         let has_served = is_filled(&data.tree(&tree))?;
-        warn_of_two(&membership, &configuration.replication, has_served);
+        warn_of_two(&membership, &configuration.replication.replica, has_served);
         let is_shown = |export: &ExportConfiguration| export.tree == tree;
         if !configuration.exports.iter().any(is_shown) {
             return Err(ServeError::ReplicatedTreeNotShown(tree));
@@ -79,7 +78,7 @@ impl Replication {
         let (set, socket) = (self.membership.directory, self.listener.into_socket());
         let mut settings = replica::Settings {
             client_lease: configuration.limits.lease,
-            ..settings(&configuration.replication)
+            ..settings(&configuration.replication.replica)
         };
         settings.peer.program = build.to_string();
         let replica = Replica::start(store, set, settings, socket, incarnation.into());
@@ -89,7 +88,7 @@ impl Replication {
 
 /// Says what a set of two cannot do. It is no reason not to start: the server that admits the third has to
 /// run.
-fn warn_of_two(membership: &Membership, chosen: &ReplicationConfiguration, has_served: bool) {
+fn warn_of_two(membership: &Membership, chosen: &replica::Settings, has_served: bool) {
     let members = membership.directory.members().unwrap_or_default();
     let Some(warning) = set::warning(&members) else {
         return;
@@ -123,42 +122,9 @@ pub(super) fn refusal_to_listen(address: &SocketAddr, error: &io::Error) -> Stri
     )
 }
 
-/// What the crate of replicas is told, in its own words.
-fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
-    let defaults = replica::Settings::default();
-    let mut settings = replica::Settings {
-        control: control::Settings {
-            deep_control_idle: chosen.deep_control_idle,
-            file_control_idle: chosen.file_control_idle,
-            open_file_control_idle: chosen.open_file_control_idle,
-            revoke_grace: chosen.revoke_grace,
-            standing_back: chosen.standing_back,
-            directory_contention: chosen.directory_contention,
-            strategies: chosen.strategies,
-            ..defaults.control
-        },
-        peer: peer::Settings {
-            data_lanes: chosen.data_lanes,
-            compression: chosen.compression,
-            ..defaults.peer
-        },
-        name_space: chosen.namespace,
-        durability: chosen.durability,
-        data_delay: chosen.data_delay,
-        merging: chosen.merging,
-        site_lease: chosen.site_lease,
-        clock_drift_ppm: chosen.clock_drift_ppm,
-        suspicion: chosen.suspicion,
-        without_majority: chosen.without_majority,
-        frozen: chosen.frozen,
-        kept_updates: chosen.kept_updates,
-        kept_memory: chosen.kept_memory,
-        return_bytes_per_second: chosen.return_rate,
-        space_reserve: chosen.space_reserve,
-        scrub_interval: chosen.scrub_interval,
-        scrub_rate: chosen.scrub_rate,
-        ..defaults
-    };
+/// What the replica is told: what was chosen, with elections that fit it.
+fn settings(chosen: &replica::Settings) -> replica::Settings {
+    let mut settings = chosen.clone();
     // A lease that is shorter than elections would run out in each of them.
     let (shortest, longest) = (Duration::from_millis(50), Duration::from_millis(500));
     let heartbeat = (chosen.site_lease / 10).clamp(shortest, longest);
@@ -174,17 +140,16 @@ mod tests {
 
     #[test]
     fn what_nobody_configures_is_as_the_replica_recommends() {
-        let ours = settings(&ReplicationConfiguration::default());
         let theirs = replica::Settings::default();
-        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+        assert_eq!(settings(&theirs), theirs);
     }
 
     #[test]
     fn elections_are_over_before_short_leases_are() {
         for (lease_ms, heartbeat_ms) in [(500, 50), (1000, 100), (5000, 500), (600_000, 500)] {
-            let chosen = ReplicationConfiguration {
+            let chosen = replica::Settings {
                 site_lease: Duration::from_millis(lease_ms),
-                ..ReplicationConfiguration::default()
+                ..replica::Settings::default()
             };
             let views = settings(&chosen).views;
             assert_eq!(views.heartbeat, Duration::from_millis(heartbeat_ms));

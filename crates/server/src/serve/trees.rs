@@ -13,7 +13,7 @@ use vfs::FileSystem;
 use super::ServeError;
 use super::pool::{JoinedServer, StripedTree};
 use super::replication::Replication;
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, ExportConfiguration};
 use crate::data_directory::{DataDirectory, MemberOf, is_filled};
 use crate::set::Membership;
 
@@ -77,81 +77,92 @@ pub(super) async fn open_all(
     (striped, joined): (Option<&StripedTree>, Option<&JoinedServer>),
 ) -> Result<Vec<Tree>, ServeError> {
     let mut trees = Vec::new();
-    let makes_directories = configuration.pool.makes_directories;
     for export in &configuration.exports {
         let membership = replication
             .filter(|replication| replication.tree == export.tree)
-            .map(|replication| replication.membership.clone());
-        let is_there = is_filled(&data.tree(&export.tree))?;
-        let joined = joined.filter(|joined| joined.shows().0 == export.tree);
-        let new = match joined {
-            Some(joined) if !is_there => NewStore {
-                tree: Some(joined.identity_of_tree().await?),
-                slot: joined.shows().1,
-                root_mode: ROOT_MODE,
-                ..NewStore::default()
-            },
-            _ => new_store(membership.as_ref()),
-        };
-        if membership.is_some() && data.member()?.is_some() && !is_there {
-            return Err(ServeError::TreeMissing(data.tree(&export.tree)));
-        }
-        // Those of sets and joined servers come from others, and are missed in ways of their own.
-        let is_own = membership.is_none() && joined.is_none();
-        if is_own && !is_there && data.has_made(&export.tree)? {
-            return Err(ServeError::TreeLost {
-                path: data.tree(&export.tree),
-                tree: export.tree.clone(),
-            });
-        }
+            .map(|replication| &replication.membership);
         let striped = striped.filter(|striped| striped.name == export.tree);
-        let elsewhere = striped.map(|striped| striped.striped.clone());
-        let options = StoreOptions {
-            elsewhere: elsewhere.map(|striped| striped as Arc<dyn Elsewhere>),
-            ..options(data.tree(&export.tree), configuration)
-        };
-        let name = export.tree.clone();
-        // Opening reads the disk, and replays what a crash left.
-        let opened = tokio::task::spawn_blocking(move || open(&options, &name, &new)).await;
-        let opened = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        let wrong = |source| ServeError::Tree {
-            tree: export.tree.clone(),
-            source,
-        };
-        let store = Arc::new(opened.map_err(wrong)?);
-        let mut layouts = None;
-        let file_system: Arc<dyn FileSystem> = match (striped, joined) {
-            (Some(striped), _) => {
-                let (shown, given) = striped.show(&store);
-                layouts = Some(given);
-                shown
-            }
-            (None, Some(joined)) => {
-                let (shown, given) = joined
-                    .show(data, (&store, &data.tree(&export.tree)), makes_directories)
-                    .await?;
-                layouts = Some(given);
-                shown
-            }
-            (None, None) => store.clone(),
-        };
-        if joined.is_none() {
-            check_place(data, &export.tree, &store, membership.as_ref())?;
-        }
-        if is_own {
-            data.note_made(&export.tree)?;
-        }
-        trees.push(Tree {
-            name: export.tree.clone(),
-            path: export.path.clone(),
-            file_system,
-            replica: None,
-            layouts,
-            store,
-            rules: export.rules.clone(),
-        });
+        let joined = joined.filter(|joined| joined.shows().0 == export.tree);
+        let places = (striped, joined);
+        trees.push(open_exported(data, (configuration, export), membership, places).await?);
     }
     Ok(trees)
+}
+
+/// Opens the tree of one export. `striped`: the bytes of its files lie elsewhere; `joined`: it lies elsewhere as a whole.
+async fn open_exported(
+    data: &DataDirectory,
+    (configuration, export): (&Configuration, &ExportConfiguration),
+    membership: Option<&Membership>,
+    (striped, joined): (Option<&StripedTree>, Option<&JoinedServer>),
+) -> Result<Tree, ServeError> {
+    let is_there = is_filled(&data.tree(&export.tree))?;
+    let new = match joined {
+        Some(joined) if !is_there => NewStore {
+            tree: Some(joined.identity_of_tree().await?),
+            slot: joined.shows().1,
+            root_mode: ROOT_MODE,
+            ..NewStore::default()
+        },
+        _ => new_store(membership),
+    };
+    if membership.is_some() && data.member()?.is_some() && !is_there {
+        return Err(ServeError::TreeMissing(data.tree(&export.tree)));
+    }
+    // Those of sets and joined servers come from others, and are missed in ways of their own.
+    let is_own = membership.is_none() && joined.is_none();
+    if is_own && !is_there && data.has_made(&export.tree)? {
+        return Err(ServeError::TreeLost {
+            path: data.tree(&export.tree),
+            tree: export.tree.clone(),
+        });
+    }
+    let elsewhere = striped.map(|striped| striped.striped.clone());
+    let options = StoreOptions {
+        elsewhere: elsewhere.map(|striped| striped as Arc<dyn Elsewhere>),
+        ..options(data.tree(&export.tree), configuration)
+    };
+    let name = export.tree.clone();
+    // Opening reads the disk, and replays what a crash left.
+    let opened = tokio::task::spawn_blocking(move || open(&options, &name, &new)).await;
+    let opened = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    let wrong = |source| ServeError::Tree {
+        tree: export.tree.clone(),
+        source,
+    };
+    let store = Arc::new(opened.map_err(wrong)?);
+    let mut layouts = None;
+    let file_system: Arc<dyn FileSystem> = match (striped, joined) {
+        (Some(striped), _) => {
+            let (shown, given) = striped.show(&store);
+            layouts = Some(given);
+            shown
+        }
+        (None, Some(joined)) => {
+            let makes_directories = configuration.pool.makes_directories;
+            let path = data.tree(&export.tree);
+            let shown = joined.show(data, (&store, &path), makes_directories);
+            let (shown, given) = shown.await?;
+            layouts = Some(given);
+            shown
+        }
+        (None, None) => store.clone(),
+    };
+    if joined.is_none() {
+        check_place(data, &export.tree, &store, membership)?;
+    }
+    if is_own {
+        data.note_made(&export.tree)?;
+    }
+    Ok(Tree {
+        name: export.tree.clone(),
+        path: export.path.clone(),
+        file_system,
+        replica: None,
+        layouts,
+        store,
+        rules: export.rules.clone(),
+    })
 }
 
 /// Refuses a tree that is not the one that belongs here, and notes whose copy it is.

@@ -32,7 +32,7 @@ pub struct Rejoined {
 }
 
 /// Puts what this data directory has of a set aside, and makes its server a new replica of the set that
-/// invited it. May be repeated with the same token when it failed half-way. No server may run on the directory meanwhile; one must run
+/// invited it. May be repeated with the same token when it failed half-way, or was interrupted. No server may run on the directory meanwhile; one must run
 /// where the invitation came from.
 ///
 /// # Errors
@@ -58,15 +58,23 @@ pub async fn rejoin(
     {
         return Err(SetCommandError::NothingToReplace(path.to_owned()));
     }
+    let is_untouched = previous.is_none() && !has_tree(&data, tree)?;
+    let finished = is_untouched.then(|| finished(path, &token)).flatten();
     let mut remark = None;
-    if !begun {
-        remove_if_there(fresh.path())?;
-        remark = peer::set::join(&token, &fresh, places, now).await?.remark;
-    }
-    let slot = previous.map(|previous| previous.slot.0);
-    let aside = put_aside(&data, tree, slot, now)?;
-    rename(fresh.path(), &set_path(path))?;
-    data.synchronise()?;
+    let (before, aside) = match finished {
+        Some(done) => done,
+        None => {
+            if !begun {
+                remove_if_there(fresh.path())?;
+                remark = peer::set::join(&token, &fresh, places, now).await?.remark;
+            }
+            let before = previous.map(|previous| previous.slot.0);
+            let aside = put_aside(&data, tree, before, now)?;
+            rename(fresh.path(), &set_path(path))?;
+            data.synchronise()?;
+            (before, aside)
+        }
+    };
     let directory = SetDirectory::new(set_path(path));
     let list = directory.member_list()?;
     Membership::read(directory)?;
@@ -78,9 +86,26 @@ pub async fn rejoin(
             keeper: list.keeper,
             remark,
         },
-        before: slot,
+        before,
         aside,
     })
+}
+
+/// The previous slot, as far as that was known, and where everything lies that it had, if the command was interrupted when all was done.
+fn finished(path: &Path, token: &Token) -> Option<(Option<u16>, PathBuf)> {
+    let identity = SetDirectory::new(set_path(path)).identity().ok()?;
+    if (identity.set(), identity.slot()) != (token.set, token.slot) {
+        return None;
+    }
+    let kept = fs::read_dir(path.join(ASIDE)).ok()?;
+    let kept = kept.filter_map(|entry| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        let (who, seconds) = name.strip_prefix("replica-")?.rsplit_once('-')?;
+        let seconds: u64 = seconds.parse().ok()?;
+        Some((seconds, who.parse().ok(), path.join(ASIDE).join(&name)))
+    });
+    let (_, before, aside) = kept.max()?;
+    Some((before, aside))
 }
 
 /// Moves the tree, the set's files and what clients held out of the way.

@@ -15,7 +15,7 @@ use super::replication::REMOVED;
 use super::text::{moment, size};
 use super::{
     ExportStatus, PoolServerStatus, PoolStatus, ReplicaStatus, ScrubView, ShortView, SpaceStatus,
-    ViewStatus,
+    ViewStatus, is_nearly_full,
 };
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
 use vfs::{Counted, ShownText};
@@ -108,7 +108,7 @@ fn full_servers(pool: &PoolStatus) -> impl Iterator<Item = Alarm> + '_ {
         Some((who, server.holding?))
     });
     let all = own.into_iter().chain(others);
-    let full = all.filter(|(_, holding)| holding.is_nearly_full());
+    let full = all.filter(|(_, holding)| is_nearly_full(holding));
     full.map(|(who, holding)| Alarm {
         name: "pool-server-full".to_owned(),
         tree: String::new(),

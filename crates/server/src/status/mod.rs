@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use store::StoreStatistics;
 
+pub use ::pool::Holding;
 pub use alarms::Alarm;
 pub(crate) use alarms::{alarms, of_pool};
 pub use asking::{
@@ -48,7 +49,8 @@ pub use departures::{
 pub use drain::{DrainAnswer, DrainQuestion};
 pub use frozen::{FrozenText, ThawAnswer, ThawQuestion};
 pub use junctions::{JunctionAnswer, JunctionsStatus};
-pub use pool::{CopiesStatus, HoldingStatus, MovingStatus, PoolServerStatus, PoolStatus};
+pub(crate) use pool::is_nearly_full;
+pub use pool::{CopiesStatus, HoldingText, MovingStatus, PoolServerStatus, PoolStatus};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
 pub(crate) use rejoining::RejoinText;

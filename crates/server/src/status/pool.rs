@@ -29,7 +29,7 @@ pub struct PoolStatus {
     pub servers: Vec<PoolServerStatus>,
     /// What a data server keeps itself.
     #[serde(default)]
-    pub holding: Option<HoldingStatus>,
+    pub holding: Option<Holding>,
     /// At a metadata server, how far it is with files that move to other data servers; nothing when none are to.
     #[serde(default)]
     pub moving: Option<MovingStatus>,
@@ -137,43 +137,16 @@ pub struct PoolServerStatus {
     pub waits: u64,
     /// What a data server that is connected keeps.
     #[serde(default)]
-    pub holding: Option<HoldingStatus>,
+    pub holding: Option<Holding>,
 }
 
-/// How much a data server keeps, in bytes where nothing else is said: a [`Holding`] as JSON and in words, which the pure crate `pool` has
-/// not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HoldingStatus {
-    /// The size of its disk.
-    pub total_bytes: u64,
-    /// What may still be written.
-    pub available_bytes: u64,
-    /// Files of which something lies there.
-    pub contents: u64,
-    /// Read since it started.
-    pub read_bytes: u64,
-    /// Written since it started.
-    pub written_bytes: u64,
+/// Whether somebody should make space at a data server.
+pub(crate) fn is_nearly_full(holding: &Holding) -> bool {
+    is_little(holding.available_bytes, holding.total_bytes)
 }
 
-impl From<Holding> for HoldingStatus {
-    fn from(holding: Holding) -> HoldingStatus {
-        HoldingStatus {
-            total_bytes: holding.total_bytes,
-            available_bytes: holding.available_bytes,
-            contents: holding.contents,
-            read_bytes: holding.read_bytes,
-            written_bytes: holding.written_bytes,
-        }
-    }
-}
-
-impl HoldingStatus {
-    /// Whether somebody should make space.
-    pub(crate) fn is_nearly_full(&self) -> bool {
-        is_little(self.available_bytes, self.total_bytes)
-    }
-}
+/// What a data server keeps, as people read it.
+pub struct HoldingText<'s>(pub &'s Holding);
 
 impl PoolServerStatus {
     /// Whether it does its part, or is about to.
@@ -224,7 +197,7 @@ impl fmt::Display for PoolStatus {
             write!(f, "\n  copies       {copies}")?;
         }
         if let Some(holding) = &self.holding {
-            write!(f, "\n  keeps        {holding}")?;
+            write!(f, "\n  keeps        {}", HoldingText(holding))?;
         }
         if let Some(moving) = &self.moving {
             write!(f, "\n  moving       {moving}")?;
@@ -251,22 +224,23 @@ impl fmt::Display for PoolServerStatus {
             self.condition()
         )?;
         match &self.holding {
-            Some(holding) => write!(f, "; {holding}"),
+            Some(holding) => write!(f, "; {}", HoldingText(holding)),
             None => Ok(()),
         }
     }
 }
 
-impl fmt::Display for HoldingStatus {
+impl fmt::Display for HoldingText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files = Counted(self.contents, "file");
+        let HoldingText(holding) = self;
+        let files = Counted(holding.contents, "file");
         write!(
             f,
             "{files}; {} of {} available; {} read, {} written since it started",
-            size(self.available_bytes),
-            size(self.total_bytes),
-            size(self.read_bytes),
-            size(self.written_bytes)
+            size(holding.available_bytes),
+            size(holding.total_bytes),
+            size(holding.read_bytes),
+            size(holding.written_bytes)
         )
     }
 }
@@ -277,7 +251,7 @@ mod tests {
     use super::*;
 
     fn example() -> PoolStatus {
-        let holding = HoldingStatus {
+        let holding = Holding {
             total_bytes: 10 << 30,
             available_bytes: 4 << 30,
             contents: 3,
@@ -347,7 +321,7 @@ mod tests {
     fn a_data_server_without_space_is_named_by_everybody_who_knows() {
         let mut pool = example();
         pool.servers.truncate(1);
-        let full = HoldingStatus {
+        let full = Holding {
             available_bytes: 1 << 20,
             ..pool.servers[0].holding.unwrap()
         };

@@ -480,7 +480,7 @@ fn results_of(record: Bytes) -> Result<Bytes, CallbackError> {
     let mut reader = Reader::new(record);
     match Message::parse(&mut reader) {
         Ok(Message::Reply(header)) if header.is_success() => Ok(reader.into_rest()),
-        Ok(Message::Reply(header)) => Err(CallbackError::Refused(format!("{header:?}"))),
+        Ok(Message::Reply(header)) => Err(CallbackError::Refused(header.to_string())),
         Ok(Message::Call(_)) => Err(CallbackError::Refused(
             "a call came as an answer".to_owned(),
         )),

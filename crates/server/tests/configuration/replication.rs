@@ -47,20 +47,21 @@ fn replication_has_its_settings() {
     .replication;
     assert_eq!(all.tree, "source");
     assert_eq!(all.listen.unwrap().0.to_string(), "192.0.2.1:7643");
+    let own = all.replica;
     assert_eq!(
-        (all.data_lanes, all.compression, all.merging),
+        (own.peer.data_lanes, own.peer.compression, own.merging),
         (8, false, false)
     );
-    assert_eq!(all.directory_contention, Contention::Wait);
-    assert_eq!(all.namespace, NameSpace::Relaxed);
-    assert_eq!(all.durability, Durability::Majority);
+    assert_eq!(own.control.directory_contention, Contention::Wait);
+    assert_eq!(own.name_space, NameSpace::Relaxed);
+    assert_eq!(own.durability, Durability::Majority);
     let times = [
-        all.data_delay,
-        all.deep_control_idle,
-        all.file_control_idle,
-        all.open_file_control_idle,
-        all.revoke_grace,
-        all.standing_back,
+        own.data_delay,
+        own.control.deep_control_idle,
+        own.control.file_control_idle,
+        own.control.open_file_control_idle,
+        own.control.revoke_grace,
+        own.control.standing_back,
     ];
     assert_eq!(
         times.map(|time| time.as_millis()),
@@ -71,19 +72,19 @@ fn replication_has_its_settings() {
         upgrade: false,
         ..Strategies::default()
     };
-    assert_eq!(all.strategies, wanted);
-    assert_eq!(all.site_lease.as_millis(), 1000);
-    assert_eq!(all.suspicion.as_millis(), 600, "as a part of the lease");
-    assert_eq!((all.clock_drift_ppm, all.kept_updates), (1000, 10));
-    assert_eq!(all.kept_memory, 64 << 20);
-    assert_eq!(all.return_rate, Some(2 << 20));
-    assert_eq!(all.space_reserve, Some(1 << 20));
+    assert_eq!(own.control.strategies, wanted);
+    assert_eq!(own.site_lease.as_millis(), 1000);
+    assert_eq!(own.suspicion.as_millis(), 600, "as a part of the lease");
+    assert_eq!((own.clock_drift_ppm, own.kept_updates), (1000, 10));
+    assert_eq!(own.kept_memory, 64 << 20);
+    assert_eq!(own.return_bytes_per_second, Some(2 << 20));
+    assert_eq!(own.space_reserve, Some(1 << 20));
     assert_eq!(
-        (all.scrub_interval, all.scrub_rate),
+        (own.scrub_interval, own.scrub_rate),
         (Duration::ZERO, 100 << 20)
     );
-    assert_eq!(all.without_majority, WithoutMajority::StaleReads);
-    assert_eq!(all.frozen, Frozen::LastSynchronised);
+    assert_eq!(own.without_majority, WithoutMajority::StaleReads);
+    assert_eq!(own.frozen, Frozen::LastSynchronised);
 }
 
 #[test]

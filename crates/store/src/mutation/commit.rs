@@ -188,6 +188,7 @@ impl Mutation<'_> {
                 }
                 continue;
             };
+            self.note_time(row.changed);
             let (size, links) = (row.size, row.links);
             if let Ok(file) = row.file_mut() {
                 // Of nothing, nothing is missing.

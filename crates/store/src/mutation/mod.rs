@@ -36,7 +36,7 @@ pub(crate) const OBJECTS_KEY: &[u8] = b"objects";
 /// The key of the row that is there once other replicas know of changes made here.
 pub(crate) const SHARED_KEY: &[u8] = b"shared";
 
-/// The key of the row that holds the latest time in a change of another replica, if that was ahead of the own clock.
+/// The key of the row that holds the latest time of a change, if that was ahead of the own clock.
 pub(crate) const AHEAD_KEY: &[u8] = b"ahead";
 
 /// The row of a mark that another primary's changes have set; of most others it is empty.
@@ -179,7 +179,7 @@ impl<'s> Mutation<'s> {
             objects: Vec::new(),
             entries: Vec::new(),
             made: 0,
-            now: later_than(store.latest_elsewhere(), store.clock.now()),
+            now: later_than(store.latest_change(), store.clock.now()),
             _admission: None,
         })
     }
@@ -449,7 +449,6 @@ impl<'s> Mutation<'s> {
     /// Takes over an object as another primary has it.
     pub(crate) fn replace_object(&mut self, id: ObjectId, row: ObjectRow) -> Result<()> {
         self.raise(Sequence::Changes, row.change.0);
-        self.note_elsewhere(row.changed);
         let counter = id.as_u64() & ObjectId::MAX_COUNTER;
         if ObjectId::new(self.store.slot, counter) == Some(id) {
             self.raise(Sequence::Objects, id.as_u64());
@@ -462,15 +461,16 @@ impl<'s> Mutation<'s> {
         Ok(())
     }
 
-    /// Another replica has given an object this time. What is changed here from now on gets a later one, also after a restart.
-    fn note_elsewhere(&mut self, time: Timestamp) {
-        if time <= self.store.latest_elsewhere() {
+    /// An object gets this time, here or at another replica. What is changed here from now on gets a later one, also when the clock is
+    /// set back, and after a restart if the clock was behind already.
+    fn note_time(&mut self, time: Timestamp) {
+        if time <= self.store.latest_change() {
             return;
         }
         if time > self.store.clock.now() {
             self.put_local(Table::System, AHEAD_KEY, &encode_time(time));
         }
-        self.then(move |store, _| store.raise_latest_elsewhere(time));
+        self.then(move |store, _| store.raise_latest_change(time));
     }
 
     /// Corrects the count of objects.

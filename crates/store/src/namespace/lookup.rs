@@ -65,6 +65,7 @@ impl OpenStore {
         match self.object(id)?.content {
             crate::rows::Content::Symlink(target) => Ok(target),
             crate::rows::Content::Directory(_) => Err(Error::IsDirectory),
+            crate::rows::Content::Elsewhere(_) => Err(Error::CrossHome),
             _ => Err(Error::WrongKind),
         }
     }

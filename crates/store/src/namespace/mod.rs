@@ -3,6 +3,7 @@
 //! A name is one entry row at its directory and one link row at its object; both change in the same
 //! batch, together with the directory's counts. Data is none of this module's business.
 
+mod arrival;
 mod create;
 mod link;
 mod listing;
@@ -12,6 +13,7 @@ mod remove;
 mod rename;
 mod seal;
 
+pub use arrival::Arrival;
 pub(crate) use rename::Place;
 
 use vfs::permission::{EXECUTE, WRITE, allows};

@@ -37,7 +37,7 @@ impl Operation {
         Ok(change)
     }
 
-    /// The same for the name of this directory, which lies elsewhere. The caller has seen that it is empty, and stays so.
+    /// The same for a name of this object, which lies elsewhere. If it is a directory the caller has seen that it is empty, and stays so.
     ///
     /// # Errors
     /// Those of [`vfs::FileSystem::remove`], and [`Error::Delay`] when the name leads to something else.
@@ -67,9 +67,7 @@ impl Operation {
         check_changeable(who, &parent)?;
         let id = mutation.find(directory, name)?.ok_or(Error::NotFound)?;
         let row = mutation.object(id).map_err(|_| dangling())?;
-        let lies_elsewhere = row
-            .directory()
-            .is_ok_and(|directory| directory.lies == Lies::Elsewhere);
+        let lies_elsewhere = row.lies_elsewhere();
         match elsewhere {
             // The name leads to something else by now.
             Some(other) if other != id => return Err(Error::Delay),

@@ -226,6 +226,8 @@ fn entry_of(id: ObjectId, row: &ObjectRow) -> RecoveredEntry {
             RecoveredKind::Symlink
         }
         Content::Fifo => RecoveredKind::Fifo,
+        // No member of a set has any.
+        Content::Elsewhere(_) => RecoveredKind::File,
         Content::Socket => RecoveredKind::Socket,
         Content::CharacterDevice { major, minor } => {
             entry.device = Some((*major, *minor));

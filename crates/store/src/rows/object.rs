@@ -25,6 +25,8 @@ enum Kind {
     Socket = 5,
     CharacterDevice = 6,
     BlockDevice = 7,
+    /// Of any kind but directories, in another store.
+    Elsewhere = 8,
 }
 
 impl Tag for Kind {
@@ -36,6 +38,7 @@ impl Tag for Kind {
         Self::Socket,
         Self::CharacterDevice,
         Self::BlockDevice,
+        Self::Elsewhere,
     ];
     const UNKNOWN: fields::Malformed = fields::Malformed("the kind of an object is unknown");
 
@@ -88,6 +91,8 @@ pub(crate) enum Content {
         major: u32,
         minor: u32,
     },
+    /// It lies in another store, and this one has names of it. No directory.
+    Elsewhere(ObjectKind),
 }
 
 impl Content {
@@ -100,6 +105,7 @@ impl Content {
             Content::Socket => Kind::Socket,
             Content::CharacterDevice { .. } => Kind::CharacterDevice,
             Content::BlockDevice { .. } => Kind::BlockDevice,
+            Content::Elsewhere(_) => Kind::Elsewhere,
         }
     }
 }
@@ -161,6 +167,16 @@ impl ObjectRow {
                 ObjectKind::CharacterDevice { major, minor }
             }
             Content::BlockDevice { major, minor } => ObjectKind::BlockDevice { major, minor },
+            Content::Elsewhere(kind) => kind,
+        }
+    }
+
+    /// Whether it lies in another store.
+    pub(crate) fn lies_elsewhere(&self) -> bool {
+        match &self.content {
+            Content::Directory(directory) => directory.lies == Lies::Elsewhere,
+            Content::Elsewhere(_) => true,
+            _ => false,
         }
     }
 
@@ -286,6 +302,22 @@ impl ObjectRow {
                 row.put_u32(*major);
                 row.put_u32(*minor);
             }
+            Content::Elsewhere(kind) => {
+                let (kind, major, minor) = match *kind {
+                    ObjectKind::File => (Kind::File, 0, 0),
+                    ObjectKind::Directory => (Kind::Directory, 0, 0),
+                    ObjectKind::Symlink => (Kind::Symlink, 0, 0),
+                    ObjectKind::Fifo => (Kind::Fifo, 0, 0),
+                    ObjectKind::Socket => (Kind::Socket, 0, 0),
+                    ObjectKind::CharacterDevice { major, minor } => {
+                        (Kind::CharacterDevice, major, minor)
+                    }
+                    ObjectKind::BlockDevice { major, minor } => (Kind::BlockDevice, major, minor),
+                };
+                row.put_u8(kind.number());
+                row.put_u32(major);
+                row.put_u32(minor);
+            }
         }
         row
     }
@@ -394,6 +426,21 @@ impl ObjectRow {
                 major: fields.u32()?,
                 minor: fields.u32()?,
             },
+            Kind::Elsewhere => {
+                let kind = Kind::read(fields)?;
+                let (major, minor) = (fields.u32()?, fields.u32()?);
+                Content::Elsewhere(match kind {
+                    Kind::File => ObjectKind::File,
+                    Kind::Symlink => ObjectKind::Symlink,
+                    Kind::Fifo => ObjectKind::Fifo,
+                    Kind::Socket => ObjectKind::Socket,
+                    Kind::CharacterDevice => ObjectKind::CharacterDevice { major, minor },
+                    Kind::BlockDevice => ObjectKind::BlockDevice { major, minor },
+                    Kind::Directory | Kind::Elsewhere => {
+                        return Err(Malformed("what lies elsewhere is of an impossible kind"));
+                    }
+                })
+            }
         })
     }
 }
@@ -411,6 +458,7 @@ fn not_a_file(content: &Content) -> vfs::Error {
     match content {
         Content::Directory(_) => vfs::Error::IsDirectory,
         Content::Symlink(_) => vfs::Error::IsSymlink,
+        Content::Elsewhere(_) => vfs::Error::CrossHome,
         _ => vfs::Error::WrongKind,
     }
 }
@@ -498,6 +546,11 @@ mod tests {
             row(Content::Socket),
             row(Content::CharacterDevice { major: 1, minor: 3 }),
             row(Content::BlockDevice { major: 8, minor: 1 }),
+            row(Content::Elsewhere(ObjectKind::File)),
+            row(Content::Elsewhere(ObjectKind::BlockDevice {
+                major: 8,
+                minor: 1,
+            })),
         ]
     }
 
@@ -529,7 +582,7 @@ mod tests {
         );
         assert_eq!(bytes.len(), 76);
         let kinds: Vec<u8> = rows().iter().map(|row| row.encode()[1]).collect();
-        assert_eq!(kinds, [1, 1, 2, 2, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(kinds, [1, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 8]);
     }
 
     #[test]

@@ -22,14 +22,14 @@ const SNAPSHOT: &[u8] = b"s";
 
 /// Applies entries, and shows what came of them.
 pub(crate) struct Machine {
-    shelf: Arc<Shelf>,
+    snapshots: Arc<Snapshots>,
     state: watch::Sender<Arc<ViewState>>,
     applied: Option<LogId>,
     membership: Stored,
 }
 
 /// Where the snapshot lies.
-struct Shelf {
+struct Snapshots {
     storage: Arc<dyn StableStorage>,
     kept: Mutex<Option<Kept>>,
 }
@@ -55,7 +55,7 @@ impl Kept {
     }
 }
 
-impl Shelf {
+impl Snapshots {
     /// Keeps a snapshot, stable, unless a later one is kept; says which one is.
     async fn keep(&self, new: Kept) -> Result<Kept, StableStorageError> {
         let mut kept = self.kept.lock().await;
@@ -77,7 +77,7 @@ impl Machine {
     pub(crate) async fn open(storage: Arc<dyn StableStorage>) -> Result<Machine, ViewError> {
         let kept: Option<Kept> = read_one(&*storage, SNAPSHOT).await?;
         let mut machine = Machine {
-            shelf: Arc::new(Shelf {
+            snapshots: Arc::new(Snapshots {
                 storage,
                 kept: Mutex::new(kept.clone()),
             }),
@@ -152,7 +152,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn get_snapshot_builder(&mut self) -> Builder {
         Builder {
-            shelf: Arc::clone(&self.shelf),
+            snapshots: Arc::clone(&self.snapshots),
             state: Arc::clone(&self.state.borrow()),
             applied: self.applied,
             membership: self.membership.clone(),
@@ -175,7 +175,7 @@ impl RaftStateMachine<Types> for Machine {
         let state = decode(&new.data).map_err(|error| {
             StorageIOError::read_snapshot(Some(meta.signature()), AnyError::error(error))
         })?;
-        let kept = self.shelf.keep(new).await;
+        let kept = self.snapshots.keep(new).await;
         kept.map_err(|error| {
             StorageIOError::write_snapshot(Some(meta.signature()), AnyError::new(&error))
         })?;
@@ -184,13 +184,19 @@ impl RaftStateMachine<Types> for Machine {
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
-        Ok(self.shelf.kept.lock().await.as_ref().map(Kept::snapshot))
+        Ok(self
+            .snapshots
+            .kept
+            .lock()
+            .await
+            .as_ref()
+            .map(Kept::snapshot))
     }
 }
 
 /// Makes a snapshot of one moment, while entries go on being applied.
 pub(crate) struct Builder {
-    shelf: Arc<Shelf>,
+    snapshots: Arc<Snapshots>,
     state: Arc<ViewState>,
     applied: Option<LogId>,
     membership: Stored,
@@ -212,7 +218,7 @@ impl RaftSnapshotBuilder<Types> for Builder {
             meta: meta.clone(),
             data,
         };
-        let kept = self.shelf.keep(new).await.map_err(failed)?;
+        let kept = self.snapshots.keep(new).await.map_err(failed)?;
         Ok(kept.snapshot())
     }
 }

@@ -165,6 +165,53 @@ async fn read(
     if initial && lacks {
         return Err(Error::Delay);
     }
+    let Some(content) = content_of(replica, to, piece).await? else {
+        return Ok(None);
+    };
+    let own = own && changes_only_here(replica, piece.file).await;
+    if initial && !own && version_here(replica, piece.file).await != version {
+        // Its data may still be on its way.
+        return Err(Error::Delay);
+    }
+    let end = content.last().map_or(piece.range.start, end_of);
+    // Of a piece that is sent in part this was said when sums of it were sent.
+    if end < piece.range.end && !matches!(piece.manner, Manner::Blocks(_)) {
+        replica.engine.piece_found_end(to, piece.id, end);
+    }
+    if content.is_empty() {
+        return Ok(None);
+    }
+    let completes = replica.engine.piece_completes(to, piece);
+    let mut head = PieceHead {
+        id: piece.id.0,
+        file: piece.file,
+        follows: piece.follows.0,
+        initial,
+        completes,
+        // What is sent is not the data of the version here, and must not take the place of what is.
+        version: if lacks { 0 } else { version },
+        partial,
+        stretches: Vec::new(),
+        sums: Vec::new(),
+    };
+    let payload = match offers::is_worth_asking(piece.manner, &content) {
+        true => {
+            offers::lay_out(&mut head, piece.range.start, &content);
+            Bytes::new()
+        }
+        false => lay_out(&mut head, content),
+    };
+    Ok(Some(
+        wire::body(wire::Kind::Piece, &head).with_payload(payload),
+    ))
+}
+
+/// What a file holds in the range of a piece; `None` when the file is gone, or was never one.
+async fn content_of(
+    replica: &Arc<LocalReplica>,
+    to: ReplicaSlot,
+    piece: &mut Piece,
+) -> Result<Option<Vec<ContentPiece>>> {
     let store = replica.store.clone();
     let (file, range, manner) = (piece.file, piece.range.clone(), piece.manner);
     let reading = tokio::task::spawn_blocking(move || offers::read(&store, file, &range, manner));
@@ -175,51 +222,14 @@ async fn read(
         Ok(content) => holes::gather(replica, to, piece, content).await,
         Err(error) => Err(error),
     };
-    let content = match gathered {
-        Ok(content) => content,
-        Err(error @ (Error::Io(_) | Error::Delay)) => return Err(error),
-        // It is gone, or was never a file.
+    match gathered {
+        Ok(content) => Ok(Some(content)),
+        Err(error @ (Error::Io(_) | Error::Delay)) => Err(error),
         Err(_) => {
             replica.engine.nobody_needs(file);
-            return Ok(None);
+            Ok(None)
         }
-    };
-    let own = own && changes_only_here(replica, piece.file).await;
-    if initial && !own && version_here(replica, piece.file).await != version {
-        // Its data may still be on its way.
-        return Err(Error::Delay);
     }
-    let end = content.last().map_or(piece.range.start, end_of);
-    // Of a piece that is sent in part this was said when sums of it were sent.
-    if end < piece.range.end && !matches!(manner, Manner::Blocks(_)) {
-        replica.engine.piece_found_end(to, piece.id, end);
-    }
-    if content.is_empty() {
-        return Ok(None);
-    }
-    let completes = replica.engine.piece_completes(to, piece);
-    let mut head = PieceHead {
-        id: piece.id.0,
-        file,
-        follows: piece.follows.0,
-        initial,
-        completes,
-        // What is sent is not the data of the version here, and must not take the place of what is.
-        version: if lacks { 0 } else { version },
-        partial,
-        stretches: Vec::new(),
-        sums: Vec::new(),
-    };
-    let payload = match offers::is_worth_asking(manner, &content) {
-        true => {
-            offers::lay_out(&mut head, piece.range.start, &content);
-            Bytes::new()
-        }
-        false => lay_out(&mut head, content),
-    };
-    Ok(Some(
-        wire::body(wire::Kind::Piece, &head).with_payload(payload),
-    ))
 }
 
 /// Whether nobody but this replica changes a file at present.

@@ -3,7 +3,7 @@
 //! See the front page for the contract with its caller. What is known of one file is in `shortfall`.
 
 use super::piece::{BLOCKS_MAX, Manner, Piece, PieceId, blocks_of};
-use super::shortfall::{Shortfall, Turn};
+use super::shortfall::{QueuePlace, Shortfall};
 use control::{Moment, Position};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -59,7 +59,7 @@ struct InFlight {
 pub struct Backlog {
     settings: Settings,
     files: BTreeMap<ObjectId, Shortfall>,
-    queue: BTreeMap<Turn, ObjectId>,
+    queue: BTreeMap<QueuePlace, ObjectId>,
     ages: BTreeSet<(Moment, ObjectId)>,
     in_flight: BTreeMap<PieceId, InFlight>,
     in_flight_cost: u64,
@@ -228,7 +228,7 @@ impl Backlog {
         if let Some(state) = self.files.remove(&file) {
             self.bytes -= state.bytes();
             self.ages.remove(&(state.since, file));
-            state.turn.map(|turn| self.queue.remove(&turn));
+            state.queued.map(|place| self.queue.remove(&place));
         }
         // Nobody acknowledges what is not sent: there is space for others at once.
         let mut gone = Vec::new();
@@ -280,7 +280,7 @@ impl Backlog {
         self.queue.pop_first();
         let (range, follows, offers) = self.update(file, |state| {
             state.due = state.due_from(now);
-            state.turn = None;
+            state.queued = None;
             let range = state.take(id, piece_bytes, most);
             (range, state.follows, state.offers)
         })?;
@@ -570,17 +570,17 @@ impl Backlog {
     /// Changes what is known of `file`, and brings its place in the queue and the totals up to date.
     /// None when nothing of it is lacking.
     fn update<R>(&mut self, file: ObjectId, change: impl FnOnce(&mut Shortfall) -> R) -> Option<R> {
-        let turn = self.counted();
+        let count = self.counted();
         let state = self.files.get_mut(&file)?;
         self.bytes -= state.bytes();
         let result = change(state);
         self.bytes += state.bytes();
         let free = state.free(self.settings.max_ranges).is_some();
-        let stays = free && state.turn.is_some_and(|(due, _)| due == state.due);
+        let stays = free && state.queued.is_some_and(|(due, _)| due == state.due);
         if !stays {
-            state.turn.map(|turn| self.queue.remove(&turn));
-            state.turn = free.then_some((state.due, turn));
-            state.turn.map(|turn| self.queue.insert(turn, file));
+            state.queued.map(|place| self.queue.remove(&place));
+            state.queued = free.then_some((state.due, count));
+            state.queued.map(|place| self.queue.insert(place, file));
         }
         let since = state.since;
         if state.is_complete() {

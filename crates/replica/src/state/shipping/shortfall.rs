@@ -9,8 +9,8 @@ use control::{Moment, Position};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The place of a file in the queue: when its turn is, and a count that breaks ties.
-pub(super) type Turn = (Moment, u64);
+/// The place of a file in the queue: when it is due, and a count that breaks ties.
+pub(super) type QueuePlace = (Moment, u64);
 
 /// How much longer than it has a file that somebody waits for counts as waiting for its turn: it goes before all
 /// others, but for those that have waited so much longer, so that it cannot keep them from being sent for ever.
@@ -50,7 +50,7 @@ pub(super) struct Shortfall {
     /// When what is lacking may be sent.
     pub(super) due: Moment,
     /// Its place in the queue; none while everything lacking waits for acknowledgements.
-    pub(super) turn: Option<Turn>,
+    pub(super) queued: Option<QueuePlace>,
     /// Somebody waits for the file.
     pub(super) expedited: bool,
     /// The peer may have what it is said to lack: it is asked before that is sent.
@@ -71,7 +71,7 @@ impl Shortfall {
             follows,
             since: now,
             due: now,
-            turn: None,
+            queued: None,
             expedited: false,
             offers: false,
             cursor: 0,

@@ -4,7 +4,7 @@
 
 use super::names::visible;
 use super::sites::Site;
-use crate::status::{HoldingStatus, PoolServerStatus, PoolStatus, size};
+use crate::status::{Holding, PoolServerStatus, PoolStatus, is_nearly_full, size};
 
 /// The pool in one line.
 pub(super) fn view(pool: &PoolStatus) -> String {
@@ -23,7 +23,7 @@ pub(super) fn servers(pool: &PoolStatus) -> Vec<Site> {
         name: format!("{} {}", pool.role, pool.number),
         address: String::new(),
         state: "this server".to_owned(),
-        well: !holding.is_nearly_full(),
+        well: !is_nearly_full(holding),
         values: values(holding),
         links: Vec::new(),
         notes: Vec::new(),
@@ -44,17 +44,14 @@ fn server(server: &PoolServerStatus) -> Site {
         name: format!("{name}{} {}", server.role, server.number),
         address: visible(&server.addresses.join(", ")),
         state: visible(&server.condition()),
-        well: server.is_well()
-            && !server
-                .holding
-                .is_some_and(|holding| holding.is_nearly_full()),
+        well: server.is_well() && !server.holding.as_ref().is_some_and(is_nearly_full),
         values: told,
         links: Vec::new(),
         notes: Vec::new(),
     }
 }
 
-fn values(holding: &HoldingStatus) -> Vec<(&'static str, String)> {
+fn values(holding: &Holding) -> Vec<(&'static str, String)> {
     let (available, total) = (holding.available_bytes, holding.total_bytes);
     let space = format!("{} of {} available", size(available), size(total));
     vec![

@@ -51,9 +51,9 @@ impl UnderWay {
         }
     }
 
-    /// Waits for the question's turn, which lasts until what is returned is dropped.
-    async fn turn(&self, question: &Question) -> Option<SemaphorePermit<'_>> {
-        let turn = match question.contents() {
+    /// Waits until the question may be asked: few enough others are under way. It counts until what is returned is dropped.
+    async fn admit(&self, question: &Question) -> Option<SemaphorePermit<'_>> {
+        let permit = match question.contents() {
             _ if !question.may_wait() => return None,
             Some(bytes) => {
                 let bytes = bytes.clamp(BYTES_MIN, BYTES_MAX);
@@ -62,7 +62,7 @@ impl UnderWay {
             None => self.others.acquire().await,
         };
         // They are never closed.
-        turn.ok()
+        permit.ok()
     }
 }
 
@@ -75,8 +75,8 @@ pub(super) async fn ask(
 ) -> vfs::Result<Reply> {
     let (message, question) = (connection::encode_question(&asked), asked.question);
     let mut otherwise = Error::Delay;
-    let _turn = tokio::select! {
-        turn = under_way.turn(&question) => turn,
+    let _permit = tokio::select! {
+        permit = under_way.admit(&question) => permit,
         () = silence(peer, patience) => return Err(otherwise),
     };
     loop {

@@ -175,7 +175,7 @@ impl DataServer {
             number: self.place.slot.0,
             stripe_unit_bytes: self.place.stripe_unit.bytes(),
             servers: vec![status_of_keeper(&self.place, &self.endpoint)],
-            holding: self.kept.holding().await.map(Into::into),
+            holding: self.kept.holding().await,
             moving: None,
             copies: None,
         }

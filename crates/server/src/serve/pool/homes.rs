@@ -20,6 +20,8 @@ use super::metadata_server::MetadataServer;
 
 /// How long a client waits for a home that is silent before it is told to ask again: less than those wait that ask for it through this server.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked for what is under way over homes.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The homes beside that of the first metadata server.
 pub(super) struct JoinedHomes {
@@ -75,6 +77,7 @@ impl JoinedHomes {
         let tree = PoolTree::at_first((own, store.clone()), holders, known, self.clone());
         // It is shown once.
         let _ = self.shown.set((store.clone(), Arc::downgrade(&tree)));
+        tokio::spawn(settle(Arc::downgrade(&tree)));
         tree
     }
 
@@ -92,6 +95,17 @@ impl JoinedHomes {
         for slot in slots {
             // It may have called before this.
             self.meet_present(slot);
+        }
+    }
+
+    /// Takes up what an earlier run has left. To be called before clients are served.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) async fn take_up(&self) -> vfs::Result<()> {
+        match self.shown() {
+            Some(tree) => tree.take_up().await,
+            None => Ok(()),
         }
     }
 
@@ -202,6 +216,15 @@ impl Connection for ToJoined {
         let peer = self.homes.upgrade().and_then(|homes| homes.peer(self.slot));
         let peer = peer.ok_or(Error::Delay)?;
         asking::ask((&peer, &self.under_way), asked, PATIENCE).await
+    }
+}
+
+/// Finds out now and then what became of what is under way over homes.
+async fn settle(tree: Weak<PoolTree>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(tree) = tree.upgrade() else { return };
+        tree.settle_over_homes().await;
     }
 }
 

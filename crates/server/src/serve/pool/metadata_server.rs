@@ -171,6 +171,7 @@ impl MetadataServer {
         place.directory.note_current();
         let memory = Arc::new(InBook::default());
         let homes = beginning.homes;
+        homes.take_up().await.map_err(ServeError::Home)?;
         let home = Home::new(
             store.tree(),
             file_system,
@@ -420,7 +421,7 @@ impl MetadataServer {
             draining: false,
             home: self.keeping().book.homes.contains(&slot),
             waits: view.map_or(0, |view| view.owes as u64),
-            holding: self.holding(slot).map(Into::into),
+            holding: self.holding(slot),
         }
     }
 }

@@ -9,7 +9,7 @@ pub type Row = (ObjectId, Option<u64>);
 
 /// A piece with its contents.
 #[derive(Clone, Debug)]
-pub struct Parcel {
+pub struct SentPiece {
     pub id: PieceId,
     pub file: ObjectId,
     pub offset: u64,
@@ -58,34 +58,34 @@ impl Receiver {
         }
     }
 
-    pub fn apply_piece(&mut self, parcel: &Parcel) {
-        if parcel.sums && !self.has(parcel) {
-            return self.refused.push(parcel.id);
+    pub fn apply_piece(&mut self, sent_piece: &SentPiece) {
+        if sent_piece.sums && !self.has(sent_piece) {
+            return self.refused.push(sent_piece.id);
         }
-        self.unstable_pieces.push(parcel.id);
+        self.unstable_pieces.push(sent_piece.id);
         if !self.clips {
-            let end = parcel.offset + parcel.bytes.len() as u64;
-            let size = self.sizes.entry(parcel.file).or_default();
+            let end = sent_piece.offset + sent_piece.bytes.len() as u64;
+            let size = self.sizes.entry(sent_piece.file).or_default();
             *size = end.max(*size);
         }
-        let Some(&size) = self.sizes.get(&parcel.file) else {
+        let Some(&size) = self.sizes.get(&sent_piece.file) else {
             return;
         };
-        let bytes = self.bytes.entry(parcel.file).or_default();
-        for (offset, byte) in (parcel.offset..size).zip(&parcel.bytes) {
+        let bytes = self.bytes.entry(sent_piece.file).or_default();
+        for (offset, byte) in (sent_piece.offset..size).zip(&sent_piece.bytes) {
             let offset = offset as usize;
             bytes.resize(bytes.len().max(offset + 1), 0);
             bytes[offset] = *byte;
         }
     }
 
-    fn has(&self, parcel: &Parcel) -> bool {
-        let Some(content) = self.content(parcel.file) else {
+    fn has(&self, sent_piece: &SentPiece) -> bool {
+        let Some(content) = self.content(sent_piece.file) else {
             // Nobody needs it any more.
             return true;
         };
-        let start = parcel.offset as usize;
-        content.get(start..start + parcel.bytes.len()) == Some(&parcel.bytes[..])
+        let start = sent_piece.offset as usize;
+        content.get(start..start + sent_piece.bytes.len()) == Some(&sent_piece.bytes[..])
     }
 
     /// Takes the pieces of which it lacks the bytes.

@@ -1,6 +1,6 @@
 //! A primary, a network and a receiver, as small as they can be while everything that may go wrong can.
 
-use super::receiver::{Parcel, Receiver, Row};
+use super::receiver::{Receiver, Row, SentPiece};
 use crate::state::shipping::{Arrivals, Backlog, Manner, Piece, PieceId, Settings};
 use control::{Moment, Position};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,8 +37,8 @@ pub struct World {
     late: VecDeque<(ObjectId, Range<u64>, Position)>,
     /// Pieces that are not read yet.
     pub taken: Vec<Piece>,
-    lanes: [VecDeque<(Position, Parcel)>; LANES],
-    arrivals: Arrivals<Parcel>,
+    lanes: [VecDeque<(Position, SentPiece)>; LANES],
+    arrivals: Arrivals<SentPiece>,
     acknowledgements: Vec<PieceId>,
     refusals: Vec<PieceId>,
     /// Bytes that were sent as bytes.
@@ -265,17 +265,17 @@ impl World {
         else {
             return self.acknowledged(piece.id);
         };
-        let parcel = Parcel {
+        let sent_piece = SentPiece {
             id: piece.id,
             file: piece.file,
             offset: piece.range.start,
             bytes: bytes.to_vec(),
             sums: piece.manner == Manner::Sums,
         };
-        if !parcel.sums {
-            self.sent += parcel.bytes.len();
+        if !sent_piece.sums {
+            self.sent += sent_piece.bytes.len();
         }
-        self.lanes[lane].push_back((piece.follows, parcel));
+        self.lanes[lane].push_back((piece.follows, sent_piece));
     }
 
     pub fn deliver_row(&mut self) -> bool {
@@ -288,7 +288,7 @@ impl World {
     }
 
     pub fn deliver_piece(&mut self, lane: usize) -> bool {
-        let Some((follows, parcel)) = self.lanes[lane].pop_front() else {
+        let Some((follows, sent_piece)) = self.lanes[lane].pop_front() else {
             return false;
         };
         let follows = if self.pieces_wait {
@@ -296,15 +296,15 @@ impl World {
         } else {
             Position(0)
         };
-        self.arrivals.push(follows, parcel);
+        self.arrivals.push(follows, sent_piece);
         self.apply_ready();
         true
     }
 
     fn apply_ready(&mut self) {
         let applied = Position(self.receiver.applied as u64);
-        for parcel in self.arrivals.ready(applied) {
-            self.receiver.apply_piece(&parcel);
+        for sent_piece in self.arrivals.ready(applied) {
+            self.receiver.apply_piece(&sent_piece);
         }
     }
 

@@ -96,12 +96,13 @@ impl OwnHome {
         );
         tree.take_up().await.map_err(wrong)?;
         let memory: Arc<dyn Memory> = Arc::new(InOwnBook(book_path));
-        let written_past = Arc::new(|_: ObjectId| false);
+        let of = tree.clone();
+        let changes_elsewhere = Arc::new(move |id: ObjectId| of.is_elsewhere(id));
         let home = Home::new(
             store.tree(),
             tree.clone(),
             holders,
-            written_past,
+            changes_elsewhere,
             (memory, book.given_up),
         );
         let home = Arc::new(home.with_pool_tree(tree.clone()));
@@ -124,6 +125,7 @@ async fn settle(tree: Weak<PoolTree>) {
         // What is not known yet is asked for again.
         let _ = tree.settle_unsettled().await;
         tree.settle_sealed().await;
+        tree.settle_over_homes().await;
     }
 }
 

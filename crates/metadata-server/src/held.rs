@@ -1,0 +1,232 @@
+//! Files that have names at another home than their own.
+//!
+//! Their home keeps a hidden name of a file for each name that another home has of it: so its count of names is right, and it stays as long as
+//! there is one. The other home says how many it has, one more before it makes a name, and fewer after it has removed some. What it could not
+//! say it says later, and a home asks for it when it has lost sight of the other.
+//!
+//! What must never enter: where the names are.
+
+use vfs::{Attributes, Credentials, DirectoryChange, Error, Name, ObjectId, ReplicaSlot, Result};
+
+use crate::hidden::{numbered, numbers};
+use crate::pool_tree::{Busy, Part, PoolTree, locked};
+use crate::question::{Answer, Question, other_answer};
+
+/// A file is kept for a name at another home: by its server, the file, and how many are before it.
+const KEPT: &str = "out";
+
+/// At the home of files.
+impl PoolTree {
+    /// Keeps a file for as many names as another home has of it. What is known of it then.
+    pub(crate) async fn hold_names(
+        &self,
+        at: ReplicaSlot,
+        id: ObjectId,
+        names: u32,
+    ) -> Result<Attributes> {
+        if self.is_elsewhere(id) {
+            return Err(Error::CrossHome);
+        }
+        let _alone = self.holding.lock().await;
+        let found = self.own.attributes(id).await;
+        if names > 0 && found.as_ref().is_ok_and(Attributes::is_directory) {
+            return Err(Error::IsDirectory);
+        }
+        let mut held = self.count_held(at, id).await?;
+        while held < names {
+            let (hidden, name) = (self.need_hidden().await?, kept_name(at, id, held)?);
+            let linked = self.own.link(&Credentials::root(), id, hidden, &name).await;
+            linked?;
+            held += 1;
+        }
+        while held > names {
+            held -= 1;
+            self.drop_hidden(&kept_name(at, id, held)?).await?;
+        }
+        match self.own.attributes(id).await {
+            // It has gone with its last name.
+            Err(Error::Stale) if names == 0 => found,
+            found => found,
+        }
+    }
+
+    /// Has a hidden name of a file, which is there for another reason, stand for one more name at another home.
+    pub(crate) async fn hold_by(&self, at: ReplicaSlot, id: ObjectId, by: &Name) -> Result<()> {
+        let _alone = self.holding.lock().await;
+        let hidden = self.need_hidden().await?;
+        let name = kept_name(at, id, self.count_held(at, id).await?)?;
+        let (from, to) = ((hidden, by), (hidden, &name));
+        match self.own.rename(&Credentials::root(), from, to).await {
+            Ok(_) | Err(Error::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn count_held(&self, at: ReplicaSlot, id: ObjectId) -> Result<u32> {
+        let mut held = 0;
+        while self.hidden_name(&kept_name(at, id, held)?).await? == Some(id) {
+            held += 1;
+        }
+        Ok(held)
+    }
+
+    /// Another run of a home has begun: it may not know any more what it has to say.
+    pub(crate) fn has_met(&self, at: ReplicaSlot) {
+        locked(&self.unsure).insert(at);
+    }
+
+    /// Asks homes how many names they have, where that is not sure. To be called until nothing is left to ask.
+    pub(crate) async fn settle_unsure(&self) -> Result<()> {
+        let unsure: Vec<ReplicaSlot> = locked(&self.unsure).iter().copied().collect();
+        for at in unsure {
+            for (name, id) in self.hidden_names().await? {
+                let kept: Option<[u64; 3]> = numbers(KEPT, &name);
+                let is_first_of_it =
+                    kept.is_some_and(|[of, _, before]| of == u64::from(at.0) && before == 0);
+                if !is_first_of_it {
+                    continue;
+                }
+                let Some(other) = self.at_server(at) else {
+                    continue;
+                };
+                match other.ask(Question::NamesOf(id)).await? {
+                    Answer::Names(names) => self.hold_names(at, id, names).await?,
+                    _ => return Err(other_answer()),
+                };
+            }
+            locked(&self.unsure).remove(&at);
+        }
+        Ok(())
+    }
+}
+
+fn kept_name(at: ReplicaSlot, id: ObjectId, before: u32) -> Result<Name> {
+    numbered(KEPT, &[at.0.into(), id.as_u64(), before.into()])
+}
+
+/// Where the names are.
+impl PoolTree {
+    /// Nobody else does anything with names of this file that are here, as long as this is held.
+    pub(crate) fn busy(&self, id: ObjectId) -> Result<Busy<'_>> {
+        match locked(&self.busy).insert(id) {
+            true => Ok(Busy(self, id)),
+            false => Err(Error::Delay),
+        }
+    }
+
+    /// How many names there are here of a file of the asker, when nothing is under way with them.
+    pub(crate) fn names_of(&self, id: ObjectId) -> Result<u32> {
+        let _busy = self.busy(id)?;
+        self.store.count_names(id)
+    }
+
+    /// Tells the home of a file how many names it has here; later, if that fails. The caller holds it busy.
+    pub(crate) async fn tell_names(&self, id: ObjectId) {
+        let told = self.try_to_tell_names(id).await;
+        if told.is_err() {
+            locked(&self.owed).insert(id);
+        }
+    }
+
+    async fn try_to_tell_names(&self, id: ObjectId) -> Result<()> {
+        let names = self.store.count_names(id)?;
+        let home = self.other(id).ok_or(Error::Stale)?;
+        match home.ask(Question::HoldNames(id, names)).await {
+            // It has gone with its last name.
+            Ok(Answer::Attributes(_)) | Err(Error::Stale) => Ok(()),
+            Ok(_) => Err(other_answer()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says again what could not be said. To be called now and then.
+    pub(crate) async fn settle_owed(&self) {
+        let owed: Vec<ObjectId> = locked(&self.owed).iter().copied().collect();
+        for id in owed {
+            let Ok(_busy) = self.busy(id) else { continue };
+            if self.try_to_tell_names(id).await.is_err() {
+                return;
+            }
+            locked(&self.owed).remove(&id);
+        }
+    }
+
+    /// Whether names of this object can be at this server: it lives at a home that this one talks to itself.
+    pub(crate) fn is_at_neighbour(&self, id: ObjectId) -> bool {
+        match &self.part {
+            Part::First { .. } => true,
+            Part::Joined { first, .. } => first.is_of_first(id),
+        }
+    }
+
+    /// Gives a file of another home a name here.
+    pub(crate) async fn link_to_elsewhere(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        place: (ObjectId, &Name),
+    ) -> Result<DirectoryChange> {
+        let (tree, who) = (self.this()?, who.clone());
+        let (directory, name) = (place.0, place.1.clone());
+        // To its end, whoever waits for it.
+        let linked =
+            tokio::spawn(async move { tree.link_held(&who, id, (directory, &name)).await });
+        linked.await.unwrap_or(Err(Error::Uncertain))
+    }
+
+    async fn link_held(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        place: (ObjectId, &Name),
+    ) -> Result<DirectoryChange> {
+        if let Some(change) = self.store.linked_before(who).await? {
+            return Ok(change);
+        }
+        if !self.is_at_neighbour(id) {
+            return Err(Error::CrossHome);
+        }
+        let home = self.other(id).ok_or(Error::Delay)?;
+        let _busy = self.busy(id)?;
+        let names = self.store.count_names(id)?.saturating_add(1);
+        let file = match home.ask(Question::HoldNames(id, names)).await {
+            Ok(Answer::Attributes(file)) => file,
+            Ok(_) => return Err(other_answer()),
+            Err(error) => {
+                // Whether it was heard is not known.
+                locked(&self.owed).insert(id);
+                return Err(error);
+            }
+        };
+        let since = self.holders.begin_again();
+        let linked = {
+            let _place = self.take_place(place).await?;
+            self.store.accept_name(who, place, &file, None).await
+        };
+        if linked.is_err() {
+            self.tell_names(id).await;
+        }
+        self.holders.settled(since, &[place.0, id]).await;
+        linked
+    }
+
+    /// Removes a name of a file that lives elsewhere.
+    pub(crate) async fn remove_name_of_file(
+        &self,
+        who: &Credentials,
+        place: (ObjectId, &Name),
+        id: ObjectId,
+    ) -> Result<DirectoryChange> {
+        let _busy = self.busy(id)?;
+        // By whom it may be removed its owner says.
+        self.refresh(id).await?;
+        let since = self.holders.begin_again();
+        let removed = {
+            let _place = self.take_place(place).await?;
+            self.store.remove_elsewhere(who, place, id).await
+        };
+        self.tell_names(id).await;
+        self.holders.settled(since, &[place.0, id]).await;
+        removed
+    }
+}

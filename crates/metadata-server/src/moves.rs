@@ -1,0 +1,472 @@
+//! Names of files that move from one home to another (rule 15 of `docs/design/striping.md`, decision 46).
+//!
+//! The home of the target decides. It has the home of the source prepare: that notes the name stably as one on its way out, which from then on is
+//! not shown, nor gone, and keeps the file for it. The batch in which the target's home makes the new name is the moment; in the same batch a
+//! hidden name is made, which says that it was. Then the source's home removes the old name, and the hidden one goes when it has. A source's
+//! home that does not hear the outcome asks for it, and one that asks for what nobody knows hears that it was not done: each attempt has a number
+//! of its own.
+//!
+//! What must never enter: what the file is.
+
+use std::sync::atomic::Ordering;
+
+use vfs::permission::{EXECUTE, WRITE, allows, sticky_forbids};
+use vfs::{
+    Attributes, Credentials, DirectoryChange, Error, FileSystem, Name, NewObject, ObjectId,
+    ReplicaSlot, Result, SetAttributes,
+};
+
+use crate::hidden::{numbered, numbers};
+use crate::pool_tree::{Busy, Part, PoolTree, locked};
+use crate::question::{Answer, Question, other_answer};
+
+/// At the source: the name to be removed, as the target of a symbolic link; by decider, number, directory and file.
+const FROM: &str = "from";
+/// At the source: keeps the file meanwhile; by decider and number.
+const GOES: &str = "goes";
+/// At the decider: it was done; by source, number and file.
+const CAME: &str = "came";
+
+/// A name on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leaving {
+    decider: ReplicaSlot,
+    number: u64,
+    file: ObjectId,
+}
+
+/// A move that was done here, and whose source has not said that it has followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Came {
+    source: ReplicaSlot,
+    number: u64,
+    file: ObjectId,
+}
+
+impl Came {
+    fn name(&self) -> Result<Name> {
+        let file = self.file.as_u64();
+        numbered(CAME, &[self.source.0.into(), self.number, file])
+    }
+}
+
+/// Takes the number of a move from those under way.
+struct UnderWay<'p>(&'p PoolTree, u64);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        locked(&self.0.moves).remove(&self.1);
+    }
+}
+
+/// At the home of the source.
+impl PoolTree {
+    /// Whether something may be done with a name now.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] while it is on its way out, and [`Error::AccessDenied`] for one that nobody may use.
+    pub(crate) fn check_place(&self, directory: ObjectId, name: &Name) -> Result<()> {
+        if self.is_reserved(directory, name) {
+            return Err(Error::AccessDenied);
+        }
+        let leaving = locked(&self.leaving);
+        match !leaving.is_empty() && leaving.contains_key(&(directory, name.clone())) {
+            true => Err(Error::Delay),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether some names of a directory are on their way out.
+    pub(crate) fn leaving_of(&self, directory: ObjectId) -> Vec<Name> {
+        let leaving = locked(&self.leaving);
+        let of_it = leaving.keys().filter(|(of, _)| *of == directory);
+        of_it.map(|(_, name)| name.clone()).collect()
+    }
+
+    fn find_leaving(
+        &self,
+        decider: ReplicaSlot,
+        number: u64,
+    ) -> Option<((ObjectId, Name), Leaving)> {
+        let leaving = locked(&self.leaving);
+        let mut found = leaving
+            .iter()
+            .filter(|(_, leaving)| leaving.decider == decider && leaving.number == number);
+        found
+            .next()
+            .map(|(place, leaving)| (place.clone(), *leaving))
+    }
+
+    /// Prepares for a name to go, as [`vfs::FileSystem::rename`] checks that. What it leads to, and the version of its directory.
+    pub(crate) async fn prepare_move(
+        &self,
+        (decider, number): (ReplicaSlot, u64),
+        who: &Credentials,
+        (directory, name): (ObjectId, &Name),
+    ) -> Result<(Attributes, DirectoryChange)> {
+        let _alone = self.preparing.lock().await;
+        if let Some((place, leaving)) = self.find_leaving(decider, number) {
+            let file = self.at(leaving.file).attributes(leaving.file).await?;
+            return Ok((file, self.unchanged(place.0).await?));
+        }
+        self.check_place(directory, name)?;
+        let found = self.own.lookup(who, directory, name).await?;
+        let leaving = Leaving {
+            decider,
+            number,
+            file: found.id,
+        };
+        let place = (directory, name.clone());
+        locked(&self.leaving).insert(place.clone(), leaving);
+        // What was begun with the name before has ended.
+        drop(self.places.write().await);
+        let prepared = self.prepare_found(leaving, who, (directory, name)).await;
+        if prepared.is_err() {
+            let undone = self.forget_leaving(leaving, directory).await;
+            if undone.is_ok() {
+                locked(&self.leaving).remove(&place);
+            }
+        }
+        prepared
+    }
+
+    async fn prepare_found(
+        &self,
+        leaving: Leaving,
+        who: &Credentials,
+        (directory, name): (ObjectId, &Name),
+    ) -> Result<(Attributes, DirectoryChange)> {
+        let Leaving { decider, file, .. } = leaving;
+        if self.own.lookup(who, directory, name).await?.id != file {
+            return Err(Error::Delay);
+        }
+        let is_near = match &self.part {
+            Part::First { .. } => !self.is_elsewhere(file) || file.slot() == decider,
+            Part::Joined { first, .. } => !self.is_elsewhere(file) || first.is_of_first(file),
+        };
+        let found = self.at(file).attributes(file).await?;
+        if found.is_directory() || !is_near {
+            return Err(Error::CrossHome);
+        }
+        let above = self.own.attributes(directory).await?;
+        if !allows(who, &above, WRITE | EXECUTE) {
+            return Err(Error::AccessDenied);
+        }
+        if sticky_forbids(who, &above, &found) {
+            return Err(Error::NotPermitted);
+        }
+        let (root, hidden) = (Credentials::root(), self.need_hidden().await?);
+        let goes = leaving.keeper()?;
+        let linked = {
+            // Its row here may stand for one that lives elsewhere.
+            let since = self.holders.begin_again();
+            let linked = self
+                .store
+                .accept_name(&root, (hidden, &goes), &found, None)
+                .await;
+            self.holders.settled(since, &[file]).await;
+            linked
+        };
+        linked?;
+        let target = NewObject::Symlink(name.as_bytes().to_vec().into());
+        let (from, set) = (leaving.record(directory)?, SetAttributes::default());
+        self.own.create(&root, hidden, &from, target, &set).await?;
+        // Nobody is shown the name out of a copy any more.
+        self.holders.take_back(directory).await;
+        let found = self.at(file).attributes(file).await?;
+        Ok((found, self.unchanged(directory).await?))
+    }
+
+    async fn unchanged(&self, directory: ObjectId) -> Result<DirectoryChange> {
+        let version = self.own.attributes(directory).await?.change;
+        Ok(DirectoryChange {
+            before: version,
+            after: version,
+        })
+    }
+
+    async fn forget_leaving(&self, leaving: Leaving, directory: ObjectId) -> Result<()> {
+        self.drop_hidden(&leaving.record(directory)?).await?;
+        self.drop_hidden(&leaving.keeper()?).await
+    }
+
+    /// The outcome is known: the name goes, or stays.
+    pub(crate) async fn finish_move(
+        &self,
+        (decider, number): (ReplicaSlot, u64),
+        is_done: bool,
+    ) -> Result<()> {
+        let _alone = self.preparing.lock().await;
+        let Some((place, leaving)) = self.find_leaving(decider, number) else {
+            return Ok(());
+        };
+        let (directory, name) = (place.0, &place.1);
+        if is_done {
+            let root = Credentials::root();
+            match self.store.lookup(&root, directory, name).await {
+                Ok(found) if found.id == leaving.file => {
+                    self.drop_name((directory, name)).await?;
+                }
+                Ok(_) | Err(Error::NotFound | Error::Stale) => {}
+                Err(error) => return Err(error),
+            }
+            if !self.is_elsewhere(leaving.file) {
+                self.hold_by(decider, leaving.file, &leaving.keeper()?)
+                    .await?;
+            }
+        }
+        // In this order: what is left of it is found by the second.
+        self.drop_hidden(&leaving.keeper()?).await?;
+        self.drop_hidden(&leaving.record(directory)?).await?;
+        if self.is_elsewhere(leaving.file) {
+            locked(&self.owed).insert(leaving.file);
+        }
+        locked(&self.leaving).remove(&place);
+        Ok(())
+    }
+
+    /// Asks for outcomes that were not told. To be called now and then.
+    pub(crate) async fn settle_leaving(&self) {
+        let leaving: Vec<Leaving> = locked(&self.leaving).values().copied().collect();
+        for Leaving {
+            decider, number, ..
+        } in leaving
+        {
+            let Some(other) = self.at_server(decider) else {
+                continue;
+            };
+            let Ok(Answer::Holds(is_done)) = other.ask(Question::MoveOutcome(number)).await else {
+                // It is under way, or the decider is away.
+                continue;
+            };
+            if let Err(error) = self.finish_move((decider, number), is_done).await {
+                tracing::debug!(%error, "a name that is on its way to another home stays on it");
+            }
+        }
+    }
+}
+
+impl Leaving {
+    fn record(&self, directory: ObjectId) -> Result<Name> {
+        let (decider, file) = (self.decider.0.into(), self.file.as_u64());
+        numbered(FROM, &[decider, self.number, directory.as_u64(), file])
+    }
+
+    fn keeper(&self) -> Result<Name> {
+        numbered(GOES, &[self.decider.0.into(), self.number])
+    }
+}
+
+/// At the home of the target.
+impl PoolTree {
+    /// Moves a name of another home here.
+    pub(crate) async fn move_here(
+        &self,
+        who: &Credentials,
+        from: (ObjectId, &Name),
+        to: (ObjectId, &Name),
+    ) -> Result<(DirectoryChange, DirectoryChange)> {
+        let (tree, who) = (self.this()?, who.clone());
+        let (from, to) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
+        // To its end, whoever waits for it.
+        let moved = tokio::spawn(async move {
+            let (from, to) = ((from.0, &from.1), (to.0, &to.1));
+            tree.decide_move(&who, from, to).await
+        });
+        moved.await.unwrap_or(Err(Error::Uncertain))
+    }
+
+    async fn decide_move(
+        &self,
+        who: &Credentials,
+        from: (ObjectId, &Name),
+        to: (ObjectId, &Name),
+    ) -> Result<(DirectoryChange, DirectoryChange)> {
+        if let Some(changes) = self.store.renamed_before(who).await? {
+            return Ok(changes);
+        }
+        if !self.is_at_neighbour(from.0) {
+            return Err(Error::CrossHome);
+        }
+        let home = self.other(from.0).ok_or(Error::Delay)?;
+        let number = self.next_seal.fetch_add(1, Ordering::Relaxed);
+        locked(&self.moves).insert(number);
+        let _under_way = UnderWay(self, number);
+        let who_there = Credentials {
+            request: None,
+            ..who.clone()
+        };
+        let question = Question::PrepareMove(number, who_there, from.0, from.1.clone());
+        let (file, source) = match home.ask(question).await {
+            Ok(Answer::Prepared(file, source)) => (file, source),
+            // A source that has prepared all the same asks for the outcome.
+            Ok(_) => return Err(other_answer()),
+            Err(error) => return Err(error),
+        };
+        let (changes, is_done) = self
+            .make_moved(who, (&file, source, number), home.server(), to)
+            .await;
+        if is_done == Some(false) {
+            let _ = home.do_at_home(Question::FinishMove(number, false)).await;
+        }
+        changes
+    }
+
+    /// Makes the new name of what the source's home has prepared to give away; or does nothing, if both are names of the same file. Whether
+    /// it is made, if that is known.
+    async fn make_moved(
+        &self,
+        who: &Credentials,
+        (file, source, number): (&Attributes, DirectoryChange, u64),
+        at: ReplicaSlot,
+        to: (ObjectId, &Name),
+    ) -> (Result<(DirectoryChange, DirectoryChange)>, Option<bool>) {
+        let came = Came {
+            source: at,
+            number,
+            file: file.id,
+        };
+        let ready = match self.ready_for(who, file, to).await {
+            Ok(ready) => ready,
+            Err(error) => return (Err(error), Some(false)),
+        };
+        let Some((busy, replaced)) = ready else {
+            let unchanged = self.unchanged(to.0).await;
+            return (unchanged.map(|target| (source, target)), Some(false));
+        };
+        let since = self.holders.begin_again();
+        let target = self.accept_moved(who, (file, source), &came, to).await;
+        let is_done = match came.name() {
+            Ok(proof) => self.hidden_name(&proof).await.map(|found| found.is_some()),
+            Err(error) => Err(error),
+        };
+        match is_done {
+            Ok(true) => self.follow(came, busy).await,
+            // Nothing is done with the file until that is known, at the next start.
+            Err(_) => busy.stays(),
+            Ok(false) => {}
+        }
+        let mut objects = vec![to.0, file.id];
+        if let Some(replaced) = replaced {
+            self.tell_names(replaced.1).await;
+            objects.push(replaced.1);
+        }
+        self.holders.settled(since, &objects).await;
+        (target.map(|target| (source, target)), is_done.ok())
+    }
+
+    /// Has nobody else do something with names here of a file that comes, and of the one that it replaces if that lives elsewhere. Nothing when
+    /// both are the same.
+    async fn ready_for(
+        &self,
+        who: &Credentials,
+        file: &Attributes,
+        to: (ObjectId, &Name),
+    ) -> Result<Option<(Busy<'_>, Option<Busy<'_>>)>> {
+        let busy = self.busy(file.id)?;
+        let replaced = match self.store.lookup(who, to.0, to.1).await {
+            Ok(found) if found.id == file.id => return Ok(None),
+            Ok(found) if self.is_elsewhere(found.id) && !found.is_directory() => {
+                let replaced = self.busy(found.id)?;
+                self.refresh(found.id).await?;
+                Some(replaced)
+            }
+            // The operation itself says what is wrong.
+            Ok(_) | Err(_) => None,
+        };
+        Ok(Some((busy, replaced)))
+    }
+
+    async fn accept_moved(
+        &self,
+        who: &Credentials,
+        (file, source): (&Attributes, DirectoryChange),
+        came: &Came,
+        to: (ObjectId, &Name),
+    ) -> Result<DirectoryChange> {
+        let (hidden, proof) = (self.need_hidden().await?, came.name()?);
+        let arrival = store::Arrival {
+            source,
+            proof: (hidden, &proof),
+        };
+        let _place = self.take_place(to).await?;
+        self.store.accept_name(who, to, file, Some(arrival)).await
+    }
+
+    /// Has the source's home follow a move; later, if that fails. Until it has, nothing else is done with names of the file here.
+    async fn follow(&self, came: Came, busy: Busy<'_>) {
+        if let Err(error) = self.try_to_follow(&came).await {
+            tracing::debug!(%error, "the other home of a move follows later");
+            busy.stays();
+            locked(&self.came).push(came);
+        }
+    }
+
+    async fn try_to_follow(&self, came: &Came) -> Result<()> {
+        let other = self.at_server(came.source).ok_or(Error::Delay)?;
+        let finished = Question::FinishMove(came.number, true);
+        other.do_at_home(finished).await?;
+        self.drop_hidden(&came.name()?).await
+    }
+
+    /// Has homes follow that could not. To be called now and then.
+    pub(crate) async fn settle_came(&self) {
+        let all = locked(&self.came).clone();
+        for came in all {
+            if self.try_to_follow(&came).await.is_ok() {
+                locked(&self.came).retain(|other| *other != came);
+                locked(&self.busy).remove(&came.file);
+            }
+        }
+    }
+
+    /// Whether a move was done, when it is not under way any more.
+    pub(crate) async fn move_outcome(&self, source: ReplicaSlot, number: u64) -> Result<bool> {
+        if locked(&self.moves).contains(&number) {
+            return Err(Error::Delay);
+        }
+        let mut names = self.hidden_names().await?.into_iter();
+        Ok(names.any(|(name, _)| {
+            let came: Option<[u64; 3]> = numbers(CAME, &name);
+            came.is_some_and(|[of, known, _]| of == u64::from(source.0) && known == number)
+        }))
+    }
+
+    /// Takes up what an earlier run has left of moves: to be called before clients are served.
+    pub(crate) async fn take_up_moves(&self) -> Result<()> {
+        let root = Credentials::root();
+        let mut kept_by_nothing = Vec::new();
+        for (name, id) in self.hidden_names().await? {
+            let slot = |number: u64| ReplicaSlot(u16::try_from(number).unwrap_or(0));
+            if let Some([source, number, file]) = numbers(CAME, &name) {
+                let came = Came {
+                    source: slot(source),
+                    number,
+                    file: ObjectId::from_u64(file),
+                };
+                locked(&self.busy).insert(came.file);
+                locked(&self.came).push(came);
+            } else if let Some([decider, number, directory, file]) = numbers(FROM, &name) {
+                let target = self.store.read_link(&root, id).await?;
+                let place = (ObjectId::from_u64(directory), Name::new(target.to_vec())?);
+                let leaving = Leaving {
+                    decider: slot(decider),
+                    number,
+                    file: ObjectId::from_u64(file),
+                };
+                locked(&self.leaving).insert(place, leaving);
+            } else if let Some([decider, number]) = numbers(GOES, &name) {
+                kept_by_nothing.push((slot(decider), number, name));
+            }
+        }
+        for (decider, number, name) in kept_by_nothing {
+            if self.find_leaving(decider, number).is_none() {
+                self.drop_hidden(&name).await?;
+            }
+        }
+        for other in self.neighbours() {
+            self.has_met(other);
+        }
+        Ok(())
+    }
+}
