@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::fixture::site::{Site, block_on, refuse, succeed};
 use crate::fixture::{Running, http_get, run};
-use nfs4::{Attr, Bitmap4};
+use nfs4::{Attr, Bitmap4, NfsStat4};
 use nfs4_client::{Client, How, Options, STAT, StableHow4};
+use oncrpc::{AuthSys, Credentials, Groups};
 
 /// How often something is looked for that has to appear.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -53,6 +54,47 @@ fn compared() -> Bitmap4 {
 
 async fn client(server: &Running) -> Client {
     Client::connect(Options::at(server.address)).await.unwrap()
+}
+
+/// An open is registered before anybody judges it, and what is registered needed no permission: any user could open any file of a set.
+#[test]
+fn the_mode_of_a_file_keeps_other_users_out_at_every_server() {
+    let [(_first, first_server), (_second, second_server)] = two();
+    block_on(async {
+        let owner = client(&first_server).await;
+        let root = owner.mount("/export").await.unwrap();
+        let how = How::create(0o640);
+        let secret = owner.open(&root, "secret", &how).await.unwrap();
+        owner.close(&secret).await.unwrap();
+        // The second time nobody decides about it any more.
+        for pause in [Duration::ZERO, Duration::from_secs(4)] {
+            tokio::time::sleep(pause).await;
+            for server in [&first_server, &second_server] {
+                let options = Options {
+                    credentials: Credentials::Sys(AuthSys {
+                        stamp: 0,
+                        machinename: "elsewhere".into(),
+                        uid: 1001,
+                        gid: 1001,
+                        gids: Groups::first_of(&[1001]),
+                    }),
+                    ..Options::at(server.address)
+                };
+                let other = Client::connect(options).await.unwrap();
+                for how in [How::read(), How::write()] {
+                    let named = other.open(&root, "secret", &how).await;
+                    let by_handle = other.open_handle(&secret.handle, &how).await;
+                    for refused in [named, by_handle] {
+                        let status = refused.err().and_then(|error| error.status());
+                        assert_eq!(status, Some(NfsStat4::Access));
+                    }
+                }
+                other.leave().await.unwrap();
+            }
+        }
+    });
+    second_server.stop();
+    first_server.stop();
 }
 
 #[test]

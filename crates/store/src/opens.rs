@@ -34,14 +34,32 @@ impl Operation {
         if self.tells_of(id, owner, denies_more) {
             let mutation = self.begin(Demand::Change).await?;
             return self.change_denials(mutation, id, |shares| {
-                let row = self.check_open(shares, check, id, owner, share)?;
+                let row = self.check_open(check, id, shares.held(id, owner), share)?;
                 shares.open(id, owner, share)?;
                 Ok(row.attributes(id))
             });
         }
         let mut shares = self.shares();
-        let row = self.check_open(&shares, check, id, owner, share)?;
+        let row = self.check_open(check, id, shares.held(id, owner), share)?;
         // Removals decide under the same lock whether a file is open, so the row is still there.
+        shares.open(id, owner, share)?;
+        Ok(row.attributes(id))
+    }
+
+    /// The same for an open that denies nothing and is registered already: `before` is what [`crate::OpenStore::register_open`] returned.
+    /// What the owner had open before needs no permission, what was registered does.
+    ///
+    /// # Errors
+    /// As of [`vfs::FileSystem::open`].
+    pub async fn open_registered(
+        &self,
+        check: AccessCheck<'_>,
+        id: ObjectId,
+        owner: &OpenOwner,
+        (before, share): (Option<Share>, Share),
+    ) -> Result<Attributes> {
+        let mut shares = self.shares();
+        let row = self.check_open(check, id, before, share)?;
         shares.open(id, owner, share)?;
         Ok(row.attributes(id))
     }
@@ -181,19 +199,18 @@ impl Operation {
 }
 
 impl OpenStore {
+    /// What an open needs, whose owner has `held` already.
     fn check_open(
         &self,
-        shares: &Shares,
         check: AccessCheck<'_>,
         id: ObjectId,
-        owner: &OpenOwner,
+        held: Option<Share>,
         share: Share,
     ) -> Result<ObjectRow> {
         let row = self.object(id)?;
         row.file()?;
-        let held = shares.held(id, owner).unwrap_or_default();
         if let AccessCheck::Credentials(_) = check {
-            check_share(check, id, &row, held, share)?;
+            check_share(check, id, &row, held.unwrap_or_default(), share)?;
         }
         Ok(row)
     }

@@ -16,7 +16,7 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::metadata::{Metadata, MetadataError, Table};
 use crate::open_store::OpenStore;
-use crate::rows::key;
+use crate::rows::{encode_locks, key};
 
 /// At most this many orphans go in one batch.
 const BURIED_AT_ONCE: usize = 256;
@@ -27,6 +27,18 @@ struct Orphan {
     home: ReplicaSlot,
     /// It was open here, or might be reclaimed, when it lost its name.
     was_held: bool,
+    /// Its home is lost, and the own copy has gone on without it.
+    alone: bool,
+}
+
+/// An orphan whose home is lost, in its row behind the home.
+const ALONE: u8 = 1;
+
+/// The row of an orphan.
+pub(crate) fn row_of_orphan(home: ReplicaSlot, alone: bool) -> Vec<u8> {
+    let mut row = home.0.to_be_bytes().to_vec();
+    row.extend(alone.then_some(ALONE));
+    row
 }
 
 /// All files without a name.
@@ -52,9 +64,14 @@ impl Orphans {
                 continue;
             };
             // Rows of an older program name no home.
-            let home = Fields::new(row.value()).u16().map_or(own, ReplicaSlot);
-            let was_held = true;
-            all.insert(id, Orphan { home, was_held });
+            let mut fields = Fields::new(row.value());
+            let home = fields.u16().map_or(own, ReplicaSlot);
+            let orphan = Orphan {
+                home,
+                was_held: true,
+                alone: fields.u8() == Ok(ALONE),
+            };
+            all.insert(id, orphan);
         }
         Ok(Orphans {
             count: AtomicUsize::new(all.len()),
@@ -82,9 +99,24 @@ impl Orphans {
 
     /// A file has lost its last name.
     pub(crate) fn add(&self, id: ObjectId, home: ReplicaSlot, was_held: bool) {
+        let orphan = Orphan {
+            home,
+            was_held,
+            alone: false,
+        };
         self.change(|all| {
-            all.insert(id, Orphan { home, was_held });
+            all.insert(id, orphan);
             was_held
+        });
+    }
+
+    /// The own copy goes on without the home.
+    fn go_on_alone(&self, id: ObjectId) {
+        self.change(|all| {
+            if let Some(orphan) = all.get_mut(&id) {
+                orphan.alone = true;
+            }
+            false
         });
     }
 
@@ -108,6 +140,13 @@ impl Orphans {
         match self.len() {
             0 => None,
             _ => self.lock().get(&id).map(|orphan| orphan.home),
+        }
+    }
+
+    pub(crate) fn is_alone(&self, id: ObjectId) -> bool {
+        match self.len() {
+            0 => false,
+            _ => self.lock().get(&id).is_some_and(|orphan| orphan.alone),
         }
     }
 
@@ -179,6 +218,34 @@ impl OpenStore {
         mutation.commit_local()?;
         gone.into_iter().for_each(|id| shares.forget(id));
         Ok(())
+    }
+
+    /// From here on, and after a restart too, the own copy is what there is of a removed file: its home is lost. Of its locks those of
+    /// clients that `is_here` knows stay: what others have locked at other replicas they do not give back here.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn go_on_alone(&self, file: ObjectId, is_here: impl Fn(&[u8]) -> bool) -> Result<()> {
+        let mut mutation = self.begin_maintenance().await?;
+        let Some(home) = self.orphans.home(file) else {
+            return Ok(());
+        };
+        // The table's lock is not held while others are asked.
+        let mut held = self.locks().of(file).to_vec();
+        held.retain(|held| is_here(&held.owner.client));
+        let row = row_of_orphan(home, true);
+        mutation.put_local(Table::Orphans, &key::object(file), &row);
+        match encode_locks(&held).filter(|_| !held.is_empty()) {
+            Some(row) => mutation.put_local(Table::Locks, &key::object(file), &row),
+            None => mutation.remove_local(Table::Locks, &key::object(file)),
+        }
+        mutation.then(move |store, _| {
+            store.orphans.go_on_alone(file);
+            if store.locks().replace(file, held) {
+                store.tell_lock_change(file);
+            }
+        });
+        mutation.commit_local().map(|_| ())
     }
 
     /// Those that clients of this replica have open, or may yet reclaim, no matter who removed them;

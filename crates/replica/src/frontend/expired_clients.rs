@@ -2,7 +2,8 @@
 //!
 //! Locks and denials stand in the tables of every replica under their clients' names. When a client's server is lost,
 //! or sent it away, they keep others off until the client reclaims them at another server. One replica, the first
-//! of those who take part and hold contents, looks whose clients there are: it asks all who take part. A client
+//! of those who take part and hold contents, looks whose clients there are: it asks all who take part. What is held of removed files
+//! that are still open is known where they are at home, and looked after there. A client
 //! that nobody has for a whole lease of clients is asked for once more, for good: those who do not have it
 //! then let it reclaim nothing any more. If that is all of them, what it held is given up.
 //!
@@ -15,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use peer::Lane;
 use tokio::time::Instant;
-use vfs::{FileSystem, ReplicaSlot};
+use vfs::{FileSystem, Holdings, ReplicaSlot};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::frontend::file_system::ReplicatedFileSystem;
@@ -61,15 +62,27 @@ pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     }
 }
 
-/// The replicas whose clients count, if it is up to this one to ask: everybody who takes part and holds contents.
-fn asked_by_this_one(replica: &LocalReplica) -> Option<BTreeSet<ReplicaSlot>> {
-    let own = replica.slot();
+/// The replicas whose clients count, everybody who takes part and holds contents, and what it is up to this one to look after, if it
+/// may ask.
+fn looked_after_here(replica: &LocalReplica) -> Option<(BTreeSet<ReplicaSlot>, Holdings)> {
+    let (own, store) = (replica.slot(), &replica.store);
     if replica.engine.is_alone() {
-        return Some([own].into());
+        return Some(([own].into(), store.holdings()));
+    }
+    if !replica.is_whole() || !replica.lease.may_answer() {
+        return None;
     }
     let servers = replica.engine.keepers();
-    let first = servers.first() == Some(&own);
-    (first && replica.is_whole() && replica.lease.may_answer()).then_some(servers)
+    if servers.first() == Some(&own) {
+        return Some((servers, store.holdings()));
+    }
+    if store.orphans().is_empty() {
+        return None;
+    }
+    let mut holdings = store.holdings();
+    holdings.locks.retain(|(id, _)| store.orphan_is_here(*id));
+    holdings.denials.retain(|(id, _)| store.orphan_is_here(*id));
+    Some((servers, holdings))
 }
 
 /// Learns who is absent; returns those who have been for a whole lease.
@@ -77,8 +90,8 @@ async fn look(
     replica: &Arc<LocalReplica>,
     absent_since: &mut BTreeMap<Client, Instant>,
 ) -> Option<Vec<Client>> {
-    let servers = asked_by_this_one(replica)?;
-    let holders = replica.store.holdings().clients();
+    let (servers, holdings) = looked_after_here(replica)?;
+    let holders = holdings.clients();
     let began = Instant::now();
     let Some(absent) = absent_everywhere(replica, &servers, &holders, false).await else {
         // Somebody did not answer: a client that was absent may be there by now.
@@ -144,7 +157,7 @@ async fn ask(
 /// Gives up what these clients hold, if everybody who takes part lets them go for good.
 async fn give_up(replica: &Arc<LocalReplica>, clients: &[Client]) {
     let epoch = replica.lease.view().epoch;
-    let Some(servers) = asked_by_this_one(replica) else {
+    let Some((servers, holdings)) = looked_after_here(replica) else {
         return;
     };
     let Some(gone) = absent_everywhere(replica, &servers, clients, true).await else {
@@ -155,7 +168,7 @@ async fn give_up(replica: &Arc<LocalReplica>, clients: &[Client]) {
     if gone.is_empty() || replica.lease.view().epoch != epoch {
         return;
     }
-    let holdings = replica.store.holdings().of(&gone);
+    let holdings = holdings.of(&gone);
     tracing::warn!(
         clients = gone.len(),
         locks = holdings.locks.len(),

@@ -212,9 +212,19 @@ fn short(replica: &ReplicaStatus) -> Option<(&'static str, String)> {
 fn rolled_back(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     let own = replica.rolled_back.iter();
     let own = own.map(|why| ("copy-rolled-back", why.clone()));
-    let peers = replica.peers.iter().flat_map(|peer| &peer.rolled_back);
-    own.chain(peers.map(|why| ("member-rolled-back", why.clone())))
-        .collect()
+    let peers = replica.peers.iter().filter_map(|peer| {
+        let why = peer.rolled_back.as_ref()?;
+        let who = called::replica(&replica.names, peer.slot);
+        let what = match peer.connected {
+            // Nobody needs to replace its copy.
+            true => format!(
+                "besides {who}, which is in contact, a server has called itself so with an older copy of its data directory, and is refused; find that one and stop it"
+            ),
+            false => why.clone(),
+        };
+        Some(("member-rolled-back", what))
+    });
+    own.chain(peers).collect()
 }
 
 /// Who sent what makes no sense.
@@ -384,6 +394,11 @@ mod tests {
             names(&put_back)[..2],
             ["copy-rolled-back", "member-rolled-back"]
         );
+        assert!(alarms(&put_back)[1].what.contains("find that one"));
+        if let Some(replica) = &mut put_back.replication {
+            replica.peers[0].connected = false;
+        }
+        assert_eq!(alarms(&put_back)[1].what, "it lacks updates");
         let mut senseless = export.clone();
         if let Some(replica) = &mut senseless.replication {
             replica.peers[0].nonsense = Some("a message cannot be decoded".to_owned());

@@ -362,8 +362,8 @@ impl<'s> Mutation<'s> {
         Ok(())
     }
 
-    /// Writes or removes a row that says what clients hold of an object. Without other replicas it is not kept:
-    /// after a restart the clients say it again.
+    /// Writes or removes a row that says what clients hold of an object. Without other replicas it is not kept: after a restart the
+    /// clients say it again. Of an object without a name no other replica hears, and its home keeps what their clients hold.
     pub(crate) fn tell_of(
         &mut self,
         id: ObjectId,
@@ -371,12 +371,15 @@ impl<'s> Mutation<'s> {
         value: Option<&[u8]>,
     ) -> Result<()> {
         let at = self.load_object(id)?;
-        if let (false, Some(record)) = (self.objects[at].orphan, &mut self.record) {
+        let Some(record) = &mut self.record else {
+            return Ok(());
+        };
+        if !self.objects[at].orphan {
             record.add(table, &key::object(id), value);
-            match value {
-                Some(value) => self.batch.put(table, &key::object(id), value),
-                None => self.batch.remove(table, &key::object(id)),
-            }
+        }
+        match value {
+            Some(value) => self.batch.put(table, &key::object(id), value),
+            None => self.batch.remove(table, &key::object(id)),
         }
         Ok(())
     }

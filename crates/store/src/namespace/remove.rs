@@ -15,6 +15,7 @@ use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::open_store::OpenStore;
 use crate::operation::Operation;
+use crate::orphans::row_of_orphan;
 use crate::requests::Begun;
 use crate::rows::{Content, Effect, Lies, ObjectRow, key};
 use crate::shares::Shares;
@@ -132,7 +133,8 @@ impl OpenStore {
         let is_held = shares.is_open(id) || self.is_reclaiming();
         if is_file && (is_held || mutation.removes_for_others()) {
             let home = mutation.home();
-            mutation.put_local(Table::Orphans, &key::object(id), &home.0.to_be_bytes());
+            let row = row_of_orphan(home, false);
+            mutation.put_local(Table::Orphans, &key::object(id), &row);
             mutation.then(move |store, _| store.orphans.add(id, home, is_held));
             return mutation.touch(id, Touch::Attributes).map(|_| ());
         }

@@ -114,7 +114,7 @@ impl OpenStore {
     }
 
     /// Nobody may be listening.
-    pub(super) fn tell_lock_change(&self, id: ObjectId) {
+    pub(crate) fn tell_lock_change(&self, id: ObjectId) {
         let _listeners = self.lock_changes.send(id);
     }
 

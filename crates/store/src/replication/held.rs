@@ -37,10 +37,11 @@ impl OpenStore {
         mutation.commit_local().map(|_| ())
     }
 
-    /// Says whether the row means anything: the rows of removed files are left where they are until here.
+    /// Says whether the row means anything: the rows of files that are gone are left where they are until here, and so are those of
+    /// removed files that are at home elsewhere.
     fn take_up(&self, table: Table, key: &[u8], row: &[u8]) -> Result<bool> {
         let outcome = match key::parse_object(key) {
-            Ok(id) if !self.has_name(id)? => return Ok(false),
+            Ok(id) if !self.is_decided_here(id)? => return Ok(false),
             Ok(id) => self.put_held(table, id, row),
             Err(malformed) => Err(malformed),
         };
@@ -68,9 +69,11 @@ impl OpenStore {
         Ok(())
     }
 
-    fn has_name(&self, id: ObjectId) -> Result<bool> {
+    /// Whether what clients hold of an object counts by the own copy: it has a name, or is at home here, or has lost its home.
+    fn is_decided_here(&self, id: ObjectId) -> Result<bool> {
         match self.object(id) {
-            Ok(row) => Ok(row.links > 0),
+            Ok(row) if row.links > 0 => Ok(true),
+            Ok(_) => Ok(self.orphan_is_here(id)),
             Err(Error::Stale) => Ok(false),
             Err(error) => Err(error),
         }

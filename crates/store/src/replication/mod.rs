@@ -167,6 +167,12 @@ impl OpenStore {
         self.orphans.home(file)
     }
 
+    /// Whether the own copy decides about a file that lives on here without a name: it is at home here, or has lost its home.
+    #[must_use]
+    pub fn orphan_is_here(&self, file: ObjectId) -> bool {
+        self.orphans.home(file) == Some(self.slot) || self.orphans.is_alone(file)
+    }
+
     /// All files that live on here without a name, with their homes.
     #[must_use]
     pub fn orphans(&self) -> Vec<(ObjectId, ReplicaSlot)> {

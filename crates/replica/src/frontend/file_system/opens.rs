@@ -36,7 +36,6 @@ impl ReplicatedFileSystem {
             return self.store().open(access, id, owner, share).await;
         }
         self.wait_for_lease(self.deadline()).await?;
-        let attempt = || store.open(access, id, owner, share);
         let operation = || Operation::Open(access.into(), id, owner.clone(), share);
         if denies(share) || self.replica.state.opens.denies(id, owner) {
             let attempt = |store: Store| async move { store.open(access, id, owner, share).await };
@@ -54,6 +53,8 @@ impl ReplicatedFileSystem {
         // Before anybody decides: a removal that is applied from here on finds the open, no matter
         // which replica decides about the file, and though nothing of the file may be here yet.
         let registered = store.register_open(id, owner, share);
+        let held = registered.as_ref().map_or(None, |before| *before);
+        let attempt = || store.open_registered(access, id, owner, (held, share));
         let opened: Result<Attributes> = self.look(&[id], attempt, operation).await;
         match (registered, opened) {
             (Ok(_), Ok(attributes)) => {
@@ -123,7 +124,8 @@ impl ReplicatedFileSystem {
         let store = self.store();
         // A client here may have it open under the same name.
         let before = store.register_open(id, owner, share)?;
-        let opened = store.open(access, id, owner, share).await;
+        let opened = store.open_registered(access, id, owner, (before, share));
+        let opened = opened.await;
         store.take_back_open(id, owner, before).await?;
         opened
     }

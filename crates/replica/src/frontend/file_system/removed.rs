@@ -1,7 +1,8 @@
 //! Operations on files that were removed and are open: the home of such a file has it, and the own copy follows.
 //!
 //! Nobody can open such a file anew, so there is no control of it. When its home is lost, each replica that keeps the
-//! file goes on with its own copy.
+//! file goes on with its own copy, for good: the store notes that before anything is changed there, since the home may
+//! come back.
 //!
 //! What must never enter: until when a file is kept.
 
@@ -30,7 +31,7 @@ impl ReplicatedFileSystem {
     pub(super) fn removed_place(&self, file: ObjectId) -> Option<Place> {
         let replica = &self.replica;
         let home = replica.store.orphan_home(file)?;
-        let here = home == replica.slot() || replica.state.removed.is_alone(file);
+        let here = replica.store.orphan_is_here(file) || replica.state.removed.is_alone(file);
         let place = if here { Place::Here } else { Place::At(home) };
         Some(match place {
             Place::At(_) if self.is_forwarded() => Place::Here,
@@ -104,9 +105,23 @@ impl ReplicatedFileSystem {
                 }
                 Ok(Some(value))
             }
-            AtHome::Here => attempt(self.store()).await.map(Some),
+            AtHome::Here => {
+                self.note_alone(file).await?;
+                attempt(self.store()).await.map(Some)
+            }
             AtHome::Again => Ok(None),
         }
+    }
+
+    /// Notes before a change of the own copy that this is the file now, if its home is lost.
+    async fn note_alone(&self, file: ObjectId) -> Result<()> {
+        let replica = &self.replica;
+        if self.is_forwarded() || replica.store.orphan_is_here(file) {
+            return Ok(());
+        }
+        let servers = &replica.state.servers;
+        let is_here = |client: &[u8]| servers.absent(&[client.into()], false).is_empty();
+        replica.store.go_on_alone(file, is_here).await
     }
 
     /// What the own copy of a removed file says, if all of it is here.
