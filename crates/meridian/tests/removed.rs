@@ -128,7 +128,7 @@ fn what_is_open_here_and_removed_there_stays_open_and_goes_with_the_last_close()
 }
 
 /// Clients whose servers are lost keep what they have locked for so long.
-const LEASE: &str = "[time]\nlease_seconds = 2\n";
+const LEASE: &str = "[time]\nlease_seconds = 6\n";
 
 /// Three servers that miss each other soon.
 fn three() -> [(Site, Running); 3] {
@@ -236,7 +236,7 @@ fn what_is_locked_of_a_removed_file_stands_when_its_home_is_started_anew() {
     block_on(async {
         let here = lasting_client(&first_server).await;
         let other = lasting_client(&first_server).await;
-        let there = client(&second_server).await;
+        let there = lasting_client(&second_server).await;
         let root = here.mount("/export").await.unwrap();
         let file = made_and_open(&here, &first, &root).await;
         assert!(lock(&here, &file, "before", 0).await.is_some());
