@@ -85,6 +85,13 @@ fn a_tree_that_is_gone_is_not_replaced_by_an_empty_one() {
         for arguments in [&[][..], &["--repair"]] {
             let checked = check(arguments);
             assert_eq!(checked.status.code(), Some(3), "{checked:?}");
+            let told = String::from_utf8_lossy(&checked.stdout);
+            assert!(
+                told.contains("`--repair --accept-loss` gives it up"),
+                "{told}"
+            );
+            let asks_for_a_repair = told.contains("run `meridian check --repair`");
+            assert_eq!(asks_for_a_repair, arguments.is_empty(), "{told}");
         }
     }
     fs::remove_dir(&tree).unwrap();

@@ -30,6 +30,8 @@ pub enum Repair {
 /// What a check of a data directory saw.
 #[derive(Debug)]
 pub struct CheckReport {
+    /// What was to be put right.
+    repair: Repair,
     /// What is wrong outside of the trees.
     defects: Vec<Defect>,
     /// Each tree with what its store says, or why it cannot be looked at.
@@ -56,6 +58,7 @@ impl CheckReport {
 pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryError> {
     let examination = Examination::begin(data, repair != Repair::Nothing)?;
     let mut report = CheckReport {
+        repair,
         defects: examination.defects()?,
         trees: Vec::new(),
     };
@@ -167,9 +170,14 @@ impl fmt::Display for CheckReport {
                 Err(error) => writeln!(f, "tree \"{name}\" cannot be checked: {error}")?,
             }
         }
-        let verdict = match self.is_sound() {
-            true => "All is well.",
-            false => "Not all is well; run `meridian check --repair`, or restore a backup.",
+        let verdict = match (self.is_sound(), self.repair) {
+            (true, _) => "All is well.",
+            (false, Repair::Nothing) => {
+                "Not all is well; run `meridian check --repair`, or restore a backup."
+            }
+            (false, Repair::Mend | Repair::AcceptLoss) => {
+                "Not all is well, and this repair puts no more right: do what stands above, or restore a backup."
+            }
         };
         f.write_str(verdict)
     }

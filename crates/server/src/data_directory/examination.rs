@@ -12,6 +12,10 @@ use super::{
     SealedFileError, TREES, client_records, incarnation, is_filled, made_trees, tree_path,
 };
 
+/// What to do about a tree of which nothing is there.
+const LOST_TREE: &str =
+    "mount the disk that holds it, or restore a backup; `--repair --accept-loss` gives it up";
+
 /// Something that is not as it should be, outside of the trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Defect {
@@ -118,12 +122,13 @@ impl Examination {
                 continue;
             }
             kept.remove(&name);
+            let what = format!("the tree \"{name}\" was made here, and there is nothing of it");
             let repair = "it was given up; the next start that exports it makes a new, empty one";
             defects.push(Defect {
-                what: format!(
-                    "the tree \"{name}\" was made here, and there is nothing of it in {}",
-                    path.display()
-                ),
+                what: match give_up {
+                    true => format!("{what} in {}", path.display()),
+                    false => format!("{what} in {}: {LOST_TREE}", path.display()),
+                },
                 repair: give_up.then_some(repair),
             });
         }
