@@ -168,7 +168,7 @@ impl PoolTree {
     ) -> Result<DirectoryChange> {
         let (tree, who) = (self.this()?, who.clone());
         let (directory, name) = (place.0, place.1.clone());
-        // To its end, whoever waits for it.
+        // It goes on to its end, also when the request that waits for it is given up.
         let linked =
             tokio::spawn(async move { tree.link_held(&who, id, (directory, &name)).await });
         linked.await.unwrap_or(Err(Error::Uncertain))

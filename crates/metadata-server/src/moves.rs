@@ -1,10 +1,10 @@
 //! Names of files that move from one home to another (rule 15 of `docs/design/striping.md`, decision 46).
 //!
-//! The home of the target decides. It has the home of the source prepare: that notes the name stably as one on its way out, which from then on is
-//! not shown, nor gone, and keeps the file for it. The batch in which the target's home makes the new name is the moment; in the same batch a
-//! hidden name is made, which says that it was. Then the source's home removes the old name, and the hidden one goes when it has. A source's
-//! home that does not hear the outcome asks for it, and one that asks for what nobody knows hears that it was not done: each attempt has a number
-//! of its own.
+//! The home of the target decides, in two phases. It asks the home of the source to prepare. That home notes on stable storage that the name is on
+//! its way out, keeps the file for it, and from then on puts off requests about the name. The batch in which the target's home makes the new name
+//! is the commit point; the same batch makes a hidden name, which proves the move. Then the source's home removes the old name, and the hidden one
+//! is removed after that. A source's home that is not told the outcome asks for it. Each attempt has a number of its own, so an attempt that the
+//! target's home does not know was not carried out, and never will be.
 //!
 //! What must never enter: what the file is.
 
@@ -268,7 +268,7 @@ impl PoolTree {
     ) -> Result<(DirectoryChange, DirectoryChange)> {
         let (tree, who) = (self.this()?, who.clone());
         let (from, to) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
-        // To its end, whoever waits for it.
+        // It goes on to its end, also when the request that waits for it is given up.
         let moved = tokio::spawn(async move {
             let (from, to) = ((from.0, &from.1), (to.0, &to.1));
             tree.decide_move(&who, from, to).await

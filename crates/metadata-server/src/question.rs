@@ -131,7 +131,7 @@ pub enum Question {
     FinishMove(u64, bool),
     /// Whether a name of the asker was moved to the home, under this number.
     MoveOutcome(u64),
-    /// The asker has so many names of a file that lives at the home, or is about to.
+    /// The number of names that the asker has of a file that lives at the home, or is about to have.
     HoldNames(ObjectId, u32),
     /// How many names there are of a file that lives at the asker.
     NamesOf(ObjectId),
@@ -188,7 +188,7 @@ pub enum Answer {
     Each(Vec<Result<Attributes>>),
     /// What a name leads to that is on its way out, and the version of its directory.
     Prepared(Attributes, DirectoryChange),
-    /// So many names.
+    /// A number of names.
     Names(u32),
 }
 

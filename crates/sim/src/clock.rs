@@ -73,7 +73,7 @@ impl Clock {
         self.still = Some(Still { since, until, seen });
     }
 
-    /// The time of day is set forward by so much, or back.
+    /// The time of day is set forward or back, by a number of microseconds.
     pub(crate) fn set(&mut self, by_us: i64) {
         self.ahead_us = self.ahead_us.saturating_add_signed(by_us);
     }

@@ -28,7 +28,7 @@ pub enum Fault {
     Suspend(ReplicaSlot, Duration),
     /// The machine goes on.
     GoOn(ReplicaSlot),
-    /// Somebody sets its time of day forward by so many microseconds, or back.
+    /// Somebody sets its time of day forward by a number of microseconds, or back.
     SetClock(ReplicaSlot, i64),
     /// Nothing arrives any more from the one at the other.
     Cut(ReplicaSlot, ReplicaSlot),
