@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vfs::{Error, ObjectId, Result};
+use vfs::{Error, ObjectId, Result, Timestamp};
 
 use super::{Mutation, OBJECTS_KEY, RESERVED_KEY, SHARED_KEY};
 use crate::commit_hook::Change;
@@ -174,6 +174,7 @@ impl Mutation<'_> {
     }
 
     fn gather_objects(&mut self) {
+        let mut latest = Timestamp::default();
         for loaded in std::mem::take(&mut self.objects) {
             let key = key::object(loaded.id);
             if !loaded.changed {
@@ -188,7 +189,7 @@ impl Mutation<'_> {
                 }
                 continue;
             };
-            self.note_time(row.changed);
+            latest = latest.max(row.changed);
             let (size, links) = (row.size, row.links);
             if let Ok(file) = row.file_mut() {
                 // Of nothing, nothing is missing.
@@ -206,6 +207,7 @@ impl Mutation<'_> {
                 record.add(Table::Objects, &key, None);
             }
         }
+        self.note_time(latest);
     }
 
     /// Keeps the list of torn files as their rows say.

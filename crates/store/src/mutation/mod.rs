@@ -464,7 +464,7 @@ impl<'s> Mutation<'s> {
         Ok(())
     }
 
-    /// An object gets this time, here or at another replica. What is changed here from now on gets a later one, also when the clock is
+    /// This is the latest time that an object gets, here or at another replica. What is changed here from now on gets a later one, also when the clock is
     /// set back, and after a restart if the clock was behind already.
     fn note_time(&mut self, time: Timestamp) {
         if time <= self.store.latest_change() {
