@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::engine::{Engine, Guard};
+use crate::driver::lease_state::LeaseState;
 use crate::driver::local_replica::LocalReplica;
 use crate::state::views::Debt;
 
@@ -52,6 +53,7 @@ impl Engine {
     /// Takes off debts what has arrived. Returns to whom nothing is owed any more, since which view.
     pub(crate) fn settle_debts(
         &self,
+        lease: &LeaseState,
         debts: &mut BTreeMap<ReplicaSlot, Debt>,
     ) -> Vec<(ReplicaSlot, u64)> {
         let owed = debts.values().flat_map(|debt| &debt.files);
@@ -59,13 +61,14 @@ impl Engine {
         self.with_core(|guard| {
             let owed = owed.into_iter();
             let withheld: BTreeSet<ObjectId> =
-                owed.filter(|file| guard.lacks_frozen(*file)).collect();
+                owed.filter(|file| guard.withholds(lease, *file)).collect();
             let ledger = &mut guard.ledger;
             for (slot, debt) in debts.iter_mut() {
                 if let Some(backlog) = ledger.unshipped.peer(*slot) {
                     debt.files.retain(|file| backlog.owes(*file));
                 }
-                // They are frozen; the replica that ends that sends all of them to everybody.
+                // They are frozen, and the replica that ends that sends all of them to everybody; or a lost one's data is missing here,
+                // which those have who took part when it was changed, and all who are level with them (counterexample 59).
                 debt.files.retain(|file| !withheld.contains(file));
             }
             let paid = debts.iter().filter(|(slot, debt)| {

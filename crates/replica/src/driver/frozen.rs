@@ -103,7 +103,7 @@ impl Guard<'_> {
         missing.any(|lost| self.is_frozen_by(lost, file))
     }
 
-    fn withholds(&self, lease: &LeaseState, file: ObjectId) -> bool {
+    pub(super) fn withholds(&self, lease: &LeaseState, file: ObjectId) -> bool {
         let missing = self.tree.store.lacks_data_of(file);
         if missing.is_empty() {
             return false;

@@ -7,6 +7,7 @@ mod fixture;
 
 mod closed;
 mod deaf;
+mod half_back;
 mod harmless;
 mod nonsense;
 mod relayed;

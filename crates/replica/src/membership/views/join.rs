@@ -72,7 +72,7 @@ pub(crate) fn look_at_debts(replica: &LocalReplica) {
     if debts.is_empty() {
         return;
     }
-    let paid = replica.engine.settle_debts(&mut debts);
+    let paid = replica.engine.settle_debts(&replica.lease, &mut debts);
     for (slot, epoch) in paid {
         // Said again with every look, until the newcomer's lease shows that it has heard it.
         let message = wire::body(wire::Kind::CaughtUp, &CaughtUp { epoch });
