@@ -200,3 +200,23 @@ async fn a_stream_that_is_closed_for_a_moment_loses_nothing() {
     closing.await.unwrap();
     go_on_with(set, second).await;
 }
+
+/// One outside that needs a copy keeps its own until the members have what is in that (counterexample 58).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_says_whether_the_others_have_its_contents() {
+    let set = Set::of(3).await;
+    set.sites[0].save(ROOT, "before", b"before").await.unwrap();
+    set.rest().await;
+    let first = set.sites[0].replica.local().clone();
+    let lacking_us = || first.shipped().map(|shipped| shipped.before_us);
+    eventually("they have all", || lacking_us() == Some(0)).await;
+    first.state.peers.with(ReplicaSlot(2), |peer| {
+        peer.shipments.hold_back(Instant::now() + SLOW);
+    });
+    set.sites[0].save(ROOT, "after", b"after").await.unwrap();
+    eventually("the second has lacked something for a while", || {
+        lacking_us() > Some(100_000)
+    })
+    .await;
+    eventually("they have all again", || lacking_us() == Some(0)).await;
+}
