@@ -1,7 +1,8 @@
 //! The clocks of one machine: one that leases are counted on, and the time of day.
 //!
 //! The first runs too fast or too slow, begins again when the machine is started anew, and does not see that a virtual
-//! machine stood still. The time of day is set when that goes on.
+//! machine stood still; that a machine was suspended it sees. The time of day is set when a virtual machine goes on, and
+//! whenever somebody likes.
 
 use control::{ClockReading, Moment};
 use std::time::Duration;
@@ -16,10 +17,18 @@ pub(crate) struct Clock {
     pub ppm: i64,
     /// When, in true time, it showed nothing yet.
     begun: Moment,
-    /// Since when, and until when, the machine stands still, in true time.
-    still: Option<(Moment, Moment)>,
+    still: Option<Still>,
     /// By how much the time of day is ahead.
     ahead_us: u64,
+}
+
+/// A machine stands still, in true time.
+#[derive(Clone, Copy, Debug)]
+struct Still {
+    since: Moment,
+    until: Moment,
+    /// Whether its clock sees that afterwards.
+    seen: bool,
 }
 
 impl Clock {
@@ -34,7 +43,7 @@ impl Clock {
 
     /// What it shows.
     pub(crate) fn local(&self, now: Moment) -> Moment {
-        let now = self.still.map_or(now, |(since, _)| since.min(now));
+        let now = self.still.map_or(now, |still| still.since.min(now));
         let passed = i128::from(now.0.saturating_sub(self.begun.0));
         let drift = passed * i128::from(self.ppm) / 1_000_000;
         Moment(u64::try_from(passed + drift).unwrap_or(0))
@@ -58,20 +67,26 @@ impl Clock {
         }
     }
 
-    /// The machine stands still from now on.
-    pub(crate) fn stand_still(&mut self, now: Moment, long: Duration) {
-        self.still = Some((now, now.after(long)));
+    /// The machine stands still from now on; the clock will have gone on if that is `seen`.
+    pub(crate) fn stand_still(&mut self, now: Moment, long: Duration, seen: bool) {
+        let (since, until) = (now, now.after(long));
+        self.still = Some(Still { since, until, seen });
+    }
+
+    /// The time of day is set forward by so much, or back.
+    pub(crate) fn set(&mut self, by_us: i64) {
+        self.ahead_us = self.ahead_us.saturating_add_signed(by_us);
     }
 
     /// Until when it stands still.
     pub(crate) fn still_until(&self) -> Option<Moment> {
-        self.still.map(|(_, until)| until)
+        self.still.map(|still| still.until)
     }
 
-    /// It goes on, and its time of day is set.
+    /// It goes on; its time of day is set, if the other clock has not seen that it stood still.
     pub(crate) fn go_on(&mut self) {
-        if let Some((since, until)) = self.still.take() {
-            let missed = until.0 - since.0;
+        if let Some(still) = self.still.take().filter(|still| !still.seen) {
+            let missed = still.until.0 - still.since.0;
             self.begun = Moment(self.begun.0 + missed);
             self.ahead_us += missed;
         }

@@ -7,7 +7,7 @@
 //! threads, and any decision that the cores should take themselves.
 //!
 //! In half of the runs replicas fail ([`Fault`]): crashes that lose what no disk had, links cut in one direction
-//! or both, full disks, clocks that drift, and an administrator who gives a lost replica up, or durability `majority`
+//! or both, full disks, clocks that drift and are set, machines that stand still or are suspended, and an administrator who gives a lost replica up, or durability `majority`
 //! and survivors who take over. Every replica then has a disk, a clock, a lease and a view; decisions about views stand
 //! in for the log that a majority keeps. Who is started anew takes part in no view at first; it begins with what its own log
 //! says, and goes on as the incarnation that it is when that was agreed. In the end everything is mended, and everything
@@ -58,7 +58,7 @@
 //! | 47 | `tests/unanswered.rs` of `replica`; `tests/restart.rs` of `meridian` for a single server | the simulation has no clients that repeat a request over a restart |
 //! | 48 | `set/tests.rs` of `peer`, `tests/signed_lists.rs` of `replica` | |
 //! | 49 | `authorisation/walk.rs` of `replica` | |
-//! | 50 | f; `lease.rs` of `control`, `lease_state.rs` of `replica` | machines stand still in half of the random runs with failures |
+//! | 50 | f; `lease.rs` of `control`, `lease_state.rs` of `replica` | in half of the random runs with failures machines stand still, and in half of them they are suspended as well, or their clocks are set |
 //! | 51 | f; `tests/shipped_once.rs` of `replica` | here versions are compared, there sums of blocks |
 //! | 52 | `restart.rs` of `control` | random runs with failures show it as well, since replicas begin again as in production |
 //! | 53 | `restart.rs` of `control`; seeds 22419 and 24105 of `tests/seeds.rs`; `walk/renounced.rs` of `replica` | |
@@ -66,7 +66,7 @@
 //! | 55 | q; `tests/recovered.rs` of `replica` | |
 //! | 56 | `walk/closed.rs` of `replica` | |
 //! | 57 | m; `tests/left_behind.rs` of `replica` | |
-//! | 58 | `state/majority.rs` and `membership/losses.rs` of `replica` | |
+//! | 58 | `state/majority.rs` and `membership/losses.rs` of `replica` | here, too, majorities have members of the view alone |
 //! | 59 | `walk/half_back.rs` of `replica` | |
 
 #![forbid(unsafe_code)]

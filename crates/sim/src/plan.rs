@@ -133,6 +133,7 @@ impl Plan {
         plan.draw_faults(&mut random);
         plan.draw_pauses();
         plan.draw_retirements();
+        plan.draw_clock_faults();
         plan.joins = random.chance(4);
         if plan.joins && seed % 2 == 1 {
             plan.founders -= 1;
@@ -189,6 +190,43 @@ impl Plan {
             let long = Duration::from_micros(500_000 + random.below(7_000_000));
             let slot = self.draw_slot(&mut random);
             self.faults.push((at, Fault::Pause(slot, long)));
+        }
+    }
+
+    /// In half of the runs machines are suspended or stand still time and again, and their clocks are set, forward and back, by as
+    /// little as may pass unnoticed and by much. No clock is set of a machine that stands still unseen, which could hide that. Drawn
+    /// by themselves, as pauses are.
+    fn draw_clock_faults(&mut self) {
+        let mut random = Random::new(self.seed ^ 0xc10c);
+        if !random.chance(2) {
+            return;
+        }
+        let allowed = self.lease.jump_allowed().as_micros();
+        let little = 2 * u64::try_from(allowed).unwrap_or(0);
+        for _ in 0..1 + random.below(6) {
+            // All go on before everything is mended.
+            let at = Duration::from_micros(random.below(12_000_000));
+            let slot = self.draw_slot(&mut random);
+            let most = if random.chance(2) { little } else { 8_000_000 };
+            let drawn = random.below(most);
+            let (long, by_us) = (
+                Duration::from_micros(drawn),
+                i64::try_from(drawn).unwrap_or(0),
+            );
+            let mut before = self.faults.iter();
+            let pauses =
+                before.any(|(_, fault)| matches!(fault, Fault::Pause(of, _) if *of == slot));
+            let mut before = self.faults.iter();
+            let is_set =
+                before.any(|(_, fault)| matches!(fault, Fault::SetClock(of, _) if *of == slot));
+            let fault = match random.below(4) {
+                0 => Fault::Suspend(slot, long),
+                1 if !is_set => Fault::Pause(slot, long),
+                2 if !pauses => Fault::SetClock(slot, by_us),
+                3 if !pauses => Fault::SetClock(slot, -by_us),
+                _ => continue,
+            };
+            self.faults.push((at, fault));
         }
     }
 

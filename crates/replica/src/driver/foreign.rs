@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use control::{ControlName, Envelope, Subject};
+use control::{ControlName, Envelope, Epoch, Subject};
 use store::LinkChange;
 use vfs::{ObjectId, ReplicaSlot, Result};
 
@@ -166,7 +166,8 @@ impl LocalReplica {
             return true;
         };
         let is_lost = !guard.ledger.active.contains(&ReplicaSlot(missing.0));
-        let is_current = guard.epoch().0 >= epoch;
+        // Before a view is in force nobody is known to be lost.
+        let is_current = guard.epoch() > Epoch(0) && guard.epoch().0 >= epoch;
         if is_lost && is_current && !self.takes_part() {
             // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
             // come back since.

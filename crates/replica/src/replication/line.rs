@@ -10,7 +10,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::arrivals::{Inbox, Parcel};
 
 /// Whether a message comes from a lost replica itself, of which nothing more is taken in for now.
-pub(super) fn is_closed_to(replica: &LocalReplica, inbox: &Inbox, parcel: &Parcel) -> bool {
+fn is_closed_to(replica: &LocalReplica, inbox: &Inbox, parcel: &Parcel) -> bool {
     matches!(parcel, Parcel::Own(_)) && replica.state.losses.closing.has_begun(inbox.from)
 }
 

@@ -24,8 +24,12 @@ pub enum Fault {
     Start(ReplicaSlot),
     /// Its machine stands still for so long, which its clock does not see.
     Pause(ReplicaSlot, Duration),
+    /// Its machine is suspended for so long, which its clock sees.
+    Suspend(ReplicaSlot, Duration),
     /// The machine goes on.
     GoOn(ReplicaSlot),
+    /// Somebody sets its time of day forward by so many microseconds, or back.
+    SetClock(ReplicaSlot, i64),
     /// Nothing arrives any more from the one at the other.
     Cut(ReplicaSlot, ReplicaSlot),
     /// It arrives again.
@@ -165,7 +169,8 @@ impl World {
         match fault {
             Fault::Crash(slot) | Fault::Start(slot) | Fault::Full(slot) => here(&slot),
             Fault::Retire(slot) => here(&slot),
-            Fault::Pause(slot, _) | Fault::GoOn(slot) => here(&slot),
+            Fault::Pause(slot, _) | Fault::Suspend(slot, _) | Fault::GoOn(slot) => here(&slot),
+            Fault::SetClock(slot, _) => here(&slot),
             Fault::Mended(slot) | Fault::GiveUp(slot) => here(&slot),
             Fault::Remove(slot) | Fault::Recover(slot) => here(&slot),
             Fault::Cut(from, to) | Fault::Heal(from, to) => here(&from) && here(&to),
@@ -251,7 +256,9 @@ impl World {
             Fault::Crash(slot) => self.crash(slot),
             Fault::Retire(slot) => self.retire(slot),
             Fault::Start(slot) => self.start(slot),
-            Fault::Pause(slot, long) => self.pause(slot, long),
+            Fault::Pause(slot, long) => self.pause(slot, long, false),
+            Fault::Suspend(slot, long) => self.pause(slot, long, true),
+            Fault::SetClock(slot, by_us) => self.replica(slot).site.clock.set(by_us),
             Fault::GoOn(slot) => self.go_on(slot),
             Fault::Cut(from, to) => self.links.cut(from, to),
             Fault::Heal(from, to) => self.heal(from, to),

@@ -33,11 +33,9 @@ impl World {
     /// Whether enough replicas have the content of a file, as it was written here last, that its
     /// close may be answered.
     pub(super) fn content_is_held(&self, slot: ReplicaSlot, file: ObjectId) -> bool {
-        let replica = &self.replicas[&slot];
-        let lacking = replica.unshipped.get(&file);
+        let lacking = self.replicas[&slot].unshipped.get(&file);
         self.majority_has(slot, |other| {
-            let lacks = lacking.is_some_and(|(_, missing)| missing.contains(&other));
-            replica.core.view().active.contains(&other) && !lacks
+            !lacking.is_some_and(|(_, missing)| missing.contains(&other))
         })
     }
 
@@ -50,7 +48,9 @@ impl World {
             let mut others = view.active.iter().filter(|other| **other != slot);
             return others.all(|other| !self.holds_data(*other) || has(*other));
         }
-        let others = view.configured.iter().filter(|other| **other != slot);
+        // Who is outside the view may give its copy up.
+        let others = view.configured.intersection(&view.active);
+        let others = others.filter(|other| **other != slot);
         others.filter(|other| has(**other)).count() + 1 >= view.majority()
     }
 

@@ -1,4 +1,4 @@
-//! Machines that stand still for a while and do not know it: what happens there meanwhile happens afterwards.
+//! Machines that stand still for a while, and may not know it: what happens there meanwhile happens afterwards.
 
 use super::{Event, World, place};
 use crate::world::Fault;
@@ -6,14 +6,14 @@ use control::{Moment, Question, ReplicaSlot};
 use std::time::Duration;
 
 impl World {
-    /// A machine stands still. Everything that it does by itself is as much later.
-    pub(super) fn pause(&mut self, slot: ReplicaSlot, long: Duration) {
+    /// A machine stands still, and its clock with it unless that `sees` it. Everything that it does by itself is as much later.
+    pub(super) fn pause(&mut self, slot: ReplicaSlot, long: Duration, sees: bool) {
         let now = self.now;
         let site = &mut self.replica(slot).site;
         if !site.up || site.clock.still_until().is_some() {
             return;
         }
-        site.clock.stand_still(now, long);
+        site.clock.stand_still(now, long, sees);
         let events = std::mem::take(&mut self.events);
         for ((at, number), event) in events {
             let at = match does_itself(&event) == Some(slot) {
@@ -42,7 +42,8 @@ impl World {
             Event::Submit(number) | Event::Again(number, _) => vec![home(*number)],
             Event::Look(question) => vec![self.readers[question.reader].home],
             Event::Reconnect(one, other) => vec![*one, *other],
-            _ => Vec::new(),
+            // What was begun from outside meanwhile.
+            _ => does_itself(event).into_iter().collect(),
         };
         let still = |slot: &ReplicaSlot| self.replicas.get(slot)?.site.clock.still_until();
         concerned.iter().filter_map(still).max()
