@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::recovering_set::go_on_with;
+use replica::recovering_set::go_on_with;
 
 /// Of what a replica makes in a directory of its own, one alone of all others gets the last.
 async fn known_to_one(set: &Set, (by, parent): (usize, ObjectId), to: usize) {
