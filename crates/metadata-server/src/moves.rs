@@ -232,12 +232,14 @@ impl PoolTree {
             decider, number, ..
         } in leaving
         {
-            let Some(other) = self.at_server(decider) else {
-                continue;
-            };
-            let Ok(Answer::Holds(is_done)) = other.ask(Question::MoveOutcome(number)).await else {
-                // It is under way, or the decider is away.
-                continue;
+            let is_done = match self.at_server(decider) {
+                Some(other) => match other.ask(Question::MoveOutcome(number)).await {
+                    Ok(Answer::Holds(is_done)) => is_done,
+                    // It is under way, or the decider is away.
+                    _ => continue,
+                },
+                // A home is removed when it has nothing any more, proofs of moves included.
+                None => false,
             };
             if let Err(error) = self.finish_move((decider, number), is_done).await {
                 tracing::debug!(%error, "a name that is on its way to another home stays on it");

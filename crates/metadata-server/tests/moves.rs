@@ -226,6 +226,32 @@ async fn a_name_that_moves_is_at_one_place_whatever_is_lost_or_killed() {
     }
 }
 
+/// The target's home has lost its directory, and been removed, before the source's home has asked for the outcome.
+#[tokio::test]
+async fn a_name_on_its_way_to_a_home_that_is_removed_stays() {
+    for restarted in [false, true] {
+        let (mut both, [near, far]) = two_homes().await;
+        let file = both.file(FIRST, near, "old").await;
+        both.fail_next(
+            |question| matches!(question, Question::PrepareMove(..)),
+            Fate::Unanswered,
+        );
+        let moved = both.rename(SECOND, (near, "old"), (far, "new")).await;
+        assert!(moved.is_err());
+        let waits = both.find(FIRST, near, "old").await;
+        assert_eq!(waits, Err(Error::Delay));
+        both.remove_second();
+        if restarted {
+            both.kill(FIRST);
+            both.start(FIRST).await;
+        }
+        both.at(FIRST).settle_over_homes().await;
+        assert_eq!(both.find(FIRST, near, "old").await, Ok(file));
+        both.remove(FIRST, near, "old").await.unwrap();
+        assert_eq!(both.names(FIRST, near).await, []);
+    }
+}
+
 #[tokio::test]
 async fn a_home_that_was_not_told_asks_how_many_names_there_are() {
     for fate in [Fate::Lost, Fate::Unanswered] {
