@@ -252,6 +252,40 @@ async fn a_name_on_its_way_to_a_home_that_is_removed_stays() {
     }
 }
 
+/// What was under way with a home when it was removed holds nothing up, and nothing back.
+#[tokio::test]
+async fn nothing_waits_for_a_home_that_is_removed() {
+    for restarted in [false, true] {
+        let (mut both, [near, far]) = two_homes().await;
+        let file = both.file(FIRST, near, "file").await;
+        link(&both, SECOND, file, (far, "link")).await.unwrap();
+        let lost = |question: &Question| matches!(question, Question::HoldNames(..));
+        both.fail_next(lost, Fate::Lost);
+        both.remove(SECOND, far, "link").await.unwrap();
+        let moved = both.file(FIRST, near, "moved").await;
+        both.rename(SECOND, (near, "moved"), (far, "moved"))
+            .await
+            .unwrap();
+        let unanswered = |question: &Question| matches!(question, Question::FinishMove(..));
+        both.fail_next(unanswered, Fate::Unanswered);
+        both.rename(SECOND, (far, "moved"), (near, "back"))
+            .await
+            .unwrap();
+        both.remove_second();
+        if restarted {
+            both.kill(FIRST);
+            both.start(FIRST).await;
+        }
+        both.at(FIRST).settle_over_homes().await;
+        assert_eq!(both.at(FIRST).attributes(file).await.unwrap().links, 1);
+        assert_eq!(both.at(FIRST).attributes(moved).await.unwrap().links, 1);
+        link(&both, FIRST, moved, (near, "again")).await.unwrap();
+        both.rename(FIRST, (near, "back"), (near, "file"))
+            .await
+            .unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_home_that_was_not_told_asks_how_many_names_there_are() {
     for fate in [Fate::Lost, Fate::Unanswered] {
