@@ -176,7 +176,7 @@ impl KnownBefore {
 pub(crate) mod made {
     //! Histories made by hand.
 
-    use crate::history::{Act, Event, Outcome, Time};
+    use crate::history::{Act, Event, Outcome, Refusal, Time};
 
     /// An event that was answered as done.
     pub(crate) fn done(site: usize, [begin, end]: [Time; 2], act: Act) -> Event {
@@ -191,9 +191,9 @@ pub(crate) mod made {
     }
 
     /// The same, refused.
-    pub(crate) fn refused(why: &str, event: Event) -> Event {
+    pub(crate) fn refused(why: Refusal, event: Event) -> Event {
         Event {
-            outcome: Outcome::Refused(why.to_owned()),
+            outcome: Outcome::Refused(why),
             ..event
         }
     }

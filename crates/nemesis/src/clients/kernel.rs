@@ -16,8 +16,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::content::{VALUE_SIZE, of_value, value_in};
 use super::tree::{EXPORT, OWN};
-use super::{Common, LIMIT};
-use crate::history::{Act, Outcome, Section, Time};
+use super::{Common, LIMIT, denied};
+use crate::history::{Act, Outcome, Refusal, Section, Time};
 use crate::random::Random;
 
 /// Where guests mount.
@@ -208,7 +208,7 @@ impl Worker {
                 let why = output.error_text().trim().to_owned();
                 let outcome = match output.code {
                     0 => Outcome::Done,
-                    DENIED => Outcome::Refused("somebody else has the lock".to_owned()),
+                    DENIED => denied(),
                     _ => Outcome::Unknown(why),
                 };
                 (
@@ -244,7 +244,7 @@ impl Worker {
             Ok(failed) => {
                 let why = failed.error_text().trim().to_owned();
                 match failed.code {
-                    REPEATED => Outcome::Refused(why),
+                    REPEATED => Outcome::Refused(Refusal::Other(why)),
                     _ => Outcome::Unknown(why),
                 }
             }

@@ -9,7 +9,7 @@ use nfs4_client::{Client, Error, Held, How, LockAnswer, OpenFile, StableHow4};
 
 use super::content::of_value;
 use super::registers::read_value;
-use super::{Worker, unknown, within};
+use super::{Worker, denied, unknown, within};
 use crate::history::{Act, Outcome, Section, Seen};
 
 /// How often a lock is asked for before the client goes on to something else.
@@ -31,7 +31,7 @@ impl Worker {
             section.asked = begin;
             let outcome = match self.section(&client, &mut section).await {
                 Ok(true) => Outcome::Done,
-                Ok(false) => Outcome::Refused("somebody else has the lock".to_owned()),
+                Ok(false) => denied(),
                 Err(error) => unknown(&error),
             };
             self.record(begin, Act::Section(section), outcome).await;

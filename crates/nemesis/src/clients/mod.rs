@@ -29,7 +29,7 @@ use nfs4_client::{Client, DataServers, Error, Options};
 use testbed::{Place, Site};
 use tokio::task::JoinHandle;
 
-use crate::history::{Act, Event, Outcome, Recorder, Time};
+use crate::history::{Act, Event, Outcome, Recorder, Refusal, Time};
 use crate::random::Random;
 use tree::{TOKENS, Tree};
 
@@ -302,35 +302,29 @@ async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Er
 /// What an error says about a request that changes something in one step.
 fn outcome_of(error: &Error) -> Outcome {
     use NfsStat4 as S;
-    let refusals = [
-        S::Exist,
-        S::NoEnt,
-        S::NoSpc,
-        S::Access,
-        S::Perm,
-        S::ShareDenied,
-        S::Locked,
-        S::RoFs,
-    ];
-    match error {
-        Error::Status { op, status }
-            if *op != Opnum::Sequence as u32 && refusals.contains(status) =>
-        {
-            Outcome::Refused(format!("{status:?}"))
+    let status = match error {
+        Error::Status { op, status } if *op != Opnum::Sequence as u32 => *status,
+        other => return Outcome::Unknown(other.to_string()),
+    };
+    match status {
+        S::Exist => Outcome::Refused(Refusal::Exist),
+        S::NoEnt => Outcome::Refused(Refusal::NoEnt),
+        S::NoSpc | S::Access | S::Perm | S::ShareDenied | S::Locked | S::RoFs => {
+            Outcome::Refused(Refusal::Other(status.to_string()))
         }
-        Error::Status { op, status } => {
-            let name =
-                Opnum::try_from(*op).map_or("an operation".to_owned(), |op| format!("{op:?}"));
-            Outcome::Unknown(format!("{name}: {status:?}"))
-        }
-        other => Outcome::Unknown(other.to_string()),
+        _ => Outcome::Unknown(error.to_string()),
     }
+}
+
+/// A lock is not granted.
+fn denied() -> Outcome {
+    Outcome::Refused(Refusal::Other("somebody else has the lock".to_owned()))
 }
 
 /// The same for the later steps of several: the first has been done.
 fn unknown(error: &Error) -> Outcome {
     match outcome_of(error) {
-        Outcome::Refused(what) => Outcome::Unknown(what),
+        Outcome::Refused(why) => Outcome::Unknown(why.to_string()),
         other => other,
     }
 }
