@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Violation;
+use super::violation::Violation;
 use crate::clients::tree::contest_path;
 use crate::history::{Act, Event, Outcome, Refusal};
 use crate::survey::Survey;

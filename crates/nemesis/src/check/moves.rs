@@ -2,7 +2,7 @@
 //!
 //! What must never enter: names that are replaced; see `replaces`.
 
-use super::Violation;
+use super::violation::Violation;
 use crate::clients::tree::{TOKENS, token_paths, token_start};
 use crate::history::{Act, Event};
 use crate::survey::Survey;

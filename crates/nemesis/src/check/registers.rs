@@ -6,7 +6,8 @@
 //!
 //! What must never enter: names that are replaced; see `replaces`.
 
-use super::{KnownBefore, Violation, Writings, seconds};
+use super::violation::{Violation, seconds};
+use super::writings::{KnownBefore, Writings};
 use crate::clients::tree::REGISTERS;
 use crate::history::{Act, Event, Seen, Time};
 use crate::survey::Survey;

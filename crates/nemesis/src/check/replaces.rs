@@ -5,7 +5,8 @@
 //!
 //! What must never enter: moves between directories; see `moves`.
 
-use super::{KnownBefore, Violation, Writings};
+use super::violation::Violation;
+use super::writings::{KnownBefore, Writings};
 use crate::clients::tree::REPLACED_NAMES;
 use crate::history::{Act, Event, Outcome, Refusal, Seen, Time};
 use crate::survey::Survey;

@@ -3,7 +3,7 @@
 //!
 //! What must never enter: changes that may not have been carried out at all.
 
-use super::Violation;
+use super::violation::Violation;
 use crate::history::{Act, Event, Outcome};
 
 const PROMISE: &str = "exactly once";

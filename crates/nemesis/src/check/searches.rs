@@ -5,7 +5,7 @@
 //!
 //! What must never enter: what is there in the end; see `moves`.
 
-use super::{Violation, seconds};
+use super::violation::{Violation, seconds};
 use crate::clients::tree::{TOKENS, token_start};
 use crate::history::{Act, Event, Time};
 

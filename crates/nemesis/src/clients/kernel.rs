@@ -14,9 +14,10 @@ use anyhow::Result;
 use testbed::{Guest, GuestConfig, Mount, Output, Place, Script, quoted};
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::Common;
+use super::answers::{LIMIT, denied};
 use super::content::{VALUE_SIZE, of_value, value_in};
 use super::tree::{EXPORT, OWN};
-use super::{Common, LIMIT, denied};
 use crate::history::{Act, Outcome, Refusal, Section, Time};
 use crate::random::Random;
 

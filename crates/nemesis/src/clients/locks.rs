@@ -7,9 +7,10 @@ use std::time::Duration;
 use nfs4::{NfsLockType4, NfsStat4};
 use nfs4_client::{Client, Error, Held, How, LockAnswer, OpenFile, StableHow4};
 
+use super::Worker;
+use super::answers::{denied, unknown, within};
 use super::content::of_value;
 use super::registers::read_value;
-use super::{Worker, denied, unknown, within};
 use crate::history::{Act, Outcome, Section, Seen};
 
 /// How often a lock is asked for before the client goes on to something else.

@@ -5,10 +5,11 @@
 use nfs4::Verifier4;
 use nfs4_client::{Client, Error, How, StableHow4};
 
+use super::Worker;
+use super::answers::{outcome_of, unknown, within};
 use super::content::of_value;
 use super::registers::read_value;
 use super::tree::{REPLACED_NAMES, TOKENS, contest_name, replaced_name, token_name};
-use super::{Worker, outcome_of, unknown, within};
 use crate::history::{Act, Outcome, Refusal, Seen, Time};
 
 /// How long all compete for one name, in microseconds.
