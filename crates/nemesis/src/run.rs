@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use testbed::Place;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -114,25 +115,28 @@ fn check_data(order: &Order, sites: &Sites, outcome: &mut Outcome) -> Result<()>
     Ok(())
 }
 
+/// Makes what clients work with, half of it through another server where several are homes.
+async fn plant(order: &Order, places: &[Place]) -> Result<Tree> {
+    let client = Target::of(&places[0]).client("gardener", 1).await?;
+    let gardener = match order.homes {
+        true => {
+            Target::of(&places[places.len() - 1])
+                .client("other gardener", 1)
+                .await?
+        }
+        false => client.clone(),
+    };
+    let tree = Tree::plant(&client, &gardener, places.len()).await?;
+    if order.homes {
+        gardener.leave().await?;
+    }
+    client.leave().await?;
+    Ok(tree)
+}
+
 fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> {
     let places = sites.serving();
-    let tree = runtime.block_on(async {
-        let client = Target::of(&places[0]).client("gardener", 1).await?;
-        let gardener = match order.homes {
-            true => {
-                Target::of(&places[places.len() - 1])
-                    .client("other gardener", 1)
-                    .await?
-            }
-            false => client.clone(),
-        };
-        let tree = Tree::plant(&client, &gardener, places.len()).await?;
-        if order.homes {
-            gardener.leave().await?;
-        }
-        client.leave().await?;
-        anyhow::Ok(tree)
-    })?;
+    let tree = runtime.block_on(plant(order, places))?;
     if order.kind != Together::Pool {
         let path = format!("/{LEDGER}");
         sites.handles()[0].ask(&["durability", &path, "majority"])?;
