@@ -198,6 +198,21 @@ impl StripedFiles {
         })
     }
 
+    /// The same, when a file that is about to lie elsewhere does so.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] when that takes too long.
+    pub(crate) async fn changing_when_let(self: &Arc<Self>, file: ObjectId) -> Result<Going> {
+        let begun = Instant::now();
+        loop {
+            match self.changing_unless_held(file) {
+                Some(going) => return Ok(going),
+                None if begun.elapsed() > self.patience() => return Err(Error::Delay),
+                None => tokio::time::sleep(BETWEEN).await,
+            }
+        }
+    }
+
     /// Notes from now on what is changed of a file. Nothing where that is done already.
     pub(crate) fn track(self: &Arc<Self>, file: ObjectId) -> Option<Tracking> {
         let begins = self.uses.with(file, |of| {

@@ -11,6 +11,7 @@ mod keys;
 mod moving;
 mod request;
 mod servers;
+mod sweeping;
 
 pub use command::{Command, Record};
 pub use file::FileRow;

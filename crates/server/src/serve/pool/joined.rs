@@ -181,7 +181,7 @@ impl JoinedServer {
                 threshold: None,
             },
         };
-        Ok((tree, Arc::new(layouts)))
+        Ok((tree, Some(Arc::new(layouts))))
     }
 
     /// Makes no connections any more.

@@ -56,6 +56,8 @@ static FULL: Throttle = Throttle::new();
 /// A running metadata server.
 pub(in crate::serve) struct MetadataServer {
     place: PoolPlace,
+    /// The tree is that of a set: other members may have what is lost here.
+    in_set: bool,
     endpoint: Arc<Endpoint>,
     known: Arc<Known>,
     striped: Arc<Striped>,
@@ -131,6 +133,8 @@ fn number(member: &Member) -> DataServerNumber {
 
 /// What a metadata server begins with.
 pub(super) struct Beginning {
+    /// The tree is that of a set.
+    pub(super) in_set: bool,
     pub(super) place: PoolPlace,
     pub(super) listener: Listener,
     pub(super) striped: Arc<Striped>,
@@ -163,6 +167,7 @@ impl MetadataServer {
             place,
             striped,
             holders,
+            in_set,
             ..
         } = beginning;
         let identity = place.directory.identity();
@@ -220,6 +225,7 @@ impl MetadataServer {
         let in_use = beginning.book.in_use();
         let server = Arc::new(MetadataServer {
             place,
+            in_set,
             endpoint,
             known,
             striped,

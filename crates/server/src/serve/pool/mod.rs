@@ -14,6 +14,7 @@ mod placed;
 
 pub(crate) use connection::decode_as_anything;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub(super) struct Prepared {
 }
 
 struct Metadata {
+    /// The tree is that of a set, of which the server keeps a copy.
+    in_set: bool,
     /// Where the others call.
     listener: Listener,
     striped: Arc<Striped>,
@@ -68,19 +71,24 @@ struct Metadata {
 }
 
 /// What clients are shown of a tree, and who gives layouts of its files.
-type Shown = (Arc<dyn FileSystem>, Arc<dyn Layouts>);
+type Shown = (Arc<dyn FileSystem>, Option<Arc<dyn Layouts>>);
 
 /// The tree whose files are striped over the pool.
 pub(super) struct StripedTree {
     pub(super) name: String,
     pub(super) striped: Arc<Striped>,
+    in_set: bool,
     holders: Arc<Holders>,
     homes: Arc<JoinedHomes>,
 }
 
 impl StripedTree {
-    /// What everybody is shown of it, who has layouts, and who has copies.
+    /// What everybody is shown of it, who has layouts, and who has copies. A replica is put around the copy of a set's tree, whose clients
+    /// have no layouts.
     pub(super) fn show(&self, store: &Arc<Store>) -> Shown {
+        if self.in_set {
+            return (store.clone(), None);
+        }
         store.on_changes(self.holders.clone());
         let below = self.striped.file_system(store.clone());
         let layouts = GivenBehindCopies {
@@ -89,13 +97,13 @@ impl StripedTree {
         };
         let own = self.holders.file_system(below);
         let tree = self.homes.show(own, store, self.holders.clone());
-        (tree, Arc::new(layouts))
+        (tree, Some(Arc::new(layouts)))
     }
 }
 
 impl Metadata {
     /// Listens for the others, and reads where files lie.
-    fn read(place: &PoolPlace, key_life: Duration) -> Result<Metadata, ServeError> {
+    fn read(place: &PoolPlace, key_life: Duration, in_set: bool) -> Result<Metadata, ServeError> {
         let at = at_own_port(place);
         let bound = Listener::bind_plainly(at.0);
         let listener = bound.map_err(|source| ServeError::PoolListen(at.0.0, source))?;
@@ -107,7 +115,9 @@ impl Metadata {
         let view = metadata_server::view(place, &members, &book);
         let mut settings = Settings::default();
         settings.home.key_life = key_life;
+        settings.holds_writes = in_set;
         Ok(Metadata {
+            in_set,
             listener,
             striped: Arc::new(Striped::new(settings, view)),
             others,
@@ -145,10 +155,11 @@ impl Prepared {
             };
         }
         let set = SetDirectory::new(set_path(path));
-        if set.exists().map_err(PoolPlaceError::from)? {
-            return Err(ServeError::SetAndPool(path.to_owned()));
-        }
+        let in_set = set.exists().map_err(PoolPlaceError::from)?;
         let place = PoolPlace::read(directory)?;
+        if in_set {
+            check_in_set(path, &place, configuration)?;
+        }
         let metadata = match place.role {
             PoolRole::DataServer => {
                 if is_filled(&trees_path(path))? {
@@ -162,7 +173,12 @@ impl Prepared {
             }
             PoolRole::First => {
                 check_shown(&place, configuration)?;
-                Some(Metadata::read(&place, configuration.pool.key_life)?)
+                let key_life = configuration.pool.key_life;
+                let metadata = Metadata::read(&place, key_life, in_set)?;
+                if in_set && !metadata.others.is_empty() {
+                    return Err(ServeError::SetAndPool(path.to_owned()));
+                }
+                Some(metadata)
             }
             PoolRole::MetadataServer => {
                 check_shown(&place, configuration)?;
@@ -175,6 +191,11 @@ impl Prepared {
             metadata,
             joined: None,
         }))
+    }
+
+    /// Whether the server may be a member of a set, too: where it has the names of its pool.
+    pub(super) fn has_names(&self) -> bool {
+        self.place.role == PoolRole::First
     }
 
     /// Whether the server shows no trees, because it is a data server.
@@ -217,6 +238,7 @@ impl Prepared {
         Some(StripedTree {
             name: self.place.tree.clone(),
             striped: metadata.striped.clone(),
+            in_set: metadata.in_set,
             holders: metadata.holders.clone()?,
             homes: metadata.homes.clone(),
         })
@@ -254,6 +276,7 @@ impl Prepared {
             return Err(ServeError::PooledTreeNotShown(place.tree));
         };
         let beginning = metadata_server::Beginning {
+            in_set: metadata.in_set,
             book_path: place.directory.path().join(BOOK),
             place,
             listener: metadata.listener,
@@ -290,6 +313,25 @@ impl Role {
             Role::Joined(server) => server.close(),
             Role::Data(server) => server.put_away().await,
         }
+    }
+}
+
+/// Refuses a member of a set whose pool is not for the contents of its copy.
+fn check_in_set(
+    path: &Path,
+    place: &PoolPlace,
+    configuration: &Configuration,
+) -> Result<(), ServeError> {
+    if place.role != PoolRole::First {
+        return Err(ServeError::SetAndPool(path.to_owned()));
+    }
+    let kept = &configuration.replication.tree;
+    match *kept == place.tree {
+        true => Ok(()),
+        false => Err(ServeError::PoolOfOtherTree {
+            striped: place.tree.clone(),
+            kept: kept.clone(),
+        }),
     }
 }
 

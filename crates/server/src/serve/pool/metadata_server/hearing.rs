@@ -12,7 +12,7 @@ use metadata_server::{Asker, Home, LayoutEvent, News, ToHolders};
 use peer::{
     Endpoint, Incoming, Lane, Message, MessageHandler, Refusal, Sender, Session, TurnedAway,
 };
-use pool::{DataServerNumber, Holding, ToDataServer};
+use pool::{DataServerNumber, Holding, Listing, ToDataServer};
 use striping::Striped;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -135,6 +135,20 @@ fn tell_of_layout(
     }
 }
 
+/// Has contents go that belong to nothing.
+fn sweep(striped: Arc<Striped>, server: DataServerNumber, listing: Listing) {
+    tokio::task::spawn_blocking(move || match striped.sweep(server, &listing) {
+        Ok(0) => {}
+        Ok(contents) => tracing::warn!(
+            data_server = server.0,
+            contents,
+            "contents that belong to no file, for a day at least, are removed"
+        ),
+        // The data server lists them again.
+        Err(error) => tracing::debug!(%error, "contents are not looked for now"),
+    });
+}
+
 fn asker(from: Sender) -> Asker {
     Asker {
         server: from.slot,
@@ -196,6 +210,11 @@ impl MessageHandler for Known {
                     is_present: true,
                 };
                 self.holdings().insert(from, said);
+            }
+            Some(FromDataServer::Listing(listing)) => {
+                if let Some(striped) = self.striped.upgrade() {
+                    sweep(striped, DataServerNumber(from.0), listing);
+                }
             }
             Some(FromDataServer::ToHome(message)) => {
                 if let Some(striped) = self.striped.upgrade() {
