@@ -69,6 +69,7 @@ impl Driver {
         };
         let mut state = self.state();
         let served = state.home.serves(now, from);
+        self.bound_clients(&mut state, now);
         let commands = state.home.handle(now, from, message);
         state.take(commands);
         let began = !served && state.home.serves(now, from);
@@ -209,11 +210,30 @@ impl Driver {
             let operation = OperationId(state.next_operation);
             state.next_operation += 1;
             state.waiting.insert(operation, told);
+            self.bound_clients(&mut state, now);
             let commands = call(&mut state.home, now, &row, operation);
             state.take(commands);
         }
         self.woken.notify_one();
         Ok(Some(outcome))
+    }
+
+    /// How long others leave the files alone is looked up whenever it counts: this clock may stand still where theirs goes on.
+    fn bound_clients(&self, state: &mut State, now: Moment) {
+        let until = now.after(self.control.clients_left());
+        state.home.bound_clients(until);
+    }
+
+    /// The files of which somebody has a layout.
+    pub(crate) fn held(&self) -> Vec<ObjectId> {
+        self.state().home.held()
+    }
+
+    /// Returns when no data server serves by a lease of an earlier run.
+    pub(crate) async fn earlier_over(&self) {
+        let over = self.state().home.earlier_over();
+        let left = over.0.saturating_sub(self.now().0);
+        tokio::time::sleep(Duration::from_micros(left)).await;
     }
 
     /// Contents about which something is decided, or kept, that rows may not say yet.

@@ -1,5 +1,8 @@
 //! A member of a set that keeps the contents of its copy in a pool.
 
+#[path = "read_there.rs"]
+mod read_there;
+
 use crate::fixture::site::HASTY;
 
 use super::*;
@@ -14,7 +17,12 @@ struct Set {
 
 impl Set {
     fn new() -> Set {
-        let sites = [(); 3].map(|()| Site::configured(HASTY));
+        Set::configured(HASTY)
+    }
+
+    /// The same with this configuration at the members.
+    fn configured(text: &str) -> Set {
+        let sites = [(); 3].map(|()| Site::configured(text));
         succeed(&sites[0].set(&["create"]));
         let mut servers = vec![sites[0].place.start()];
         block_on(write(&servers[0], "before", &striped_bytes(100)));
@@ -251,4 +259,20 @@ fn what_is_lost_with_a_data_server_comes_from_another_member() {
     });
     block_on(write(&set.servers[1], "next", &striped_bytes(50)));
     set.same("next", &striped_bytes(50));
+}
+
+#[test]
+fn the_space_of_a_members_data_servers_counts_at_all_members() {
+    let mut set = Set::new();
+    let available = |set: &Set| block_on(space::space(&set.servers[0])).1;
+    until("there is space", || available(&set) > 0);
+    let holding = data_server(set.member(), 2).holding.unwrap();
+    set.data_servers.drain(..).for_each(Running::stop);
+    for machine in &set.machines {
+        space::fill(machine, holding.available_bytes);
+    }
+    set.data_servers = set.machines.iter().map(start).collect();
+    until("another member knows that they are full", || {
+        available(&set) == 0
+    });
 }

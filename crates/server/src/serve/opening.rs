@@ -38,6 +38,7 @@ pub(super) async fn open(
     let membership = replication
         .as_ref()
         .map(|replication| replication.membership.clone());
+    let readers = pool.as_ref().and_then(pool::Prepared::readers);
     // First, since a replica may have to cut or remove what lies there before it begins.
     let pool = match pool {
         Some(pool) => {
@@ -47,7 +48,8 @@ pub(super) async fn open(
         None => None,
     };
     if let Some(replication) = replication {
-        replicate(replication, &mut trees, configuration, this_start).await?;
+        let with = (replication, readers);
+        replicate(with, &mut trees, configuration, this_start).await?;
     }
     Ok(Opened {
         trees,
@@ -58,15 +60,21 @@ pub(super) async fn open(
 
 /// Puts the replica around the store of the set's tree.
 async fn replicate(
-    replication: Replication,
+    (replication, readers): (Replication, Option<pool::Readers>),
     trees: &mut [Tree],
     configuration: &Configuration,
     this_start: (u32, Build),
 ) -> Result<(), ServeError> {
     let meant = |tree: &&mut Tree| tree.name == replication.tree;
     if let Some(tree) = trees.iter_mut().find(meant) {
-        let begun = replication.begin(tree.store.clone(), configuration, this_start);
-        tree.serve_by(begun.await?);
+        let known = readers.as_ref().map(pool::Readers::as_known);
+        let store = (tree.store.clone(), known);
+        let begun = replication.begin(store, configuration, this_start);
+        let replica = begun.await?;
+        if let Some(readers) = readers {
+            readers.are_let_by(&replica);
+        }
+        tree.serve_by(replica);
     }
     Ok(())
 }

@@ -135,7 +135,7 @@ async fn open_exported(
     let file_system: Arc<dyn FileSystem> = match (striped, joined) {
         (Some(striped), _) => {
             let (shown, given) = striped.show(&store);
-            layouts = given;
+            layouts = Some(given);
             shown
         }
         (None, Some(joined)) => {
@@ -143,7 +143,7 @@ async fn open_exported(
             let path = data.tree(&export.tree);
             let shown = joined.show(data, (&store, &path), makes_directories);
             let (shown, given) = shown.await?;
-            layouts = given;
+            layouts = Some(given);
             shown
         }
         (None, None) => store.clone(),

@@ -181,7 +181,7 @@ impl JoinedServer {
                 threshold: None,
             },
         };
-        Ok((tree, Some(Arc::new(layouts))))
+        Ok((tree, Arc::new(layouts)))
     }
 
     /// Makes no connections any more.

@@ -33,6 +33,7 @@ use self::moving::Moves;
 use super::connection;
 use super::homes::JoinedHomes;
 use super::layouts::GivenBehindCopies;
+use super::sharing::Sharing;
 use crate::data_directory::SealedFileError;
 use crate::pools::{self, Book, PoolPlace, PoolRole};
 use crate::serve::ServeError;
@@ -134,7 +135,7 @@ fn number(member: &Member) -> DataServerNumber {
 /// What a metadata server begins with.
 pub(super) struct Beginning {
     /// The tree is that of a set.
-    pub(super) in_set: bool,
+    pub(super) sharing: Option<Arc<Sharing>>,
     pub(super) place: PoolPlace,
     pub(super) listener: Listener,
     pub(super) striped: Arc<Striped>,
@@ -167,9 +168,10 @@ impl MetadataServer {
             place,
             striped,
             holders,
-            in_set,
+            sharing,
             ..
         } = beginning;
+        let in_set = sharing.is_some();
         let identity = place.directory.identity();
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
         // Nobody else signs the list.
@@ -200,6 +202,7 @@ impl MetadataServer {
             roles: Mutex::default(),
             home: Arc::new(home),
             homes: homes.clone(),
+            sharing,
             has_started: watch::Sender::new(false),
         });
         let endpoint = Endpoint::start(

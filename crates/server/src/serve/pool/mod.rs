@@ -11,6 +11,7 @@ mod joined;
 mod layouts;
 mod metadata_server;
 mod placed;
+mod sharing;
 
 pub(crate) use connection::decode_as_anything;
 
@@ -39,6 +40,7 @@ use crate::transport::Listener;
 
 use homes::JoinedHomes;
 use layouts::GivenBehindCopies;
+use sharing::{AtDataServers, GivenForReading, Sharing};
 
 pub(super) use data_server::DataServer;
 pub(super) use joined::JoinedServer;
@@ -57,8 +59,8 @@ pub(super) struct Prepared {
 }
 
 struct Metadata {
-    /// The tree is that of a set, of which the server keeps a copy.
-    in_set: bool,
+    /// Set where the tree is that of a set, of which the server keeps a copy.
+    sharing: Option<Arc<Sharing>>,
     /// Where the others call.
     listener: Listener,
     striped: Arc<Striped>,
@@ -71,23 +73,26 @@ struct Metadata {
 }
 
 /// What clients are shown of a tree, and who gives layouts of its files.
-type Shown = (Arc<dyn FileSystem>, Option<Arc<dyn Layouts>>);
+type Shown = (Arc<dyn FileSystem>, Arc<dyn Layouts>);
 
 /// The tree whose files are striped over the pool.
 pub(super) struct StripedTree {
     pub(super) name: String,
     pub(super) striped: Arc<Striped>,
-    in_set: bool,
+    sharing: Option<Arc<Sharing>>,
     holders: Arc<Holders>,
     homes: Arc<JoinedHomes>,
 }
 
 impl StripedTree {
-    /// What everybody is shown of it, who has layouts, and who has copies. A replica is put around the copy of a set's tree, whose clients
-    /// have no layouts.
+    /// What everybody is shown of it, who has layouts, and who has copies. A replica is put around the copy of a set's tree.
     pub(super) fn show(&self, store: &Arc<Store>) -> Shown {
-        if self.in_set {
-            return (store.clone(), None);
+        if let Some(sharing) = &self.sharing {
+            let layouts = GivenForReading {
+                striped: self.striped.clone(),
+                sharing: sharing.clone(),
+            };
+            return (store.clone(), Arc::new(layouts));
         }
         store.on_changes(self.holders.clone());
         let below = self.striped.file_system(store.clone());
@@ -97,7 +102,7 @@ impl StripedTree {
         };
         let own = self.holders.file_system(below);
         let tree = self.homes.show(own, store, self.holders.clone());
-        (tree, Some(Arc::new(layouts)))
+        (tree, Arc::new(layouts))
     }
 }
 
@@ -116,8 +121,9 @@ impl Metadata {
         let mut settings = Settings::default();
         settings.home.key_life = key_life;
         settings.holds_writes = in_set;
+        settings.home.shares_files = in_set;
         Ok(Metadata {
-            in_set,
+            sharing: in_set.then(Arc::default),
             listener,
             striped: Arc::new(Striped::new(settings, view)),
             others,
@@ -125,6 +131,24 @@ impl Metadata {
             homes: JoinedHomes::new(homes),
             book,
         })
+    }
+}
+
+/// Clients that read files of a set's tree at the member's data servers.
+pub(super) struct Readers {
+    by: Arc<dyn replica::Readers>,
+    sharing: Arc<Sharing>,
+}
+
+impl Readers {
+    /// As the replica knows them when it begins.
+    pub(super) fn as_known(&self) -> Arc<dyn replica::Readers> {
+        self.by.clone()
+    }
+
+    /// The replica has begun, and says from now on who may read what.
+    pub(super) fn are_let_by(&self, replica: &Arc<replica::Replica>) {
+        self.sharing.is_by(replica);
     }
 }
 
@@ -238,10 +262,18 @@ impl Prepared {
         Some(StripedTree {
             name: self.place.tree.clone(),
             striped: metadata.striped.clone(),
-            in_set: metadata.in_set,
+            sharing: metadata.sharing.clone(),
             holders: metadata.holders.clone()?,
             homes: metadata.homes.clone(),
         })
+    }
+
+    /// Who reads files of a set's tree past the replica.
+    pub(super) fn readers(&self) -> Option<Readers> {
+        let metadata = self.metadata.as_ref()?;
+        let sharing = metadata.sharing.clone()?;
+        let by = Arc::new(AtDataServers(metadata.striped.clone()));
+        Some(Readers { by, sharing })
     }
 
     /// Begins to be what the data directory says.
@@ -276,7 +308,7 @@ impl Prepared {
             return Err(ServeError::PooledTreeNotShown(place.tree));
         };
         let beginning = metadata_server::Beginning {
-            in_set: metadata.in_set,
+            sharing: metadata.sharing,
             book_path: place.directory.path().join(BOOK),
             place,
             listener: metadata.listener,

@@ -20,6 +20,7 @@ use vfs::ReplicaSlot;
 
 use super::super::connection::{self, FromDataServer};
 use super::super::homes::JoinedHomes;
+use super::super::sharing::Sharing;
 use crate::pools::{PoolPlace, PoolRole};
 
 /// How long a metadata server may take to drop copies before it is told again.
@@ -39,6 +40,8 @@ pub(super) struct Known {
     pub(super) home: Arc<Home>,
     /// Metadata servers that are homes, too.
     pub(super) homes: Arc<JoinedHomes>,
+    /// Set where others change the files, too.
+    pub(super) sharing: Option<Arc<Sharing>>,
     /// Whether it can answer.
     pub(super) has_started: watch::Sender<bool>,
 }
@@ -172,6 +175,11 @@ impl striping::Control for Link {
     fn holding(&self, server: DataServerNumber) -> Option<Holding> {
         let said = self.known.holdings().get(&ReplicaSlot(server.0)).copied();
         said.map(|said| said.holding)
+    }
+
+    fn clients_left(&self) -> Duration {
+        let sharing = self.known.sharing.as_ref();
+        sharing.map_or(Duration::MAX, |sharing| sharing.clients_left())
     }
 }
 
