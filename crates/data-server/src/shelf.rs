@@ -6,13 +6,13 @@
 use bytes::Bytes;
 use pool::data_server::Fenced;
 use pool::{
-    Act, ContentsId, Generation, HomeNumber, Intent, IntentNumber, KeyNumber, PlacementNumber,
-    Report, StoreIdentity,
+    Act, ContentsId, Generation, HomeNumber, Intent, IntentNumber, KeyNumber, Listing,
+    PlacementNumber, Report, StoreIdentity,
 };
 use store::{NewStore, Store, StoreError, StoreOptions};
 use vfs::{
-    AccessCheck, Commitment, Creation, Credentials, Error, FileSystem, Name, NewObject, ObjectId,
-    ObjectKind, Result, SetAttributes, Space, Stability, WriteVerifier, Written,
+    AccessCheck, Commitment, Cookie, Creation, Credentials, Error, FileSystem, Name, NewObject,
+    ObjectId, ObjectKind, Result, SetAttributes, Space, Stability, WriteVerifier, Written,
 };
 
 /// Why a shelf cannot be used. Each message says what to do next.
@@ -316,6 +316,27 @@ impl Shelf {
         self.store.0.statistics().objects.saturating_sub(2)
     }
 
+    /// Contents that there are, some at a time: at most `count` behind a place, and the next place; none at the end.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when they cannot be read.
+    pub async fn list(&self, after: Cookie, count: usize) -> Result<(Listing, Option<Cookie>)> {
+        let who = Credentials::root();
+        let store = &self.store.0;
+        let page = store.read_directory(&who, self.contents, after, count);
+        let page = page.await?;
+        let mut listing = Listing::default();
+        for entry in &page.entries {
+            if let Some(contents) = parse_name(entry.name.as_bytes()) {
+                let fenced = self.fenced(contents)?;
+                let generation = fenced.map_or(Generation::FIRST, |fenced| fenced.generation);
+                listing.0.push((contents, generation));
+            }
+        }
+        let last = page.entries.last().map(|entry| entry.cookie);
+        Ok((listing, last.filter(|_| !page.end)))
+    }
+
     /// Whether stable storage has failed, so that nothing more can be promised.
     #[must_use]
     pub fn has_failed(&self) -> bool {
@@ -404,6 +425,15 @@ fn name_of(contents: ContentsId) -> Result<Name> {
     let ContentsId { object, placement } = contents;
     let name = format!("{:016x}.{:08x}", object.as_u64(), placement.0);
     Ok(Name::new(name.into_bytes())?)
+}
+
+/// The contents whose bytes are in a file of this name.
+fn parse_name(name: &[u8]) -> Option<ContentsId> {
+    let (object, placement) = std::str::from_utf8(name).ok()?.split_once('.')?;
+    Some(ContentsId {
+        object: ObjectId::from_u64(u64::from_str_radix(object, 16).ok()?),
+        placement: PlacementNumber(u32::from_str_radix(placement, 16).ok()?),
+    })
 }
 
 async fn directory_in(store: &Store, name: &str) -> Result<ObjectId> {

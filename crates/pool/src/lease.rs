@@ -33,7 +33,21 @@ impl LeaseSettings {
     /// Until when a data server may rely on a lease that it asked for at `asked`.
     #[must_use]
     pub fn relied_upon_until(&self, asked: Moment) -> Moment {
-        asked.after(self.length.saturating_sub(self.drift()))
+        self.counted_from(asked, self.length)
+    }
+
+    /// The end of what lasts so long, by any clock, from a moment that is no later than its beginning.
+    pub(crate) fn counted_from(&self, asked: Moment, length: Duration) -> Moment {
+        let drift = control::drift(length, self.drift_ppm);
+        asked.after(length.saturating_sub(drift))
+    }
+
+    /// How long clients may be served from now on where the home may speak for its files for `left` more, by its own clock.
+    pub(crate) fn for_clients(&self, left: Duration) -> Duration {
+        // More makes no difference.
+        let left = left.min(2 * self.length);
+        let drift = control::drift(left, self.drift_ppm);
+        left.saturating_sub(drift).min(self.length)
     }
 
     /// From when on no data server relies on a lease that was given at `given` or before.

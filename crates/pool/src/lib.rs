@@ -18,6 +18,7 @@ mod handle;
 pub mod home;
 mod keys;
 mod lease;
+mod listing;
 mod message;
 mod numbers;
 mod placement;
@@ -30,6 +31,7 @@ pub use device_group::{DeviceGroup, InvalidDeviceGroup, MAX_DATA_SERVERS};
 pub use handle::{Access, Capability, HANDLE_BYTES, Handle, Refused};
 pub use keys::{HandleKey, HandleKeys, KeySource};
 pub use lease::{LeaseClock, LeaseSettings};
+pub use listing::Listing;
 pub use message::{
     Act, ContentsId, Holding, Intent, IntentNumber, Report, StoreIdentity, ToDataServer, ToHome,
 };
@@ -60,6 +62,9 @@ pub fn decode_as_anything(bytes: &[u8]) {
     }
     if let Ok(holding) = Holding::decode(bytes) {
         assert_eq!(holding.encode(), bytes, "{holding:?}");
+    }
+    if let Ok(listing) = Listing::decode(bytes) {
+        assert_eq!(listing.encode(), bytes, "{listing:?}");
     }
     let (server, keys) = (
         DataServerNumber(1),

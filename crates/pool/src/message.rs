@@ -4,6 +4,7 @@ use crate::keys::HandleKeys;
 use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
 use control::Moment;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use vfs::{Extent, ObjectId};
 
 /// The contents of one object under one placement, as a data server keeps them.
@@ -165,6 +166,8 @@ pub enum ToDataServer {
         issue: IssueNumber,
         /// What handles are sealed with that count.
         keys: HandleKeys,
+        /// How long those of clients count, from the asking on: at most as long as the lease.
+        clients: Duration,
     },
     /// An intent is to be carried out. No handle of its contents was, or will be, sealed with a key behind this one, if it removes them.
     Take(Intent, KeyNumber),

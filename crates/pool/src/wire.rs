@@ -1,6 +1,6 @@
 //! The bytes of what homes and data servers say to each other. All numbers are big-endian; the first byte says which message it is.
 //!
-//! Both ends agree on a version when they connect; this is version 2.
+//! Both ends agree on a version when they connect; this is version 3.
 
 use crate::keys::{HandleKey, HandleKeys};
 use crate::message::{
@@ -9,6 +9,7 @@ use crate::message::{
 use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
 use control::Moment;
 use fields::{Fields, Malformed, Tag};
+use std::time::Duration;
 use vfs::{Extent, ObjectId};
 
 const UNKNOWN_MESSAGE: Malformed = Malformed("it is of no known kind");
@@ -31,17 +32,17 @@ impl Tag for ToHomeKind {
     }
 }
 
-/// Which [`ToDataServer`] it is. 1 and 2 were a lease and an intent of version 1.
+/// Which [`ToDataServer`] it is. 1 and 2 were a lease and an intent of version 1, 4 a lease of version 2.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum ToDataServerKind {
     Look = 3,
-    Lease = 4,
     Take = 5,
+    Lease = 6,
 }
 
 impl Tag for ToDataServerKind {
-    const ALL: &'static [Self] = &[Self::Look, Self::Lease, Self::Take];
+    const ALL: &'static [Self] = &[Self::Look, Self::Take, Self::Lease];
     const UNKNOWN: Malformed = UNKNOWN_MESSAGE;
 
     fn number(self) -> u8 {
@@ -125,15 +126,21 @@ impl ToHome {
 }
 
 impl ToDataServer {
-    /// The bytes that are sent; 90 at most. Those of a lease hold secrets.
+    /// The bytes that are sent; 98 at most. Those of a lease hold secrets.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self {
-            ToDataServer::Lease { asked, issue, keys } => {
+            ToDataServer::Lease {
+                asked,
+                issue,
+                keys,
+                clients,
+            } => {
                 bytes.push(ToDataServerKind::Lease.number());
                 put(&mut bytes, asked.0);
                 put(&mut bytes, issue.0);
+                put(&mut bytes, micros(*clients));
                 put_key(&mut bytes, keys.current());
                 bytes.push(u8::from(keys.previous().is_some()));
                 keys.previous()
@@ -174,6 +181,7 @@ impl ToDataServer {
             ToDataServerKind::Lease => ToDataServer::Lease {
                 asked: Moment(fields.u64()?),
                 issue: IssueNumber(fields.u64()?),
+                clients: Duration::from_micros(fields.u64()?),
                 keys: keys(&mut fields)?,
             },
             ToDataServerKind::Take => {
@@ -227,6 +235,11 @@ impl Holding {
         fields.end()?;
         Ok(holding)
     }
+}
+
+/// More than a lease has is cut off.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn put(bytes: &mut Vec<u8>, number: u64) {
@@ -409,6 +422,7 @@ mod tests {
             asked: Moment(1),
             issue: IssueNumber(2),
             keys,
+            clients: Duration::from_micros(2_999_997),
         };
         let first = HandleKeys::new(HandleKey::new(KeyNumber(3), [4; 32]));
         let mut both = first.clone();
@@ -419,8 +433,8 @@ mod tests {
             assert!(message.encode().len() <= longest);
             comes_back(message, ToDataServer::encode, ToDataServer::decode);
         }
-        assert_eq!(longest, 90);
-        for unknown in [1, 2, 9] {
+        assert_eq!(longest, 98);
+        for unknown in [1, 2, 4, 9] {
             assert!(ToDataServer::decode(&[unknown]).is_err());
         }
     }

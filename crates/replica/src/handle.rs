@@ -19,6 +19,7 @@ use crate::dispatch::Dispatch;
 use crate::driver::engine::{Engine, Step};
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::persistence;
+use crate::driver::readers::Readers;
 use crate::driver::remembered::{self, Remembered};
 use crate::frontend::durability;
 use crate::frontend::expired_clients;
@@ -79,7 +80,7 @@ pub struct Replica {
 
 impl Replica {
     /// Starts to replicate the store with the other members of the set, within a tokio runtime.
-    /// `incarnation` has to be larger than at any earlier start, and not 0.
+    /// `incarnation` has to be larger than at any earlier start, and not 0. `readers`: who reads files of the store past the replica.
     ///
     /// # Errors
     /// [`StartError`] says what to do next.
@@ -89,6 +90,7 @@ impl Replica {
         settings: Settings,
         listener: TcpListener,
         incarnation: u64,
+        readers: Option<Arc<dyn Readers>>,
     ) -> Result<Arc<Replica>, StartError> {
         let identity = set.identity()?;
         let list = set.member_list()?;
@@ -109,7 +111,8 @@ impl Replica {
         let of = (&identity, &list);
         let state = state_at_start(&engine, of, settings, (incarnation, held)).await?;
         let signatures = Signatures::new(&identity)?;
-        let replica = Arc::new(LocalReplica::new(engine.clone(), state, set, signatures));
+        let replica = LocalReplica::new(engine.clone(), state, set, signatures, readers);
+        let replica = Arc::new(replica);
         meeting::take_up_fault(&replica);
         engine.tell_store();
         engine.store.take_up_held().await?;
@@ -167,6 +170,20 @@ impl Replica {
     #[must_use]
     pub fn ready(&self) -> bool {
         self.local.is_whole() && self.local.lease.may_answer()
+    }
+
+    /// Whether somebody may read a file of the own copy past this replica, as long as [`Replica::readers_left`] says and until
+    /// [`Readers::end`]: nobody else decides about it, and all of it is here. To be asked when [`Readers::files`] names the file already: what
+    /// others are granted later ends it then.
+    #[must_use]
+    pub fn is_read_here(&self, file: ObjectId) -> bool {
+        self.local.is_read_here(file)
+    }
+
+    /// How long the own copy may be read past this replica if nothing more is granted (rule 22).
+    #[must_use]
+    pub fn readers_left(&self) -> Duration {
+        self.local.readers_left()
     }
 
     /// Says why, once the others have gone on without this replica: it has to be started anew.

@@ -39,6 +39,7 @@ mod status;
 pub use administration::{AuditView, FrozenView, LossView, MemberView, ViewStatus};
 pub use control::ClockDifference;
 pub use driver::clock::{lease_time, read_clocks};
+pub use driver::readers::Readers;
 #[doc(hidden)]
 pub use garbage::decode_as_anything;
 pub use handle::{Replica, StartError};

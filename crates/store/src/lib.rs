@@ -82,7 +82,8 @@ pub use clock::{Clock, SystemClock};
 pub use commit_hook::{Change, CommitHook, Touched, TouchedKind};
 pub use committer::Ticket;
 pub use data::{
-    AtHand, Contents, Cut, Elsewhere, Need, Place, Placed, PlacedRows, Stored, SyncError,
+    AtHand, Contents, Cut, Elsewhere, Need, Place, PlaceAnew, Placed, PlacedRows, Replacement,
+    Stored, SyncError,
 };
 pub use error::StoreError;
 pub use listening::ChangeListener;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use fields::Fields;
 use plain_file::is_about_contents;
 use tokio::runtime::RuntimeFlavor;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use vfs::{Error, ObjectId, Properties, ReplicaSlot, Timestamp, WriteVerifier};
 
 use crate::clock::Clock;
@@ -49,6 +49,8 @@ pub struct OpenStore {
     verifier: u64,
     /// How often unstable data was lost elsewhere since the store was opened.
     losses: AtomicU64,
+    /// Says that there is more in [`OpenStore::recovered`].
+    pub(crate) found_lost: watch::Sender<u64>,
     /// Where files have their data whose rows say so.
     pub(crate) elsewhere: Option<Arc<dyn Elsewhere>>,
     /// Whether rows may say so.
@@ -143,8 +145,7 @@ impl OpenStore {
             MarkedFiles::load(&metadata, table).map_err(|error| metadata_error(&layout, &error))
         };
         let (unshipped, unfetched) = (marked(Table::Unshipped)?, marked(Table::Unfetched)?);
-        let torn = marked(Table::Torn)?;
-        let damaged = marked(Table::Damaged)?;
+        let (torn, damaged) = (marked(Table::Torn)?, marked(Table::Damaged)?);
         let voided = marked(Table::Voided)?;
         let incomplete =
             Incomplete::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
@@ -164,6 +165,7 @@ impl OpenStore {
             slot: identity.slot,
             verifier: verifier(identity.slot, opened),
             losses: AtomicU64::new(0),
+            found_lost: watch::Sender::new(0),
             elsewhere: options.elsewhere.clone(),
             places: identity.places,
             opened,
@@ -236,7 +238,8 @@ impl OpenStore {
     }
 
     /// What clients see of whether unstable data may have been lost.
-    pub(crate) fn verifier(&self) -> WriteVerifier {
+    #[must_use]
+    pub fn verifier(&self) -> WriteVerifier {
         // Between slot and openings; no store is opened that many times.
         let losses = self.losses.load(Ordering::Acquire) & 0xffff;
         WriteVerifier((self.verifier ^ (losses << 32)).to_be_bytes())

@@ -90,7 +90,9 @@ impl OpenStore {
         let idle = self.begin_if_idle()?;
         let mut mutation = idle.ok_or(Error::Io("the store is being changed".into()))?;
         let size = match mutation.object(id) {
-            Ok(row) if row.placement().is_some() => return self.recover_elsewhere(mutation, id),
+            Ok(row) if row.placement().is_some() => {
+                return self.recover_elsewhere(mutation, id, mark == Mark::Foreign);
+            }
             Ok(row) if row.file().is_ok() => Some(row.size),
             Ok(_) | Err(Error::Stale) => None,
             Err(error) => return Err(error),

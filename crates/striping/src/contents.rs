@@ -5,10 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pool::Act;
-use store::{AtHand, Contents, Cut, Elsewhere, Need, Place, Stored, SyncError};
-use vfs::{Error, ObjectId, Result, SeekTarget};
+use pool::{Act, Placement};
+use store::{
+    AtHand, Contents, Cut, Elsewhere, Need, Place, PlaceAnew, Replacement, Stored, SyncError,
+};
+use vfs::{Error, ObjectId, Result, SeekTarget, Space};
 
+use crate::settling::Going;
 use crate::striped::{Striped, extent_of};
 use crate::view::Whereabouts;
 
@@ -39,7 +42,7 @@ impl Striped {
         of: Place<'_>,
         mut act: impl FnMut(Whereabouts) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
-        let mut file = self.find(of)?;
+        let mut file = self.find_now(of)?;
         loop {
             let before = file.row.contents;
             let done = act(file);
@@ -50,8 +53,31 @@ impl Striped {
         }
     }
 
+    /// Holds a change while its file is about to lie elsewhere, where nobody above does.
+    fn hold(&self, id: ObjectId) -> Result<Option<Going>> {
+        match self.files.holds_writes() {
+            true => self.wait(self.files.changing_when_let(id)).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Where a file lies that is about to be changed: if it was moved since the store looked, not where that was.
+    fn find_now(&self, of: Place<'_>) -> Result<Whereabouts> {
+        match self.files.holds_writes() {
+            true => self
+                .files
+                .present(of.id)
+                .and_then(|found| found.map_or_else(|| self.find(of), Ok)),
+            false => self.find(of),
+        }
+    }
+
     fn change(&self, of: Place<'_>, act: Act) -> Result<()> {
-        let file = self.find(of)?;
+        let _held = match act {
+            Act::Remove => None,
+            Act::Fence | Act::Punch(_) | Act::Truncate(_) => self.hold(of.id)?,
+        };
+        let file = self.find_now(of)?;
         // What clients write past the home is not cut by what the row says: that is asked for first (`settling`).
         let _changing = match act {
             Act::Remove => None,
@@ -112,6 +138,7 @@ impl Contents for Striped {
     fn write(&self, of: Place<'_>, bytes: &[u8], offset: u64, _: Need) -> Result<Stored> {
         let bytes = Bytes::copy_from_slice(bytes);
         let range = offset..offset.saturating_add(bytes.len() as u64);
+        let _held = self.hold(of.id)?;
         let written = self.there(of, |file| {
             self.wait(self.files.write(file, bytes.clone(), offset))
         });
@@ -165,5 +192,31 @@ impl Elsewhere for Striped {
     fn place(&self, id: ObjectId) -> Option<Vec<u8>> {
         let placement = self.files.view().place(id)?;
         Some(placement.encode().to_vec())
+    }
+
+    fn place_anew(&self) -> Result<PlaceAnew> {
+        let driver = Arc::clone(self.files.driver()?);
+        let number = self.wait(async move { driver.number_placements().await })?;
+        let files = Arc::clone(&self.files);
+        Ok(Box::new(move |id| {
+            let placement = files.view().place(id)?;
+            let placement = Placement {
+                number,
+                ..placement
+            };
+            Some(placement.encode().to_vec())
+        }))
+    }
+
+    fn has_lost_part(&self, of: Place<'_>) -> bool {
+        self.find(of).is_ok_and(|file| file.has_lost())
+    }
+
+    fn replace(&self, id: ObjectId) -> Result<Box<dyn Replacement>> {
+        self.begin_replacing(id)
+    }
+
+    fn space(&self, own: Space) -> Space {
+        self.files.space_for_contents(own)
     }
 }

@@ -1,6 +1,7 @@
 //! The control connections of a home: what it says to the data servers of its pool besides reading and writing.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use pool::{DataServerNumber, Holding, ToDataServer};
 
@@ -23,4 +24,8 @@ pub trait Control: Send + Sync {
 
     /// How much the data server keeps and could keep, by what it has said last; `None` when it has said nothing since this home began.
     fn holding(&self, server: DataServerNumber) -> Option<Holding>;
+
+    /// How long from now on nobody else changes the files without asking, where others may (`pool::home::HomeSettings::shares_files`):
+    /// as long, at most, data servers serve clients. Does not wait.
+    fn clients_left(&self) -> Duration;
 }

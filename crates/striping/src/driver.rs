@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use control::{Moment, OperationId};
 use pool::home::{Command, FileRow, Holder, Home, Outcome, Owed, Record, Request, ServerView};
 use pool::{
-    ContentsId, DataServerNumber, Handle, IntentNumber, Placement, PlacementNumber, ToHome,
+    ContentsId, DataServerNumber, Generation, Handle, IntentNumber, Placement, PlacementNumber,
+    ToHome,
 };
 use store::PlacedRows;
 use tokio::sync::{Notify, oneshot};
@@ -18,6 +19,7 @@ use vfs::{Error, ObjectId, Result};
 
 use crate::control::Control;
 use crate::layouts::Recalls;
+use crate::records;
 
 /// One run of a home.
 pub(crate) struct Driver {
@@ -28,6 +30,8 @@ pub(crate) struct Driver {
     control: Arc<dyn Control>,
     recalls: Arc<Recalls>,
     started: Instant,
+    /// Held from when it is known what is to be kept until it is.
+    keeping: tokio::sync::Mutex<()>,
 }
 
 struct State {
@@ -65,6 +69,7 @@ impl Driver {
         };
         let mut state = self.state();
         let served = state.home.serves(now, from);
+        self.bound_clients(&mut state, now);
         let commands = state.home.handle(now, from, message);
         state.take(commands);
         let began = !served && state.home.serves(now, from);
@@ -141,15 +146,13 @@ impl Driver {
             if state.moves.contains_key(&object) {
                 return Err(Error::Delay);
             }
-            let number = state.last_placement.0.checked_add(1);
-            let number = number.ok_or(Error::Invalid("no placement has a number any more"))?;
-            state.last_placement = PlacementNumber(number);
+            let number = state.next_placement()?;
             let placement = Placement {
-                number: PlacementNumber(number),
+                number,
                 ..placement
             };
             state.moves.insert(object, placement);
-            PlacementNumber(number)
+            number
         };
         let to = FileRow {
             contents: ContentsId {
@@ -168,6 +171,15 @@ impl Driver {
             self.state().moves.remove(&object);
         }
         Ok(begun?.map(|begun| (to, begun)))
+    }
+
+    /// A number that no placement has had, stably.
+    pub(crate) async fn number_placements(&self) -> Result<PlacementNumber> {
+        let _keeping = self.keeping.lock().await;
+        let number = self.state().next_placement()?;
+        let fact = records::placements(number);
+        self.rows.keep(Vec::new(), vec![fact]).await?;
+        Ok(number)
     }
 
     fn call(
@@ -198,11 +210,63 @@ impl Driver {
             let operation = OperationId(state.next_operation);
             state.next_operation += 1;
             state.waiting.insert(operation, told);
+            self.bound_clients(&mut state, now);
             let commands = call(&mut state.home, now, &row, operation);
             state.take(commands);
         }
         self.woken.notify_one();
         Ok(Some(outcome))
+    }
+
+    /// How long others leave the files alone is looked up whenever it counts: this clock may stand still where theirs goes on.
+    fn bound_clients(&self, state: &mut State, now: Moment) {
+        let until = now.after(self.control.clients_left());
+        state.home.bound_clients(until);
+    }
+
+    /// The files of which somebody has a layout.
+    pub(crate) fn held(&self) -> Vec<ObjectId> {
+        self.state().home.held()
+    }
+
+    /// Returns when no data server serves by a lease of an earlier run.
+    pub(crate) async fn earlier_over(&self) {
+        let over = self.state().home.earlier_over();
+        let left = over.0.saturating_sub(self.now().0);
+        tokio::time::sleep(Duration::from_micros(left)).await;
+    }
+
+    /// Contents about which something is decided, or kept, that rows may not say yet.
+    pub(crate) fn concerned(&self) -> BTreeSet<ContentsId> {
+        let state = self.state();
+        let mut concerned = state.home.concerned();
+        concerned.extend(state.unkept.values().map(|(_, row)| row.contents));
+        concerned.extend(state.intents.values().map(|owed| owed.intent.contents));
+        concerned.extend(state.moves.iter().map(|(object, to)| ContentsId {
+            object: *object,
+            placement: to.number,
+        }));
+        concerned
+    }
+
+    /// Whether a data server answers for this home.
+    pub(crate) fn serves(&self, server: DataServerNumber) -> bool {
+        let (now, state) = (self.now(), self.state());
+        state.home.serves(now, server)
+    }
+
+    /// Contents that belong to nothing are to go.
+    pub(crate) fn sweep(
+        &self,
+        server: DataServerNumber,
+        contents: ContentsId,
+        generation: Generation,
+    ) {
+        let mut state = self.state();
+        let commands = state.home.sweep(server, contents, generation);
+        state.take(commands);
+        drop(state);
+        self.woken.notify_one();
     }
 
     /// Whether a file may be longer, and newer, than its row says.
@@ -240,6 +304,7 @@ impl Driver {
 
     /// Carries out what has been decided so far. Records come before whatever waits for them.
     async fn carry_out(&self) -> Result<()> {
+        let keeping = self.keeping.lock().await;
         let (commands, kept, batch) = {
             let mut state = self.state();
             let commands = std::mem::take(&mut state.commands);
@@ -255,6 +320,7 @@ impl Driver {
             let unsettled = &mut self.state().unsettled;
             unsettled.retain(|file| !kept.settled.contains(file));
         }
+        drop(keeping);
         self.state().unkept.retain(|_, (with, _)| *with > batch);
         for command in commands {
             match command {
@@ -277,6 +343,14 @@ impl Driver {
 }
 
 impl State {
+    /// One that no placement has had.
+    fn next_placement(&mut self) -> Result<PlacementNumber> {
+        let number = self.last_placement.0.checked_add(1);
+        let number = number.ok_or(Error::Invalid("no placement has a number any more"))?;
+        self.last_placement = PlacementNumber(number);
+        Ok(self.last_placement)
+    }
+
     /// Takes over what the home has decided.
     fn take(&mut self, commands: Vec<Command>) {
         for command in &commands {

@@ -10,14 +10,29 @@ use crate::striped::StripedFiles;
 impl StripedFiles {
     /// The free space of the tree whose files are striped, where that of the store which has their rows is `own`.
     pub(crate) fn free_space(&self, own: Space) -> Space {
+        match self.said_of_space() {
+            Some((said, width)) => over(own, &said, width),
+            None => own,
+        }
+    }
+
+    /// The same for the copy of a replicated tree. While no data server has said anything, its own disk counts: nobody else is to be refused
+    /// a change because this home was just started.
+    pub(crate) fn space_for_contents(&self, own: Space) -> Space {
+        match self.said_of_space() {
+            Some((said, width)) if !said.is_empty() => over(own, &said, width),
+            _ => own,
+        }
+    }
+
+    /// What data servers have said over which new files are striped, and how many these are.
+    fn said_of_space(&self) -> Option<(Vec<Holding>, u64)> {
         let view = self.view();
-        let group = view.new_files.and_then(|new| view.groups.get(&new.group));
-        let (Some(group), Ok(driver)) = (group, self.driver()) else {
-            return own;
-        };
+        let group = view.groups.get(&view.new_files?.group)?;
+        let driver = self.driver().ok()?;
         let said = group.members().iter();
         let said = said.filter_map(|server| driver.control().holding(*server));
-        over(own, &said.collect::<Vec<_>>(), group.members().len() as u64)
+        Some((said.collect(), group.members().len() as u64))
     }
 }
 

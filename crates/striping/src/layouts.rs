@@ -17,7 +17,7 @@ use nfs4_server::{
     NoLayout,
 };
 use pool::home::{Holder, Outcome, Request};
-use pool::{Access, DataServerNumber, DeviceGroupNumber, Placement};
+use pool::{Access, Act, DataServerNumber, DeviceGroupNumber, Placement};
 use tokio::time::timeout;
 use vfs::{ObjectId, Result};
 
@@ -150,6 +150,31 @@ impl StripedFiles {
             Ok(Ok(Outcome::Gone)) => Err(NoLayout::Gone),
             Ok(_) | Err(_) => Err(NoLayout::ThroughServer),
         }
+    }
+}
+
+impl Striped {
+    /// The files of which clients have layouts.
+    #[must_use]
+    pub fn held(&self) -> Vec<ObjectId> {
+        self.files
+            .driver()
+            .map_or_else(|_| Vec::new(), |driver| driver.held())
+    }
+
+    /// Returns when no layout of a file counts any more that was given before.
+    pub async fn fence(&self, file: ObjectId) -> Result<()> {
+        let fence = Request::Change(Act::Fence);
+        self.files.request(file, fence).await.map(|_| ())
+    }
+
+    /// Returns when no data server serves clients any more by a lease of an earlier run of this home.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Delay`] before the start.
+    pub async fn earlier_over(&self) -> Result<()> {
+        self.files.driver()?.earlier_over().await;
+        Ok(())
     }
 }
 

@@ -20,9 +20,12 @@ mod moving;
 mod pace;
 mod ranges;
 mod records;
+mod replacing;
 mod sessions;
+mod settings;
 mod settling;
 mod striped;
+mod sweeping;
 mod view;
 
 /// Takes arbitrary bytes apart as every kind of row that a home keeps, for fuzzing. What decodes must encode to a row that says the same.
@@ -34,5 +37,6 @@ pub fn decode_as_anything(bytes: &[u8]) {
 pub use control::Control;
 pub use moving::Moved;
 pub use pace::Pace;
-pub use striped::{Settings, Striped};
+pub use settings::Settings;
+pub use striped::Striped;
 pub use view::{NewFiles, PoolView};

@@ -9,9 +9,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use pool::Placement;
 use pool::home::{FileRow, Outcome, Request};
 use store::SyncError;
 use tokio::time::timeout;
@@ -57,17 +59,17 @@ enum Round {
     Last,
 }
 
-/// An attempt, which is given up unless it ends well.
-struct Attempt {
+/// Contents that are to take the place of those that a file has. They are given up unless that ends well.
+pub(crate) struct Attempt {
     files: Arc<StripedFiles>,
     id: ObjectId,
     tracking: Tracking,
-    is_done: bool,
+    is_done: AtomicBool,
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if !self.is_done {
+        if !self.is_done.load(Ordering::Acquire) {
             // A home that decides nothing any more gives moves up when it is started anew.
             let _begun = self.files.begin(self.id, None, Request::GiveUp);
         }
@@ -112,7 +114,6 @@ impl StripedFiles {
         if old.has_lost() {
             return Ok(Moved::Lost);
         }
-        let driver = self.driver()?;
         let placement = self.view().place_over(id, to);
         let placement = placement.ok_or(Error::Invalid("there is no such device group"))?;
         let new = self.find(id, &placement.encode())?;
@@ -120,19 +121,33 @@ impl StripedFiles {
             return Err(Error::Delay);
         }
         self.serving(&[&old.row, &new.row]).await?;
+        match self.begin_attempt(id, placement, new).await? {
+            None => Ok(Moved::Gone),
+            Some((attempt, new)) => attempt.carry_out(&new, pace).await,
+        }
+    }
+
+    /// Begins other contents of a file, in which nothing is. `None` where it is gone.
+    async fn begin_attempt(
+        self: &Arc<Self>,
+        id: ObjectId,
+        placement: Placement,
+        new: Whereabouts,
+    ) -> Result<Option<(Attempt, Whereabouts)>> {
+        let driver = self.driver()?;
         let tracking = self.track(id).ok_or(Error::Delay)?;
-        let mut attempt = Attempt {
+        let attempt = Attempt {
             files: Arc::clone(self),
             id,
             tracking,
             // Nothing has begun.
-            is_done: true,
+            is_done: AtomicBool::new(true),
         };
         let members = new.row.members.clone();
         let (row, begun) = loop {
             let as_of = driver.switched();
             let Some(row) = self.row(id)? else {
-                return Ok(Moved::Gone);
+                return Ok(None);
             };
             let wanted = (placement, members.clone());
             if let Some(begun) = driver.begin_move(as_of, &row, wanted)? {
@@ -142,15 +157,29 @@ impl StripedFiles {
         if outcome_of(begun).await? != Outcome::Done {
             return Err(Error::Delay);
         }
-        attempt.is_done = false;
+        attempt.is_done.store(false, Ordering::Release);
         let new = Whereabouts {
             row,
             is_named: false,
             ..new
         };
-        let moved = attempt.carry_out(&new, pace).await?;
-        attempt.is_done = true;
-        Ok(moved)
+        Ok(Some((attempt, new)))
+    }
+
+    /// Begins contents of a file, placed as those of new files are, into which nothing is copied.
+    pub(crate) async fn begin_replacement(
+        self: &Arc<Self>,
+        id: ObjectId,
+    ) -> Result<(Attempt, Whereabouts)> {
+        // Without data servers for new files, some are waited for.
+        let placement = self.view().place(id).ok_or(Error::Delay)?;
+        let new = self.find(id, &placement.encode())?;
+        if new.has_lost() {
+            return Err(Error::Delay);
+        }
+        self.serving(&[&new.row]).await?;
+        let begun = self.begin_attempt(id, placement, new).await?;
+        begun.ok_or(Error::Stale)
     }
 }
 
@@ -205,13 +234,35 @@ impl Attempt {
             Err(SyncError::Lost(_)) => return Err(Error::Delay),
             Err(SyncError::Later(error)) => return Err(error),
         }
-        // However long that takes: nobody may change the old contents while the row may come to name the new ones.
-        match files.request(id, Request::Switch(size)).await? {
-            Outcome::Done => {}
-            _ => return Err(Error::Delay),
-        }
+        self.switch(size).await?;
         files.forget_unstable(old.row.contents, new.row.contents, lost);
         Ok(Moved::Done(copied))
+    }
+
+    /// The new contents are those of the file from now on, and end at this size. However long that takes: nobody may change the old
+    /// ones while the row may come to name the new ones.
+    async fn switch(&self, size: u64) -> Result<()> {
+        match self.files.request(self.id, Request::Switch(size)).await? {
+            Outcome::Done => {
+                self.is_done.store(true, Ordering::Release);
+                Ok(())
+            }
+            _ => Err(Error::Delay),
+        }
+    }
+
+    /// Contents that are stable take the place of others, which nobody uses; nothing was copied from these.
+    pub(crate) async fn put_in_place(&self, new: &Whereabouts, size: u64) -> Result<()> {
+        let files = &self.files;
+        self.request(Request::Alone).await?;
+        self.tracking.hold().await?;
+        let old = files.present(self.id)?.ok_or(Error::Stale)?;
+        if self.request(Request::Seal).await? != Outcome::Done {
+            return Err(Error::Delay);
+        }
+        self.switch(size).await?;
+        files.forget_unstable(old.row.contents, new.row.contents, false);
+        Ok(())
     }
 
     /// The file was removed meanwhile, or a data server of its new contents.

@@ -8,7 +8,7 @@
 //! | `striping/intent/`, number (8) | version 1 (1), object (8), placement (4), generation (8), act (1), two numbers of the act (16), 1 when the row says what came of it (1), the data servers that owe it (2 each) |
 //! | `striping/unsettled/`, object (8) | version 1 (1); while it is there, clients may write to the file past the home, or may have |
 //! | `striping/move/`, object (8) | version 1 (1), placement (29) that the file is being moved to; what lies under it belongs to nothing else |
-//! | `striping/placements` | the largest number (4) that a placement was given by a move |
+//! | `striping/placements` | the largest number (4) that a placement was given by a move, or where contents may have been removed |
 //!
 //! All numbers are big-endian.
 

@@ -232,6 +232,15 @@ impl StripedFiles {
         })
     }
 
+    /// The same; waits as long as clients wait for data servers.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] when that takes too long.
+    pub(crate) async fn changing_when_let(self: &Arc<Self>, file: ObjectId) -> Result<Going> {
+        let until = Instant::now() + self.patience();
+        self.changing_unless_held(file, until).await
+    }
+
     /// Notes from now on what is changed of a file. Nothing where that is done already.
     pub(crate) fn track(self: &Arc<Self>, file: ObjectId) -> Option<Tracking> {
         let begins = self.uses.with(file, |of| {

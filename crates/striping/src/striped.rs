@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 use nfs4::{NfsStat4, Verifier4};
 use nfs4_server::DeviceId;
-use pool::home::{FileRow, HomeSettings, Outcome, Request, ServerView};
+use pool::home::{FileRow, Outcome, Request, ServerView};
 use pool::{Act, ContentsId, DataServerNumber, DeviceGroupNumber, Segment, ToHome};
 use store::{PlacedRows, SyncError};
 use throttle::Throttle;
@@ -22,7 +22,9 @@ use crate::control::Control;
 use crate::driver::Driver;
 use crate::layouts::Recalls;
 use crate::sessions::{Answer, Io, Sessions, Unserved};
+use crate::settings::Settings;
 use crate::settling::Uses;
+use crate::sweeping::Unknown;
 use crate::view::{PoolView, Whereabouts};
 
 /// What is told of data servers that do not serve, once and then in sums.
@@ -35,32 +37,13 @@ const AT_ONCE: usize = 16;
 /// all of these.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// How a home deals with its data servers.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Leases and what goes with them.
-    pub home: HomeSettings,
-    /// How long a read or write waits for a data server that does not serve. Then the client that
-    /// asked is told to come again.
-    pub patience: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            home: HomeSettings::default(),
-            patience: Duration::from_secs(5),
-        }
-    }
-}
-
 /// The contents of files that are striped over the data servers of a pool, for the store that has their rows.
 ///
 /// It is handed to the store when that is opened ([`store::StoreOptions::elsewhere`]), and started with the store's rows behind
 /// that; until then everybody is told to come again. Calls of the store block, and belong outside of asynchronous tasks.
 pub struct Striped {
     pub(crate) files: Arc<StripedFiles>,
-    runtime: runtime::Handle,
+    pub(crate) runtime: runtime::Handle,
 }
 
 /// What is known of striped files, and who carries out what is done to them. Whatever outlives a call of [`Striped`] shares it.
@@ -72,6 +55,7 @@ pub(crate) struct StripedFiles {
     unstable: Mutex<HashMap<ContentsId, Unstable>>,
     pub(crate) recalls: Arc<Recalls>,
     pub(crate) uses: Uses,
+    pub(crate) unknown: Unknown,
     /// Held by each creation that is under way, and another one after each question for their end.
     pub(crate) creations: Mutex<watch::Sender<()>>,
     /// The devices that clients may have been told of.
@@ -108,6 +92,7 @@ impl Striped {
                 unstable: Mutex::default(),
                 recalls: Arc::default(),
                 uses: Uses::default(),
+                unknown: Unknown::default(),
                 creations: Mutex::default(),
                 given: Mutex::default(),
             }),
@@ -160,13 +145,18 @@ impl Striped {
     }
 
     /// Waits until every creation of a file has ended that may go by an earlier view.
-    pub async fn creations_ended(&self) {
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the store has failed.
+    pub async fn creations_ended(&self) -> Result<()> {
         let before = {
             let creations = self.files.creations.lock();
             let mut creations = creations.unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *creations)
         };
         before.closed().await;
+        // Rows of other copies come to the store past all that. Placements are chosen under the lock that this takes.
+        (self.files.driver()?.rows().keep(Vec::new(), Vec::new())).await
     }
 
     /// An administrator says that a data server has the contents that it is to have, though an older copy of them was seen. `false`
@@ -208,9 +198,19 @@ impl StripedFiles {
         self.driver.get().ok_or(Error::Delay)
     }
 
+    /// How long contents belong to nothing before they go.
+    pub(crate) fn sweep_after(&self) -> Duration {
+        self.settings.sweep_after
+    }
+
     /// How long a data server that is away is waited for.
     pub(crate) fn patience(&self) -> Duration {
         self.settings.patience
+    }
+
+    /// As [`Settings::holds_writes`].
+    pub(crate) fn holds_writes(&self) -> bool {
+        self.settings.holds_writes
     }
 
     pub(crate) fn find(&self, id: ObjectId, placement: &[u8]) -> Result<Whereabouts> {

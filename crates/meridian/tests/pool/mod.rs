@@ -2,6 +2,7 @@
 //! something else.
 
 mod emptied;
+mod in_set;
 #[path = "joined.rs"]
 mod joined_servers;
 mod lost;
@@ -205,8 +206,8 @@ fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost()
     );
     let at = address(&metadata);
     refuse(
-        &pool(&first, &["create", "--address", &at]),
-        &["member of a set", "choose another directory"],
+        &join(&first, &invite(&metadata)),
+        &["member of a set", "`meridian pool create`"],
     );
     refuse(
         &join(&metadata, &invite(&metadata)),

@@ -10,7 +10,7 @@ use crate::fixture::http_get;
 const SPACE: Bitmap4 = Bitmap4::of(&[Attr::SpaceTotal, Attr::SpaceAvail]);
 
 /// What `df` shows: all, and what can be written, in bytes.
-async fn space(server: &Running) -> (u64, u64) {
+pub(super) async fn space(server: &Running) -> (u64, u64) {
     let client = Client::connect(Options::at(server.address)).await.unwrap();
     client.reclaim_complete().await.unwrap();
     let root = client.mount("/export").await.unwrap();
@@ -37,7 +37,7 @@ async fn write_again(server: &Running, name: &str) -> HashSet<Option<NfsStat4>> 
 }
 
 /// A data server that keeps back half as much again as its disk has: nothing can be written there, and what is there can be removed.
-fn fill(data_server: &Site, available_bytes: u64) {
+pub(super) fn fill(data_server: &Site, available_bytes: u64) {
     let path = data_server.place.configuration();
     let reserve = format!(
         "\n[store]\nreserve = \"{} KiB\"\n",

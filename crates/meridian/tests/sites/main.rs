@@ -19,6 +19,7 @@ mod coherence;
 mod failover;
 mod large;
 mod locks;
+mod member_pool;
 mod metadata_servers;
 mod names;
 mod outage;
@@ -38,7 +39,7 @@ use testbed::Requirements;
 /// Two worlds are six guests and six servers.
 const AT_ONCE: usize = 2;
 
-/// Every story, in the order of telling. Those of `failover` and `outage` end their world, and the last seven have worlds of their own.
+/// Every story, in the order of telling. Those of `failover` and `outage` end their world, and the last eight have worlds of their own.
 const STORIES: &[(&str, Story)] = stories![
     coherence::what_is_made_at_one_site_is_there_at_every_other,
     coherence::what_is_closed_at_one_site_opens_at_every_other_whatever_the_distance,
@@ -62,6 +63,7 @@ const STORIES: &[(&str, Story)] = stories![
     names::a_domain_that_expired_comes_back_from_a_server_that_is_left,
     pool::linux_reads_and_writes_at_the_data_servers_of_a_pool_and_loses_nothing_when_servers_die,
     pool::linux_reads_and_writes_at_the_data_servers_through_a_second_metadata_server,
+    member_pool::linux_reads_at_the_data_servers_of_a_member_and_nothing_old_when_that_is_cut_off,
     metadata_servers::linux_locks_at_two_metadata_servers_and_keeps_its_locks_when_either_is_killed,
     metadata_servers::linux_works_in_a_directory_of_the_second_metadata_server,
     metadata_servers::linux_lists_at_a_second_metadata_server_without_a_message_and_sees_each_change,

@@ -30,7 +30,7 @@ fn set_up(world: &World) -> Result<Vec<Service>> {
     Ok(servers)
 }
 
-fn joining(place: &Place, names: &Place, role: Role) -> Result<Service> {
+pub fn joining(place: &Place, names: &Place, role: Role) -> Result<Service> {
     on_data(place).join(&on_data(names), role, place.nfs_address())?;
     serve(place)
 }
@@ -51,7 +51,7 @@ fn data_servers(names: &Place) -> Result<Vec<PoolServerStatus>> {
 }
 
 /// Waits until new files are striped over all of this many data servers.
-fn serving(names: &Place, count: usize) -> Result<()> {
+pub fn serving(names: &Place, count: usize) -> Result<()> {
     eventually("all data servers serve", || {
         let servers = data_servers(names)?;
         let all = servers
@@ -63,13 +63,13 @@ fn serving(names: &Place, count: usize) -> Result<()> {
 
 /// What clients do at data servers.
 #[derive(Clone, Copy)]
-enum Doing {
+pub enum Doing {
     Reading,
     Writing,
 }
 
 /// How many bytes were taken from, or brought to, each data server.
-fn moved(names: &Place, doing: Doing) -> Result<Vec<u64>> {
+pub fn moved(names: &Place, doing: Doing) -> Result<Vec<u64>> {
     let moved = data_servers(names)?.into_iter().map(|server| {
         let holding = server.holding?;
         Some(match doing {

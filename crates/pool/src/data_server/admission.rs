@@ -5,6 +5,7 @@ use crate::handle::{Access, Capability, Refused};
 use crate::keys::HandleKeys;
 use crate::numbers::{Generation, HomeNumber, IssueNumber, KeyNumber};
 use control::Moment;
+use std::time::Duration;
 
 /// A read or write that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +39,7 @@ impl DataServer {
         &mut self,
         now: Moment,
         home: HomeNumber,
-        asked: Moment,
+        (asked, clients): (Moment, Duration),
         (issue, keys): (IssueNumber, HandleKeys),
     ) -> Vec<Command> {
         let believed = self
@@ -49,9 +50,11 @@ impl DataServer {
         if !believed || lease_until <= now {
             return Vec::new();
         }
+        let clients = clients.min(self.lease.length);
+        let clients_until = self.lease.counted_from(asked, clients);
         let known = self.homes.get_mut(&home);
         let gap = known.as_ref().is_none_or(|side| side.lease_until < now);
-        let has_begun = self.begun.values().any(|(of, _)| *of == home);
+        let has_begun = self.begun.values().any(|(of, ..)| *of == home);
         if gap && has_begun && self.rules.gap_waits() {
             // What was admitted under a previous lease must not happen beside what comes now; the next lease will do.
             return Vec::new();
@@ -63,6 +66,7 @@ impl DataServer {
             Some(side) if side.issue == issue => {
                 side.keys = keys;
                 side.lease_until = lease_until.max(side.lease_until);
+                side.clients_until = clients_until.max(side.clients_until);
                 if gap {
                     side.leased_since = now;
                 }
@@ -75,6 +79,7 @@ impl DataServer {
                     keys,
                     leased_since: since.unwrap_or(now),
                     lease_until,
+                    clients_until,
                 };
                 self.homes.insert(home, side);
             }
@@ -109,7 +114,7 @@ impl DataServer {
         let keys = |home| self.homes.get(&home).map(|side: &HomeSide| &side.keys);
         let capability = Capability::open(handle, self.number, keys)?;
         let contents = capability.contents();
-        self.check_lease((now, connected), capability.home)?;
+        self.check_lease((now, connected), capability.home, capability.access)?;
         let issue = self.homes.get(&capability.home).map(|side| side.issue);
         if issue != Some(capability.issue) && self.rules.issue_checked() {
             return Err(NotServed::OtherIssue);
@@ -129,7 +134,8 @@ impl DataServer {
         }
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.begun.insert(ticket, (capability.home, contents));
+        let of = (capability.home, contents, capability.access);
+        self.begun.insert(ticket, of);
         Ok((ticket, capability))
     }
 
@@ -143,12 +149,12 @@ impl DataServer {
         shelf: &impl Shelf,
         ticket: Ticket,
     ) -> (Result<(), NotServed>, Vec<Command>) {
-        let Some((home, _)) = self.begun.remove(&ticket) else {
+        let Some((home, _, access)) = self.begun.remove(&ticket) else {
             return (Err(NotServed::NoLease), Vec::new());
         };
         let answered = match self.rules.lease_checked_before_reply() {
             // That it may be answered was told when it began.
-            true => self.check_lease((now, now), home),
+            true => self.check_lease((now, now), home, access),
             false => Ok(()),
         };
         (answered, self.go_on(shelf, Some(ticket)))
@@ -158,10 +164,15 @@ impl DataServer {
         &self,
         (now, connected): (Moment, Moment),
         home: HomeNumber,
+        access: Access,
     ) -> Result<(), NotServed> {
         let is_leased = self.homes.get(&home).is_some_and(|side| {
             let since = side.leased_since;
-            now < side.lease_until && (since <= connected || !self.rules.gap_drops_requests())
+            let until = match access {
+                Access::Home => side.lease_until,
+                Access::Read | Access::ReadWrite => side.clients_until,
+            };
+            now < until && (since <= connected || !self.rules.gap_drops_requests())
         });
         if is_leased || !self.rules.lease_checked() {
             Ok(())

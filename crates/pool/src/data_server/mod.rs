@@ -8,6 +8,7 @@ mod requests;
 
 pub use admission::{NotServed, Ticket};
 
+use crate::handle::Access;
 use crate::keys::HandleKeys;
 use crate::lease::LeaseSettings;
 use crate::message::{
@@ -63,6 +64,8 @@ struct HomeSide {
     /// When the first lease behind the last gap came.
     leased_since: Moment,
     lease_until: Moment,
+    /// Handles of clients count until then, at most as long as the lease.
+    clients_until: Moment,
 }
 
 /// One run of a data server.
@@ -75,7 +78,7 @@ pub struct DataServer {
     /// When this run has asked each home, as long as an answer is worth something.
     asked: BTreeMap<HomeNumber, BTreeSet<Moment>>,
     /// Reads and writes that have begun.
-    begun: BTreeMap<Ticket, (HomeNumber, ContentsId)>,
+    begun: BTreeMap<Ticket, (HomeNumber, ContentsId, Access)>,
     next_ticket: u64,
     /// What waits for them, in order.
     waiting: VecDeque<Waiting>,
@@ -119,9 +122,12 @@ impl DataServer {
         message: ToDataServer,
     ) -> Vec<Command> {
         match message {
-            ToDataServer::Lease { asked, issue, keys } => {
-                self.take_lease(now, home, asked, (issue, keys))
-            }
+            ToDataServer::Lease {
+                asked,
+                issue,
+                keys,
+                clients,
+            } => self.take_lease(now, home, (asked, clients), (issue, keys)),
             ToDataServer::Take(intent, key) => self.take_intent(shelf, home, (intent, key)),
             ToDataServer::Look {
                 issue,

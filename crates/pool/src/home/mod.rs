@@ -11,6 +11,7 @@ mod keys;
 mod moving;
 mod request;
 mod servers;
+mod sweeping;
 
 pub use command::{Command, Record};
 pub use file::FileRow;
@@ -40,6 +41,8 @@ pub struct HomeSettings {
     pub recall_patience: Duration,
     /// How long handles are sealed with one key. It counts as long again, and longer where layouts under it are not given back yet.
     pub key_life: Duration,
+    /// Others may change the files (rule 11). Clients get layouts for reading alone, and only as long as [`Home::bound_clients`] says.
+    pub shares_files: bool,
     /// For tests: the rules in force.
     pub rules: Rules,
 }
@@ -50,6 +53,7 @@ impl Default for HomeSettings {
             lease: LeaseSettings::default(),
             recall_patience: Duration::from_secs(2),
             key_life: Duration::from_hours(24),
+            shares_files: false,
             rules: Rules::ALL,
         }
     }
@@ -89,12 +93,15 @@ pub struct Home {
     keys: Keys,
     settings: HomeSettings,
     servers: BTreeMap<DataServerNumber, Server>,
+    earlier_over: Moment,
     /// Data servers that were removed. Their leases may not have run out.
     dismissed: BTreeSet<DataServerNumber>,
     files: BTreeMap<ObjectId, File>,
     intents: BTreeMap<IntentNumber, Owed>,
     next_intent: u64,
     next_question: u64,
+    /// Clients may read the files until then, which others may change that this home knows nothing of. `None`: it alone decides about them.
+    clients_until: Option<Moment>,
     /// Whose file a question is about that is not answered yet.
     questions: BTreeMap<u64, ObjectId>,
     /// How many records were handed out.
@@ -119,6 +126,11 @@ impl Home {
             true => settings.lease.granted_until(started),
             false => started,
         };
+        // Nobody has a lease where there is nobody.
+        let earlier_over = match recovered.servers.is_empty() {
+            true => started,
+            false => forgotten,
+        };
         let server = |(number, identity)| (number, Server::new(identity, forgotten));
         let mut home = Home {
             number,
@@ -126,11 +138,13 @@ impl Home {
             keys: Keys::new(first, source, started, settings.key_life),
             settings,
             servers: recovered.servers.into_iter().map(server).collect(),
+            earlier_over,
             dismissed: BTreeSet::new(),
             files: BTreeMap::new(),
             intents: BTreeMap::new(),
             next_intent: recovered.next_intent,
             next_question: 0,
+            clients_until: settings.shares_files.then_some(Moment(0)),
             questions: BTreeMap::new(),
             recorded: 0,
             commands: Vec::new(),
@@ -169,6 +183,30 @@ impl Home {
         self.accept(object, operation, request);
         self.advance(now, object);
         self.take_commands()
+    }
+
+    /// Nobody changes files without asking until this moment (rule 11): as long, and no longer, data servers serve clients, whose layouts are
+    /// fenced before anybody is answered who asks. It counts from what was said last.
+    pub fn bound_clients(&mut self, until: Moment) {
+        if let Some(before) = &mut self.clients_until {
+            *before = until;
+        }
+    }
+
+    /// The files of which somebody has a layout.
+    #[must_use]
+    pub fn held(&self) -> Vec<ObjectId> {
+        let held = self
+            .files
+            .iter()
+            .filter(|(_, file)| !file.holders.is_empty());
+        held.map(|(object, _)| *object).collect()
+    }
+
+    /// From when on no data server serves by a lease of an earlier run.
+    #[must_use]
+    pub fn earlier_over(&self) -> Moment {
+        self.earlier_over
     }
 
     /// When [`Home::handle_timer`] has to be called, if nothing else happens.

@@ -10,7 +10,7 @@
 use super::command::{Command, Record};
 use super::file::{File, FileRow, Job};
 use super::{Home, Outcome, Owed, Recovered, Request};
-use crate::message::{Act, Intent, IntentNumber};
+use crate::message::{Act, ContentsId, Intent, IntentNumber};
 use crate::numbers::{DataServerNumber, Generation};
 use control::{Moment, OperationId};
 use std::collections::BTreeSet;
@@ -25,6 +25,10 @@ pub(super) struct Moving {
 }
 
 impl Moving {
+    pub(super) fn contents(&self) -> ContentsId {
+        self.to.contents
+    }
+
     pub(super) fn goes_to(&self, server: DataServerNumber) -> bool {
         self.to.members.contains(&server)
     }
@@ -120,7 +124,7 @@ impl Home {
     }
 
     /// Something is intended about contents that are not those of the row.
-    fn intend_aside(&mut self, of: &FileRow, act: Act) -> IntentNumber {
+    pub(super) fn intend_aside(&mut self, of: &FileRow, act: Act) -> IntentNumber {
         let owed = self.owed_aside(of, act);
         self.record(Record::Intend(owed.clone()));
         self.send_owed(&owed);

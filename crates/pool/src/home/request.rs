@@ -212,7 +212,10 @@ impl Home {
         };
         let mut members = file.row.members.iter();
         let all_serve = members.all(|member| self.serves(now, *member));
-        if !all_serve || self.is_kept_back(object, access) {
+        let is_bound = self
+            .clients_until
+            .is_some_and(|until| access == Access::ReadWrite || until <= now);
+        if !all_serve || is_bound || self.is_kept_back(object, access) {
             self.answer(operation, Outcome::ThroughHome);
             return;
         }

@@ -6,6 +6,7 @@ use crate::message::{Report, StoreIdentity, ToDataServer};
 use crate::numbers::DataServerNumber;
 use control::Moment;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// A data server of the pool.
 #[derive(Clone, Debug)]
@@ -194,9 +195,18 @@ impl Home {
             asked,
             issue: self.issue,
             keys: self.keys.told().clone(),
+            clients: self.clients_for(now),
         };
         self.send(from, lease);
         self.put_questions(from);
+    }
+
+    /// How long clients may be served from now on.
+    fn clients_for(&self, now: Moment) -> Duration {
+        let lease = &self.settings.lease;
+        self.clients_until.map_or(lease.length, |until| {
+            lease.for_clients(Duration::from_micros(until.0.saturating_sub(now.0)))
+        })
     }
 
     /// From when on nobody relies on a lease that the data server may have.

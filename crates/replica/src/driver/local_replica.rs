@@ -13,6 +13,7 @@ use vfs::ReplicaSlot;
 
 use crate::driver::engine::Engine;
 use crate::driver::lease_state::LeaseState;
+use crate::driver::readers::Readers;
 use crate::state::copies::Held;
 use crate::state::locks::Table;
 use crate::state::replica_state::ReplicaState;
@@ -30,6 +31,8 @@ pub(crate) struct LocalReplica {
     /// The files of the set.
     pub(crate) set: SetDirectory,
     pub(crate) signatures: Signatures,
+    /// Who reads files of the copy past this replica, if anybody does.
+    pub(super) readers: Option<Arc<dyn Readers>>,
     /// Connections to the other members; set when they begin.
     pub(crate) endpoint: OnceLock<Endpoint>,
     /// What the set agrees on; set when it is followed.
@@ -46,6 +49,7 @@ impl LocalReplica {
         state: ReplicaState,
         set: SetDirectory,
         signatures: Signatures,
+        readers: Option<Arc<dyn Readers>>,
     ) -> LocalReplica {
         LocalReplica {
             state,
@@ -54,6 +58,7 @@ impl LocalReplica {
             engine,
             set,
             signatures,
+            readers,
             endpoint: OnceLock::new(),
             views: OnceLock::new(),
             stopping: watch::Sender::new(false),

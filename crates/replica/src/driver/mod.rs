@@ -8,7 +8,8 @@
 //!   `durability` that directories ask for, `previous` for what earlier starts left.
 //! - Of other replicas: `positions` of streams, `accounts` of what each lacks, `shipping` of pieces on their way, `settling` and `completed` when all
 //!   is there, `kept` when too much is not, `foreign` for their messages and updates, `frozen` for controls of the lost.
-//! - Of taking part: `view` in force, `arrival` of one that takes part anew, `lease_state` whether this replica may answer, and the `clock` of that.
+//! - Of taking part: `view` in force, `arrival` of one that takes part anew, `lease_state` whether this replica may answer, and the `clock` of that;
+//!   `readers` that do not ask it each time, and until when they may (`reading`).
 //!
 //! `persistence` carries the core's commands out, `remembered` is what it left on the disk for the next start, `metrics` is what people are told, `peers`, `conversations`, `decisions`, `stopping` and `waiting` are
 //! what all layers do with the other members and with time.
@@ -39,6 +40,8 @@ mod peers;
 pub(crate) mod persistence;
 pub(crate) mod positions;
 pub(crate) mod previous;
+pub(crate) mod readers;
+mod reading;
 pub(crate) mod remembered;
 pub(crate) mod removed;
 mod settling;

@@ -11,6 +11,7 @@ use peer::Lane;
 use store::{Store, Ticket};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use vfs::ReplicaSlot;
 
 use crate::driver::engine::Step;
 use crate::driver::local_replica::LocalReplica;
@@ -31,6 +32,8 @@ struct Draft {
     outgoing: Vec<Step>,
     /// An operation may wait for it.
     awaited: bool,
+    /// Others were granted something.
+    grants: bool,
 }
 
 /// A draft on its way to the disk.
@@ -41,6 +44,8 @@ struct Group {
     ticket: Ticket,
     outgoing: Vec<Step>,
     needed: bool,
+    /// Others were granted something: who reads what they may change is ended before they hear of it.
+    grants: bool,
 }
 
 impl Draft {
@@ -78,6 +83,7 @@ pub(crate) async fn carry_out(
                 Step::Persist { record, awaited } => {
                     persisted = Mark(persisted.0 + 1);
                     draft.rows.extend(rows(&record));
+                    draft.grants |= is_of_another(&record, replica.slot());
                     draft.awaited |= awaited;
                 }
                 Step::Send { after: Mark(0), .. } => say(&replica, &step),
@@ -106,13 +112,14 @@ async fn commit(
     first: Mark,
     last: Mark,
 ) -> vfs::Result<Group> {
-    let needed = draft.is_needed();
+    let (needed, grants) = (draft.is_needed(), draft.grants);
     Ok(Group {
         first,
         last,
         ticket: replica.store.put_facts(draft.rows).await?,
         outgoing: draft.outgoing,
         needed,
+        grants,
     })
 }
 
@@ -120,6 +127,8 @@ async fn commit(
 /// group for a while, such as controls announced under one that is stable: then it shares the trip of
 /// what is.
 async fn settle(replica: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<Group>) {
+    // They go by what may be granted to others in the first group.
+    replica.earlier_readers_ended().await;
     let mut next = groups.recv().await;
     while let Some(group) = next.take() {
         let stable = if group.needed {
@@ -132,8 +141,8 @@ async fn settle(replica: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<
                 }
                 // Stable tickets cover earlier ones, and this group says nothing.
                 Some(later) = groups.recv() => {
-                    let first = group.first;
-                    next = Some(Group { first, ..later });
+                    let (first, grants) = (group.first, group.grants | later.grants);
+                    next = Some(Group { first, grants, ..later });
                     continue;
                 }
             }
@@ -142,6 +151,9 @@ async fn settle(replica: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<
             return tracing::error!(%error, "the control table is not stable");
         }
         replica.engine.marks_stable(group.last);
+        if group.grants {
+            replica.end_readers().await;
+        }
         for step in &group.outgoing {
             say(&replica, step);
         }
@@ -154,6 +166,11 @@ fn say(replica: &LocalReplica, step: &Step) {
         let message = wire::body(wire::Kind::Control, envelope);
         replica.state.outbound.send(*to, Lane::Control, message);
     }
+}
+
+/// Whether another replica is granted something.
+fn is_of_another(record: &Record, own: ReplicaSlot) -> bool {
+    matches!(record, Record::Granted(proposal) if proposal.name.holder != own)
 }
 
 type Row = (Vec<u8>, Option<Vec<u8>>);

@@ -165,11 +165,12 @@ fn lacking(store: &Store, head: &PieceHead) -> Result<u64> {
 /// Which stretches of a piece that came as sums are something else here. What is the same is stable on return.
 pub(super) async fn look(replica: &LocalReplica, head: &PieceHead) -> Result<u64> {
     let (store, looked_at) = (replica.store.clone(), head.clone());
+    let since = store.verifier();
     let looking = tokio::task::spawn_blocking(move || lacking(&store, &looked_at));
     let found = looking
         .await
         .map_err(|error| Error::Io(format!("a look was broken off: {error}")))??;
-    match replica.store.make_content_stable(head.file).await {
+    match replica.store.make_content_stable(head.file, since).await {
         Ok(()) | Err(Error::Stale) => Ok(found),
         Err(error) => Err(error),
     }

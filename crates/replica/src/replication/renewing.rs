@@ -14,21 +14,36 @@ use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{CALM, UNNOTIFIED, changed};
 
-/// Gives files new versions whose unstable data a crash has taken: everybody gets what is left, and no
-/// client trusts what it remembers.
-pub(crate) async fn renew_recovered(replica: Arc<LocalReplica>, recovered: Vec<ObjectId>) {
+/// Gives files new versions whose unstable data a crash has taken, of this server or of a data server of its pool: everybody gets what is
+/// left, and no client trusts what it remembers. Until the replica stops.
+pub(crate) async fn renew_recovered(replica: Arc<LocalReplica>, mut recovered: Vec<ObjectId>) {
+    let mut found_lost = replica.store.found_lost();
+    // Some may have been found since the list was made.
+    found_lost.mark_changed();
+    loop {
+        renew_all(&replica, &recovered).await;
+        if found_lost.changed().await.is_err() {
+            return;
+        }
+        match replica.store.recovered() {
+            Ok(listed) => recovered = listed,
+            // A store that has failed ends the server.
+            Err(error) => return tracing::error!(%error, "files are not renewed"),
+        }
+    }
+}
+
+async fn renew_all(replica: &LocalReplica, recovered: &[ObjectId]) {
     let left = |files: usize| {
-        replica
-            .state
-            .metrics
-            .recovering
-            .store(files as u64, Ordering::Relaxed)
+        let recovering = &replica.state.metrics.recovering;
+        recovering.store(files as u64, Ordering::Relaxed);
     };
+    left(recovered.len());
     for (done, file) in recovered.iter().enumerate() {
         loop {
             // What changes from here on counts.
             let mut changes = replica.engine.notifications();
-            if renew(&replica, *file).await {
+            if renew(replica, *file).await {
                 break;
             }
             changed(&mut changes, CALM, Instant::now() + UNNOTIFIED).await;

@@ -84,9 +84,19 @@ pub enum PoolError {
     MetadataServer(u16),
     /// The server is a member of a set.
     #[error(
-        "the server of {0} is a member of a set, which cannot keep its contents in a pool yet; choose another directory with --data"
+        "the server of {0} is a member of a set, which makes a pool of its own for the contents of its copy (`meridian pool create`) and joins none; choose another directory with --data"
     )]
     MemberOfSet(PathBuf),
+    /// The pool of a member of a set has one metadata server.
+    #[error(
+        "the server of {0} is a member of a set, and its pool has data servers only: add a member to the set instead (`meridian set invite`)"
+    )]
+    OneMetadataServer(PathBuf),
+    /// Members of the set are listened for where data servers are to call.
+    #[error(
+        "this server listens at port {0} for the members of its set; give data servers another one, such as --address HOST:{1}"
+    )]
+    PortOfSet(u16, u16),
     /// The joining server has something already.
     #[error(
         "{path} holds {what} already, and a server that joins a pool begins empty; choose an empty or a new directory with --data"
@@ -172,11 +182,29 @@ fn without_pool(data: &Path) -> Result<SetDirectory, PoolError> {
     let directory = files(data);
     match directory.exists().map_err(in_pool(&directory))? {
         true => Err(PoolError::Exists(data.to_owned())),
-        false if crate::set::belongs_to_one(data).map_err(PoolError::Address)? => {
-            Err(PoolError::MemberOfSet(data.to_owned()))
-        }
         false => Ok(directory),
     }
+}
+
+fn is_in_set(data: &Path) -> Result<bool, PoolError> {
+    crate::set::belongs_to_one(data).map_err(PoolError::Address)
+}
+
+/// A member of a set listens for two kinds of servers.
+fn refuse_port_of_set(data: &Path, address: &PeerAddress) -> Result<(), PoolError> {
+    if !is_in_set(data)? {
+        return Ok(());
+    }
+    let port = port_of(address.as_str());
+    let ports = crate::set::own_ports(data).map_err(PoolError::Address)?;
+    match port.filter(|port| ports.contains(port)) {
+        Some(port) => Err(PoolError::PortOfSet(port, port.wrapping_add(1))),
+        None => Ok(()),
+    }
+}
+
+fn port_of(address: &str) -> Option<u16> {
+    address.rsplit_once(':')?.1.parse().ok()
 }
 
 /// Whether the server of this data directory belongs to a pool.
@@ -207,6 +235,7 @@ pub fn create(
         return members(data);
     }
     let directory = without_pool(data)?;
+    refuse_port_of_set(data, address)?;
     refuse_contents(data)?;
     let _claimed = DataDirectory::open_or_create(data)?;
     let created = directory.create_for(&words, addresses, now);
@@ -235,6 +264,9 @@ pub fn invite(
     lifetime: Duration,
 ) -> Result<String, PoolError> {
     refuse_another_users(data)?;
+    if role == Invited::MetadataServer && is_in_set(data)? {
+        return Err(PoolError::OneMetadataServer(data.to_owned()));
+    }
     let (directory, now) = (files(data), SystemTime::now());
     let role = match role {
         Invited::DataServer => Role::Ordinary,
@@ -284,6 +316,9 @@ pub async fn join(token: &str, data: &Path, address: &ClientAddress) -> Result<P
     }
     token.check_expiry(now).map_err(wrong)?;
     let directory = without_pool(data)?;
+    if is_in_set(data)? {
+        return Err(PoolError::MemberOfSet(data.to_owned()));
+    }
     refuse_contents(data)?;
     refuse_trees(data)?;
     let claimed = DataDirectory::open_or_create(data)?;

@@ -9,6 +9,7 @@ mod housekeeping;
 mod junctions;
 mod names;
 mod offers;
+mod opening;
 mod overview;
 mod places;
 mod pool;
@@ -34,14 +35,15 @@ use crate::data_directory::{DataDirectory, DataDirectoryError, MakeSpace, Sealed
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
 use crate::pools::PoolPlaceError;
-use crate::set::{self, Membership, MembershipError};
+use crate::set::{self, MembershipError};
 use crate::status::{Status, StatusSocket};
 use crate::transport::{self, ListenError, Listener, Transport};
 
 use names::Names;
+use opening::Opened;
 use overview::Overview;
 pub(crate) use pool::decode_as_anything;
-use replication::{Replication, refusal_to_listen};
+use replication::refusal_to_listen;
 pub use signals::Signals;
 use trees::Tree;
 
@@ -238,11 +240,21 @@ pub enum ServeError {
         "this server is a data server of its pool, which shows no trees, and there are some in {0}; move them to the data directory of another server, or put back the `pool` directory that belongs to them"
     )]
     TreesAtDataServer(PathBuf),
-    /// The server belongs to a set and to a pool.
+    /// The server belongs to a set and to a pool, and not as a member that keeps its contents there.
     #[error(
-        "{0} belongs to a set and to a pool, and a member of a set cannot keep its contents in a pool yet; put back the whole data directory from one backup"
+        "{0} belongs to a set and to a pool, and only the first metadata server of a pool can be a member of a set, and only while no other one has joined; put back the whole data directory from one backup"
     )]
     SetAndPool(PathBuf),
+    /// The pool of a member of a set is for another tree than the set's.
+    #[error(
+        "this server keeps the tree \"{kept}\" with its set, and its pool is for the files of the tree \"{striped}\"; name that with `tree` in [replication], or move the directory `pool` away and make a pool anew"
+    )]
+    PoolOfOtherTree {
+        /// The tree whose files the pool is for.
+        striped: String,
+        /// The tree that the set keeps.
+        kept: String,
+    },
     /// The metrics port cannot be used.
     #[error(transparent)]
     Metrics(#[from] EndpointError),
@@ -321,7 +333,7 @@ impl Server {
             pool.call(incarnation, configuration.limits.lease)?;
         }
         let this_start = (incarnation, origin.build);
-        let opened = open((&data, &configuration), pool, this_start).await?;
+        let opened = opening::open((&data, &configuration), pool, this_start).await?;
         let Opened {
             trees,
             membership,
@@ -490,9 +502,6 @@ impl Server {
             Duration::ZERO
         };
         self.overview.transport.drain(patience).await;
-        if let Some(pool) = &self.overview.pool {
-            pool.put_away().await;
-        }
         for tree in &self.overview.trees {
             let Some(replica) = tree.replica.as_ref().filter(|_| patient) else {
                 continue;
@@ -501,71 +510,16 @@ impl Server {
                 tracing::info!(tree = %tree.name, "other replicas lack something; they get it after the next start");
             }
         }
+        // What others lack may lie at data servers.
+        if let Some(pool) = &self.overview.pool {
+            pool.put_away().await;
+        }
         for Tree { name, store, .. } in &self.overview.trees {
             if let Err(error) = store.sync().await {
                 tracing::error!(tree = %name, %error, "cannot put everything on stable storage");
             }
         }
     }
-}
-
-/// What a server has opened.
-struct Opened {
-    trees: Vec<Tree>,
-    membership: Option<Membership>,
-    pool: Option<pool::Role>,
-}
-
-/// Opens the exported trees, and begins to be what the data directory says: a replica, a server of a pool, or neither.
-async fn open(
-    (data, configuration): (&DataDirectory, &Configuration),
-    pool: Option<pool::Prepared>,
-    this_start: (u32, Build),
-) -> Result<Opened, ServeError> {
-    let replication = match &pool {
-        None => Replication::prepare(data, configuration)?,
-        Some(_) => None,
-    };
-    let striped = pool.as_ref().and_then(pool::Prepared::striped);
-    let joined = pool.as_ref().and_then(pool::Prepared::joined);
-    let pooled = (striped.as_ref(), joined.as_deref());
-    let mut trees = match pool.as_ref().is_some_and(pool::Prepared::is_data_server) {
-        true => Vec::new(),
-        false => trees::open_all(data, configuration, replication.as_ref(), pooled).await?,
-    };
-    let membership = replication
-        .as_ref()
-        .map(|replication| replication.membership.clone());
-    if let Some(replication) = replication {
-        replicate(replication, &mut trees, configuration, this_start).await?;
-    }
-    let pool = match pool {
-        Some(pool) => {
-            let begun = pool.begin((data, configuration), &trees, this_start.0);
-            Some(begun.await?)
-        }
-        None => None,
-    };
-    Ok(Opened {
-        trees,
-        membership,
-        pool,
-    })
-}
-
-/// Puts the replica around the store of the set's tree.
-async fn replicate(
-    replication: Replication,
-    trees: &mut [Tree],
-    configuration: &Configuration,
-    this_start: (u32, Build),
-) -> Result<(), ServeError> {
-    let meant = |tree: &&mut Tree| tree.name == replication.tree;
-    if let Some(tree) = trees.iter_mut().find(meant) {
-        let begun = replication.begin(tree.store.clone(), configuration, this_start);
-        tree.serve_by(begun.await?);
-    }
-    Ok(())
 }
 
 /// What clients see of the trees.

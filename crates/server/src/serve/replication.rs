@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peer::set::SetDirectory;
-use replica::{Durability, Replica};
+use replica::{Durability, Readers, Replica};
 use store::Store;
 
 use super::{Build, ServeError};
@@ -65,13 +65,13 @@ impl Replication {
         }))
     }
 
-    /// Begins to replicate the tree, which clients are then to be served by.
+    /// Begins to replicate the tree, which clients are then to be served by, those apart that read past the replica.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
     pub(super) async fn begin(
         self,
-        store: Arc<Store>,
+        (store, readers): (Arc<Store>, Option<Arc<dyn Readers>>),
         configuration: &Configuration,
         (incarnation, build): (u32, Build),
     ) -> Result<Arc<Replica>, ServeError> {
@@ -81,7 +81,8 @@ impl Replication {
             ..settings(&configuration.replication.replica)
         };
         settings.peer.program = build.to_string();
-        let replica = Replica::start(store, set, settings, socket, incarnation.into());
+        let incarnation = incarnation.into();
+        let replica = Replica::start(store, set, settings, socket, incarnation, readers);
         Ok(replica.await?)
     }
 }

@@ -86,9 +86,14 @@ pub enum SetCommandError {
     MembersCopy(PathBuf),
     /// The server belongs to a pool.
     #[error(
-        "{0} belongs to a pool (`meridian pool members` shows which), and a member of a set cannot keep its contents in a pool yet; choose another directory with --data"
+        "{0} belongs to a pool (`meridian pool members` shows which), and a server enters a set before it makes a pool for its copy; choose another directory with --data"
     )]
     InPool(PathBuf),
+    /// A copy whose contents lie in a pool is not begun anew.
+    #[error(
+        "the contents of the copy in {0} lie in a pool, whose data servers go by that copy; remove this member, and let a server with another data directory join, which makes a pool of its own"
+    )]
+    CopyInPool(PathBuf),
     /// There is no copy that could be replaced.
     #[error("{0} holds no copy of a set's tree; let its server join with `meridian set join`")]
     NothingToReplace(PathBuf),
@@ -534,6 +539,17 @@ pub fn members(data: &Path) -> Result<Joined, SetCommandError> {
 /// When that cannot be looked at.
 pub fn belongs_to_one(data: &Path) -> Result<bool, SetCommandError> {
     Ok(SetDirectory::new(set_path(data)).exists()?)
+}
+
+/// The ports at which the others call the server of this data directory.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub(crate) fn own_ports(data: &Path) -> Result<Vec<u16>, SetCommandError> {
+    let membership = Membership::read(SetDirectory::new(set_path(data)))?;
+    let addresses = membership.own_addresses();
+    let port = |address: &String| address.rsplit_once(':')?.1.parse().ok();
+    Ok(addresses.iter().filter_map(port).collect())
 }
 
 /// When the certificate expires with which the server of this data directory proves itself to the others.

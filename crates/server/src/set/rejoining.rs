@@ -48,6 +48,9 @@ pub async fn rejoin(
     token.check_expiry(now).map_err(SetError::from)?;
     let places = reached.places()?;
     let data = DataDirectory::existing(path)?;
+    if crate::pools::belongs_to_one(path)? {
+        return Err(SetCommandError::CopyInPool(path.to_owned()));
+    }
     let fresh = SetDirectory::new(path.join(JOINING));
     let begun = fresh.exists()? && fresh.identity()?.slot() == token.slot;
     let previous = data.member()?;

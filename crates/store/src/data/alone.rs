@@ -52,7 +52,7 @@ impl OpenStore {
         let mut is_changed = false;
         match self.object(id) {
             Ok(row) if row.file().is_ok() && self.may_have_data(id, &row) => {
-                if !self.dirty.tail_is_clean(id) {
+                if !self.tail_is_clean(id, &row) {
                     self.cut_tail(&guard, id, row.size).await?;
                 }
                 if !shrinks {

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-use vfs::{ObjectId, Result, SeekTarget};
+use vfs::{ObjectId, Result, SeekTarget, Space};
 
 /// Whose bytes, and where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,57 @@ pub trait Elsewhere: Contents {
     /// Where the bytes of a new file are to be: 1 to 64 bytes that become part of its row, and are stable before anything is
     /// written. `None` to have them in a data file of the store. Does not wait.
     fn place(&self, id: ObjectId) -> Option<Vec<u8>>;
+
+    /// The same for objects that may have had contents there, which were removed: such contents are not met again.
+    fn place_anew(&self) -> Result<PlaceAnew>;
+
+    /// Whether a part of some contents is gone for ever with the server that had it. Does not wait.
+    fn has_lost_part(&self, of: Place<'_>) -> bool;
+
+    /// Begins other contents of an object that has some, as they would be placed now. There is nothing in them.
+    fn replace(&self, id: ObjectId) -> Result<Box<dyn Replacement>>;
+
+    /// The space for contents, where that of the store, which has their rows, is `own`. Does not wait.
+    fn space(&self, own: Space) -> Space;
+}
+
+/// As [`Elsewhere::place`].
+pub type PlaceAnew = Box<dyn Fn(ObjectId) -> Option<Vec<u8>> + Send>;
+
+/// Contents that are to take the place of others. Dropped before that, they go.
+///
+/// # Errors
+/// As [`Contents`]. The object then has the contents that it had.
+pub trait Replacement: fmt::Debug + Send + Sync {
+    /// Writes all of the bytes.
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<()>;
+
+    /// Fills a buffer; what was not written reads as zeros.
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
+
+    /// Waits until all of it is on stable storage.
+    fn sync(&self) -> Result<()>;
+
+    /// They are the object's from now on, stably, and end at this size; those of before go. Nobody else uses the object meanwhile.
+    /// Called once.
+    fn put_in_place(&self, size: u64) -> Result<()>;
+}
+
+impl Holey for &dyn Replacement {
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        Replacement::read(*self, buffer, offset)?;
+        Ok(buffer.len())
+    }
+
+    /// All of it counts as data, as that of other contents that are elsewhere.
+    fn seek(&self, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
+        Ok(match target {
+            SeekTarget::Data => Some(offset),
+            SeekTarget::Hole => Some(u64::MAX),
+        })
+    }
+
+    fn forget_cached(&self) {}
 }
 
 /// Whether there have to be contents before a write.

@@ -4,18 +4,21 @@
 //! files, and recovery is put off: a file that was marked at a crash stays marked, counts as unstable and as too long, and is cut
 //! before it grows.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use vfs::{Error, ObjectId, Result};
+use tokio::sync::watch;
+use vfs::{Error, ObjectId, Result, Space, WriteVerifier};
 
 use super::MAX_FILE_BYTES;
-use super::contents::Content;
+use super::contents::{Content, Place};
 use super::dirty::Origin;
+use crate::committer::Ticket;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
-use crate::open_store::OpenStore;
+use crate::open_store::{OpenStore, blocking};
 use crate::ownership::strip_set_id;
 use crate::rows::{MAX_PLACEMENT_BYTES, ObjectRow, key};
 use crate::waiting::wait;
@@ -61,16 +64,9 @@ impl OpenStore {
         }
     }
 
-    /// Where the bytes of a new file are to be. A tree that has other copies keeps them in its data files.
+    /// Where the bytes of a new file are to be. Each copy of a tree has a place of its own.
     pub(crate) fn place_for(&self, id: ObjectId) -> Option<Arc<[u8]>> {
-        let elsewhere = self.elsewhere.as_ref()?;
-        if self.is_replicated() {
-            return None;
-        }
-        let placement = elsewhere.place(id)?;
-        let fits = (1..=MAX_PLACEMENT_BYTES).contains(&placement.len());
-        debug_assert!(fits, "a placement has {} bytes", placement.len());
-        fits.then(|| placement.into())
+        fitting(self.elsewhere.as_ref()?.place(id)?)
     }
 
     /// Whether it is known that no bytes lie behind the size in the row. Of data files that are not marked it is not, since
@@ -82,10 +78,21 @@ impl OpenStore {
 
     /// Bytes of a file that were not stable elsewhere are lost: a client that wrote some must write them again, and no client
     /// may go on with what it has read.
+    ///
+    /// In a tree that has other copies, the version of a file is for all of them to agree on: it is listed
+    /// ([`OpenStore::recovered`]). Data of another primary that is lost was not acknowledged, and comes again.
     pub(super) fn note_loss(&self, id: ObjectId, why: &str) -> Result<()> {
         tracing::warn!(%id, why, "unstable data is lost; clients are told to write it again");
+        let is_own = self.dirty.is_own(id);
         self.change_verifier();
         let mut mutation = self.begin_blocking()?;
+        if self.is_replicated() {
+            if is_own && mutation.object(id).is_ok() {
+                mutation.mark(Table::Recovered, id);
+                mutation.then(|store, _| store.found_lost.send_modify(|count| *count += 1));
+            }
+            return mutation.commit_local().map(|_| ());
+        }
         match mutation.touch(id, Touch::Content) {
             Ok(_) | Err(Error::Stale) => {}
             Err(error) => return Err(error),
@@ -114,14 +121,32 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Treats a file that was marked when the store was last left.
-    pub(crate) fn recover_elsewhere(&self, mut mutation: Mutation<'_>, id: ObjectId) -> Result<()> {
+    /// Treats a file that was marked when the store was last left, perhaps only for data of another primary.
+    pub(crate) fn recover_elsewhere(
+        &self,
+        mut mutation: Mutation<'_>,
+        id: ObjectId,
+        foreign: bool,
+    ) -> Result<()> {
         // There may be bytes of a write whose row was lost; they go with the file.
-        mutation.object_mut(id)?.file_mut()?.stored = true;
-        mutation.touch(id, Touch::Content)?;
+        let mut row = mutation.object(id)?.clone();
+        row.file_mut()?.stored = true;
+        match self.shared.load(Ordering::Relaxed) {
+            true => {
+                mutation.put_quietly(id, &row);
+                if !foreign {
+                    mutation.mark(Table::Recovered, id);
+                }
+            }
+            false => {
+                *mutation.object_mut(id)? = row;
+                mutation.touch(id, Touch::Content)?;
+            }
+        }
         mutation.then(move |store, ticket| {
             let origin = Origin {
                 elsewhere: true,
+                foreign,
                 ..Origin::default()
             };
             store.dirty.mark(id, ticket, origin, 0);
@@ -129,6 +154,85 @@ impl OpenStore {
             store.dirty.changed(id, false);
         });
         mutation.commit_local().map(|_| ())
+    }
+}
+
+/// A placement of a length that a row can have.
+fn fitting(placement: Vec<u8>) -> Option<Arc<[u8]>> {
+    let fits = (1..=MAX_PLACEMENT_BYTES).contains(&placement.len());
+    debug_assert!(fits, "a placement has {} bytes", placement.len());
+    fits.then(|| placement.into())
+}
+
+impl OpenStore {
+    /// As [`OpenStore::place_for`], for files of a tree that takes the place of the one that was here. Nothing without a place elsewhere.
+    pub(crate) fn places_anew(&self) -> Result<impl Fn(ObjectId) -> Option<Arc<[u8]>> + use<>> {
+        let elsewhere = self.elsewhere.as_ref();
+        let place = elsewhere.map(|elsewhere| elsewhere.place_anew());
+        let place = place.transpose()?;
+        Ok(move |id| fitting(place.as_ref()?(id)?))
+    }
+
+    /// Says that the bytes of files may be lost that were not stable elsewhere ([`OpenStore::recovered`]): its number grows.
+    #[must_use]
+    pub fn found_lost(&self) -> watch::Receiver<u64> {
+        self.found_lost.subscribe()
+    }
+
+    /// As [`vfs::FileSystem::space`], for the contents of files wherever new ones are to lie.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn space_for_contents(&self) -> Result<Space> {
+        let own = self.headroom.space(self.statistics().objects)?;
+        Ok(match &self.elsewhere {
+            Some(elsewhere) => elsewhere.space(own),
+            None => own,
+        })
+    }
+
+    /// Makes data of a file stable that another primary has sent. An error also when some was lost since `before`, which
+    /// [`OpenStore::verifier`] said: then it has to come again.
+    pub(crate) async fn stabilise_sent(
+        self: &Arc<Self>,
+        id: ObjectId,
+        before: WriteVerifier,
+    ) -> Result<Ticket> {
+        let released = self.stabilise(id).await?;
+        match self.verifier() == before {
+            true => Ok(released),
+            false => Err(Error::Delay),
+        }
+    }
+
+    /// Gives a file whose contents are lost in part other ones, in which nothing is, if they are: what another primary has sent can be put
+    /// there. The file counts as damaged, so that nobody reads it until all of it has come from another copy.
+    pub(super) async fn replace_lost(self: &Arc<Self>, id: ObjectId) -> Result<bool> {
+        let alone = self.guards.exclude(id).await;
+        let (Some(elsewhere), Some(placement)) = (&self.elsewhere, self.placement_of(id)?) else {
+            return Ok(false);
+        };
+        let place = Place {
+            id,
+            placement: &placement,
+        };
+        if !elsewhere.has_lost_part(place) {
+            return Ok(false);
+        }
+        let mut mutation = self.begin_maintenance().await?;
+        mutation.mark(Table::Damaged, id);
+        mutation.unmark(Table::Digests, id);
+        mutation.then(move |store, _| store.damaged.add(id));
+        let ticket = mutation.commit_local()?;
+        self.commits.wait(ticket, &self.health).await?;
+        let (store, elsewhere) = (Arc::clone(self), Arc::clone(elsewhere));
+        blocking(move || {
+            let size = store.object(id)?.size;
+            elsewhere.replace(id)?.put_in_place(size)
+        })
+        .await?;
+        drop(alone);
+        Ok(true)
     }
 }
 
@@ -223,6 +327,16 @@ impl PlacedRows {
         Ok(left.map(|row| row.to_vec()).filter(|row| !row.is_empty()))
     }
 
+    /// The same, with where contents are that are kept while the tree is replaced by that of another copy.
+    ///
+    /// # Errors
+    /// As [`PlacedRows::placement`].
+    pub fn all_placements(&self, id: ObjectId) -> Result<Vec<Vec<u8>>> {
+        let remembered = self.store()?.remembered_placement(id)?;
+        let remembered = remembered.map(|placement| placement.to_vec());
+        Ok(self.placement(id)?.into_iter().chain(remembered).collect())
+    }
+
     /// What a file is called in messages: by its number, and where it is if that is known.
     #[must_use]
     pub fn called(&self, id: ObjectId) -> String {
@@ -280,6 +394,8 @@ impl PlacedRows {
                 }
                 Err(error) => return Err(error),
             }
+            // While a tree is replaced, its rows may be dropped once more.
+            store.remember_placement(&mut mutation, placed.id, &placed.placement)?;
         }
         let ticket = mutation.commit_local()?;
         store.commits.ask_for(ticket);

@@ -16,6 +16,9 @@ use crate::replication::ContentPiece;
 use crate::rows::ObjectRow;
 use crate::space::{Admission, Demand, ROW_BYTES};
 
+/// Of files whose bytes are elsewhere, parts of this size that are all zeros are holes to other replicas.
+const ZERO_BYTES: u64 = 64 << 10;
+
 impl OpenStore {
     /// Part of the content of a file as it is now, in order, clipped at its size. Asks for no permission
     /// and notes no access. It reads from the disk and may block for as long as that takes.
@@ -52,10 +55,13 @@ impl OpenStore {
                     pieces.push(hole(at, end));
                     break;
                 }
-                pieces.push(ContentPiece::Data {
-                    offset: data,
-                    bytes: piece,
-                });
+                match content.is_elsewhere() {
+                    true => pieces.extend(without_zeros(data, &piece)),
+                    false => pieces.push(ContentPiece::Data {
+                        offset: data,
+                        bytes: piece,
+                    }),
+                }
             }
         }
         Ok(pieces)
@@ -88,15 +94,27 @@ impl OpenStore {
         // Detached, because half of this must not be left behind.
         detached(async move {
             store.incomplete.touched(id);
-            match piece {
-                ContentPiece::Data { offset, bytes } if store.can_keep(id, bytes.len()) => {
-                    store.put_small(id, offset, bytes).await
-                }
-                ContentPiece::Data { offset, bytes } => store.put_large(id, offset, bytes).await,
-                ContentPiece::Hole(extent) => store.put_hole(id, extent).await,
+            let put = store.put_piece(id, piece.clone()).await;
+            // What is left of it is of no use, and whoever sends this has more.
+            let is_replaced = matches!(put, Err(Error::Io(_))) && store.replace_lost(id).await?;
+            match is_replaced {
+                true => store.put_piece(id, piece).await,
+                false => put,
             }
         })
         .await
+    }
+
+    async fn put_piece(self: &Arc<Self>, id: ObjectId, piece: ContentPiece) -> Result<()> {
+        match piece {
+            ContentPiece::Data { offset, bytes }
+                if self.can_keep(id, bytes.len()) && !self.is_elsewhere(id)? =>
+            {
+                self.put_small(id, offset, bytes).await
+            }
+            ContentPiece::Data { offset, bytes } => self.put_large(id, offset, bytes).await,
+            ContentPiece::Hole(extent) => self.put_hole(id, extent).await,
+        }
     }
 
     /// Few bytes: one trip to the disk, shared with others, makes them stable among the rows.
@@ -119,12 +137,13 @@ impl OpenStore {
         let Some((row, bytes, _admission)) = self.clip(id, offset, bytes)? else {
             return Ok(());
         };
+        let before = self.verifier();
         let (_writing, _) = self.begin_writing_as(id, true).await?;
         self.put_or_note(id, offset, bytes, Need::of(row.file()?.stored))
             .await?;
         let ticket = self.note_stored(id, None).await?;
         self.commits.ask_for(ticket);
-        let released = self.stabilise(id).await?;
+        let released = self.stabilise_sent(id, before).await?;
         self.commits.wait(ticket.max(released), &self.health).await
     }
 
@@ -135,12 +154,13 @@ impl OpenStore {
         if !row.file()?.stored || extent.offset >= end {
             return Ok(());
         }
+        let before = self.verifier();
         let (_writing, _) = self.begin_writing_as(id, true).await?;
         self.check_hole(id, extent.offset..end, row.size).await?;
         let store = Arc::clone(self);
         blocking(move || store.punch(id, extent.offset..end).map(|_| ())).await?;
         self.dirty.changed(id, false);
-        let released = self.stabilise(id).await?;
+        let released = self.stabilise_sent(id, before).await?;
         self.commits.wait(released, &self.health).await
     }
 
@@ -156,7 +176,11 @@ impl OpenStore {
         if left == 0 {
             return Ok(None);
         }
-        let admission = self.admit(Demand::Space(left + ROW_BYTES))?;
+        let here = match row.placement() {
+            None => left,
+            Some(_) => 0,
+        };
+        let admission = self.admit(Demand::Space(here + ROW_BYTES))?;
         // Invariant: it is no more than the length of the bytes.
         Ok(Some((row, bytes.slice(..left as usize), admission)))
     }
@@ -200,9 +224,72 @@ impl OpenStore {
     }
 }
 
+/// Bytes that lie elsewhere, where nobody says what is a hole: parts that are all zeros go as such.
+fn without_zeros(offset: u64, bytes: &Bytes) -> Vec<ContentPiece> {
+    let mut pieces: Vec<ContentPiece> = Vec::new();
+    let mut from = 0;
+    while from < bytes.len() {
+        let at = offset + from as u64;
+        // No more than a part.
+        let length = (ZERO_BYTES - at % ZERO_BYTES) as usize;
+        let end = bytes.len().min(from + length);
+        let part = bytes.slice(from..end);
+        let is_hole = part.iter().all(|byte| *byte == 0);
+        match pieces.last_mut() {
+            Some(ContentPiece::Hole(extent)) if is_hole => extent.length += part.len() as u64,
+            Some(ContentPiece::Data {
+                offset: start,
+                bytes: data,
+            }) if !is_hole => {
+                let first = (*start - offset) as usize;
+                *data = bytes.slice(first..end);
+            }
+            _ if is_hole => pieces.push(hole(at, at + part.len() as u64)),
+            _ => pieces.push(ContentPiece::Data {
+                offset: at,
+                bytes: part,
+            }),
+        }
+        from = end;
+    }
+    pieces
+}
+
 fn hole(start: u64, end: u64) -> ContentPiece {
     ContentPiece::Hole(Extent {
         offset: start,
         length: end - start,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_are_all_zeros_are_holes() {
+        let part = ZERO_BYTES as usize;
+        let mut bytes = vec![0; 5 * part];
+        bytes[part] = 1;
+        bytes[3 * part - 1] = 2;
+        let bytes = Bytes::from(bytes);
+        let data = |offset: u64, range: std::ops::Range<usize>| ContentPiece::Data {
+            offset,
+            bytes: bytes.slice(range),
+        };
+        let at = 7 * ZERO_BYTES;
+        let pieces = [
+            hole(at, at + ZERO_BYTES),
+            data(at + ZERO_BYTES, part..3 * part),
+            hole(at + 3 * ZERO_BYTES, at + 5 * ZERO_BYTES),
+        ];
+        assert_eq!(without_zeros(at, &bytes), pieces);
+        // Parts lie at multiples of their size.
+        let pieces = without_zeros(at + 10, &bytes.slice(10..part + 10));
+        let expected = [
+            hole(at + 10, at + ZERO_BYTES),
+            data(at + ZERO_BYTES, part..part + 10),
+        ];
+        assert_eq!(pieces, expected);
+    }
 }

@@ -28,7 +28,9 @@ mod write;
 pub(crate) use alone::{Alone, Resized};
 pub(crate) use buffers::Buffers;
 pub(crate) use contents::Holey;
-pub use contents::{AtHand, Contents, Cut, Elsewhere, Need, Place, Stored, SyncError};
+pub use contents::{
+    AtHand, Contents, Cut, Elsewhere, Need, Place, PlaceAnew, Replacement, Stored, SyncError,
+};
 pub(crate) use dirty::{DirtyFiles, Origin};
 pub use elsewhere::{Placed, PlacedRows};
 pub(crate) use files::DataFiles;

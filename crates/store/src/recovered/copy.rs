@@ -15,7 +15,7 @@ use crate::error::from_os;
 use crate::open_store::OpenStore;
 use crate::space::Demand;
 
-/// So much is read at a time where the kernel cannot copy.
+/// Bytes that are read at a time where the kernel cannot copy.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// The most that the kernel is asked to copy at a time.
@@ -42,6 +42,27 @@ impl OpenStore {
             let end = hole.unwrap_or(size).min(size);
             copy_stretch(from, to, start, end).map_err(failed)?;
             at = end;
+        }
+        Ok(())
+    }
+
+    /// Writes all bytes that lie elsewhere to another file; parts that are all zeros become holes.
+    pub(super) fn copy_from_elsewhere(&self, from: &dyn Holey, to: &File, size: u64) -> Result<()> {
+        let failed = |error: io::Error| from_os("copy data", &error);
+        to.set_len(size).map_err(failed)?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut at = 0;
+        while at < size {
+            let length =
+                usize::try_from(size - at).map_or(BUFFER_BYTES, |left| left.min(BUFFER_BYTES));
+            let part = &mut buffer[..length];
+            let filled = from.read(part, at)?;
+            let part = &part[..filled];
+            if part.iter().any(|byte| *byte != 0) {
+                let _admission = self.headroom.admit(Demand::Space(filled as u64))?;
+                to.write_all_at(part, at).map_err(failed)?;
+            }
+            at += length as u64;
         }
         Ok(())
     }

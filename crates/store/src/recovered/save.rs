@@ -141,8 +141,12 @@ impl OpenStore {
     fn keep_content(&self, draft: &Draft, id: ObjectId, size: u64) -> Result<bool> {
         let os = |error: std::io::Error| from_os("keep a discarded version", &error);
         let copy = File::create(draft.data(id)).map_err(os)?;
-        match self.content_of(id)?.as_file()? {
+        let content = self.content_of(id)?;
+        match content.as_file()? {
             Some(file) => self.copy_data(&file, &copy, size)?,
+            None if content.is_elsewhere() && self.object(id)?.file()?.stored => {
+                self.copy_from_elsewhere(&content, &copy, size)?;
+            }
             None => copy.set_len(size).map_err(os)?,
         }
         Ok(true)

@@ -275,13 +275,17 @@ impl OpenStore {
             let previous = before.as_ref().and_then(|before| before.file().ok());
             file.stored = previous.is_some_and(|previous| previous.stored);
             // Where data is, each copy says of its own.
-            file.placement = previous.and_then(|previous| previous.placement.clone());
+            file.placement = match previous {
+                Some(previous) => previous.placement.clone(),
+                None => self.place_for(id),
+            };
+            let elsewhere = file.placement.is_some();
             match &before {
                 Some(before) if size < before.size && self.may_have_data(id, before) => {
                     self.enter_cut(mutation, id);
                 }
                 // Its data is about to come, and the mark must be there by then.
-                None if size > 0 => mark_born(mutation, id),
+                None if size > 0 => mark_born(mutation, id, elsewhere),
                 _ => {}
             }
         }
@@ -328,9 +332,10 @@ fn covers(alone: &[Alone], resized: &[Resized]) -> bool {
     resized.iter().all(covered)
 }
 
-fn mark_born(mutation: &mut Mutation<'_>, id: ObjectId) {
+fn mark_born(mutation: &mut Mutation<'_>, id: ObjectId, elsewhere: bool) {
     let origin = Origin {
         born_marked: true,
+        elsewhere,
         ..Origin::FOREIGN
     };
     mutation.mark_foreign(Table::Dirty, id);

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::{broadcast, watch};
-use vfs::{Extent, ObjectId, ReplicaSlot, Result};
+use vfs::{Extent, ObjectId, ReplicaSlot, Result, WriteVerifier};
 
 pub use base::{BasePlace, BaseScan, BaseState};
 pub(crate) use incomplete::Incomplete;
@@ -117,12 +117,16 @@ impl OpenStore {
         store.commits.wait_lazily(ticket, &store.health).await
     }
 
-    /// Returns when the content of a file, as it is now, is on stable storage.
+    /// Returns when the content of a file, as it was read since [`OpenStore::verifier`] said `since`, is on stable storage.
     ///
     /// # Errors
-    /// [`vfs::Error::Io`] when storage fails.
-    pub async fn make_content_stable(self: &Arc<Self>, id: ObjectId) -> Result<()> {
-        let released = self.stabilise(id).await?;
+    /// [`vfs::Error::Delay`] when some of it may have been lost since; [`vfs::Error::Io`] when storage fails.
+    pub async fn make_content_stable(
+        self: &Arc<Self>,
+        id: ObjectId,
+        since: WriteVerifier,
+    ) -> Result<()> {
+        let released = self.stabilise_sent(id, since).await?;
         self.wait_stable(released).await
     }
 

@@ -17,18 +17,19 @@ use crate::malformed::Malformed;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::open_store::{OpenStore, blocking};
-use crate::rows::{ObjectRow, key};
+use crate::rows::{ObjectRow, decode_placement, encode_placement, key};
 
 const VERSION: u8 = 1;
 
 const FLAG_STORED: u8 = 1;
 const FLAG_TRUSTED: u8 = 2;
+const FLAG_PLACED: u8 = 4;
 
 /// Files looked at in one batch.
 const FILES_A_BATCH: usize = 256;
 
 /// What the data file of an object holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remembered {
     /// There is one; otherwise the file is a hole.
     stored: bool,
@@ -36,6 +37,8 @@ pub(super) struct Remembered {
     trusted: bool,
     change: ChangeAttribute,
     size: u64,
+    /// Where it is, if it is elsewhere.
+    placement: Option<Arc<[u8]>>,
 }
 
 /// What becomes of the data of a file under its new row.
@@ -59,17 +62,28 @@ impl Remembered {
             trusted: flags & FLAG_TRUSTED != 0,
             change: ChangeAttribute(fields.u64()?),
             size: fields.u64()?,
+            placement: match flags & FLAG_PLACED {
+                0 => None,
+                _ => Some(decode_placement(&mut fields)?),
+            },
         };
         fields.end()?;
         Ok(remembered)
     }
 
-    fn encode(self) -> Vec<u8> {
+    fn encode(&self) -> Vec<u8> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let mut row = vec![VERSION];
-        row.put_u8(flag(self.stored, FLAG_STORED) | flag(self.trusted, FLAG_TRUSTED));
+        row.put_u8(
+            flag(self.stored, FLAG_STORED)
+                | flag(self.trusted, FLAG_TRUSTED)
+                | flag(self.placement.is_some(), FLAG_PLACED),
+        );
         row.put_u64(self.change.0);
         row.put_u64(self.size);
+        if let Some(placement) = &self.placement {
+            encode_placement(placement, &mut row);
+        }
         row
     }
 
@@ -114,7 +128,7 @@ impl OpenStore {
             let mut mutation = self.begin_maintenance().await?;
             for (id, row) in page {
                 let remembered = self.remembered_of(id, &row)?;
-                if remembered.stored || remembered.size > 0 {
+                if remembered.stored || remembered.size > 0 || remembered.placement.is_some() {
                     let key = key::object(id);
                     mutation.put_local(Table::Remembered, &key, &remembered.encode());
                 }
@@ -154,7 +168,27 @@ impl OpenStore {
             trusted: !doubtful,
             change: row.change,
             size: row.size,
+            placement: row.placement().cloned(),
         })
+    }
+
+    /// Contents that are remembered lie under this placement from now on.
+    pub(crate) fn remember_placement(
+        &self,
+        mutation: &mut Mutation<'_>,
+        id: ObjectId,
+        placement: &[u8],
+    ) -> Result<()> {
+        let key = key::object(id);
+        let Some(row) = self.metadata.row(Table::Remembered, &key)? else {
+            return Ok(());
+        };
+        let mut remembered = Remembered::decode(&row)?;
+        if remembered.placement.is_some() {
+            remembered.placement = Some(placement.into());
+            mutation.put_local(Table::Remembered, &key, &remembered.encode());
+        }
+        Ok(())
     }
 
     fn is_listed(&self, table: Table, id: ObjectId) -> Result<bool> {
@@ -174,6 +208,8 @@ impl OpenStore {
     }
 
     fn judge_files(&self) -> Result<()> {
+        // What is not remembered may have been here before, and was removed.
+        let place = self.places_anew()?;
         let mut from = Vec::new();
         loop {
             let page = self.files_from(&from)?;
@@ -183,8 +219,14 @@ impl OpenStore {
             from = key::number(last.as_u64().saturating_add(1)).to_vec();
             let mut doomed = Vec::new();
             let mut mutation = self.begin_blocking()?;
-            for (id, row) in page {
-                let verdict = self.judge(id, &row)?;
+            for (id, mut row) in page {
+                let remembered = self.remembered(id)?;
+                let placement = match &remembered {
+                    Some(remembered) => remembered.placement.clone(),
+                    None => place(id),
+                };
+                let verdict = self.judge(id, &row, remembered)?;
+                row.file_mut()?.placement = placement;
                 self.carry_out_verdict(&mut mutation, id, row.clone(), verdict)?;
                 if verdict == (Verdict::Replace { stored: true }) {
                     doomed.push((id, row.size));
@@ -202,11 +244,33 @@ impl OpenStore {
         }
     }
 
-    fn judge(&self, id: ObjectId, row: &ObjectRow) -> Result<Verdict> {
-        let remembered = self.metadata.row(Table::Remembered, &key::object(id))?;
-        let remembered = remembered.map(|row| Remembered::decode(&row)).transpose()?;
-        let exists = self.files.exists(id);
-        let stored = exists.map_err(|error| from_os("look for a data file", &error))?;
+    /// Where contents are that are remembered.
+    pub(crate) fn remembered_placement(&self, id: ObjectId) -> Result<Option<Arc<[u8]>>> {
+        Ok(self
+            .remembered(id)?
+            .and_then(|remembered| remembered.placement))
+    }
+
+    fn remembered(&self, id: ObjectId) -> Result<Option<Remembered>> {
+        let row = self.metadata.row(Table::Remembered, &key::object(id))?;
+        Ok(row.map(|row| Remembered::decode(&row)).transpose()?)
+    }
+
+    fn judge(
+        &self,
+        id: ObjectId,
+        row: &ObjectRow,
+        remembered: Option<Remembered>,
+    ) -> Result<Verdict> {
+        let elsewhere = remembered.as_ref();
+        let elsewhere = elsewhere.filter(|remembered| remembered.placement.is_some());
+        let stored = match elsewhere {
+            Some(remembered) => remembered.stored,
+            None => {
+                let exists = self.files.exists(id);
+                exists.map_err(|error| from_os("look for a data file", &error))?
+            }
+        };
         let kept = remembered.filter(|remembered| remembered.is_of(row));
         Ok(match kept {
             Some(kept) if kept.stored == stored => Verdict::Keep { stored },
@@ -222,8 +286,9 @@ impl OpenStore {
         verdict: Verdict,
     ) -> Result<()> {
         let (Verdict::Keep { stored } | Verdict::Replace { stored }) = verdict;
-        if stored {
-            row.file_mut()?.stored = true;
+        let placement = row.placement().cloned();
+        if stored || placement.is_some() {
+            row.file_mut()?.stored = stored;
             mutation.put_quietly(id, &row);
         }
         if matches!(verdict, Verdict::Keep { .. }) {
@@ -244,6 +309,7 @@ impl OpenStore {
                 trusted: false,
                 change: row.change,
                 size: row.size,
+                placement,
             };
             mutation.put_local(Table::Remembered, &key::object(id), &doubtful.encode());
         }
@@ -275,8 +341,9 @@ impl OpenStore {
                 }
                 mutation.unmark(Table::Remembered, id);
                 mutation.unmark(Table::Digests, id);
-                if remembered.stored {
-                    mutation.mark(Table::Removals, id);
+                if remembered.stored || remembered.placement.is_some() {
+                    let placement = remembered.placement.unwrap_or_default();
+                    mutation.put_local(Table::Removals, &key::object(id), &placement);
                     mutation.then(move |store, _| store.leftovers.add(id));
                 }
             }
@@ -337,10 +404,17 @@ mod tests {
             trusted: false,
             change: ChangeAttribute(1 << 60),
             size: 77,
+            placement: None,
         };
-        let row = remembered.encode();
-        assert_eq!(Remembered::decode(&row), Ok(remembered));
-        assert!(Remembered::decode(&row[1..]).is_err());
-        assert!(Remembered::decode(&row[..row.len() - 1]).is_err());
+        let placed = Remembered {
+            placement: Some(Arc::from(&b"where it is"[..])),
+            ..remembered.clone()
+        };
+        for remembered in [remembered, placed] {
+            let row = remembered.encode();
+            assert_eq!(Remembered::decode(&row), Ok(remembered));
+            assert!(Remembered::decode(&row[1..]).is_err());
+            assert!(Remembered::decode(&row[..row.len() - 1]).is_err());
+        }
     }
 }

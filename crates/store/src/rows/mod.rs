@@ -28,8 +28,8 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
 pub(crate) use entry::{EntriesOf, EntryRow, NameHash, name_of};
 pub(crate) use held::{decode_denials, decode_locks, encode_denials, encode_locks};
 pub(crate) use object::{
-    Content, DirectoryContent, FileContent, Lies, MAX_PLACEMENT_BYTES, ObjectRow, decode_time,
-    encode_time,
+    Content, DirectoryContent, FileContent, Lies, MAX_PLACEMENT_BYTES, ObjectRow, decode_placement,
+    decode_time, encode_placement, encode_time,
 };
 pub(crate) use request::{Effect, RequestRow};
 pub(crate) use xattr::XattrRow;

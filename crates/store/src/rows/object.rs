@@ -338,9 +338,7 @@ impl ObjectRow {
             row.put_slice(&verifier);
         }
         if let Some(placement) = &file.placement {
-            // No longer than `MAX_PLACEMENT_BYTES`.
-            row.put_u8(placement.len() as u8);
-            row.put_slice(placement);
+            encode_placement(placement, row);
         }
     }
 
@@ -445,7 +443,14 @@ impl ObjectRow {
     }
 }
 
-fn decode_placement(fields: &mut Fields<'_>) -> Result<Arc<[u8]>, Malformed> {
+/// A placement with its length.
+pub(crate) fn encode_placement(placement: &[u8], row: &mut Vec<u8>) {
+    // No longer than `MAX_PLACEMENT_BYTES`.
+    row.put_u8(placement.len() as u8);
+    row.put_slice(placement);
+}
+
+pub(crate) fn decode_placement(fields: &mut Fields<'_>) -> Result<Arc<[u8]>, Malformed> {
     let length = usize::from(fields.u8()?);
     if !(1..=MAX_PLACEMENT_BYTES).contains(&length) {
         return Err(Malformed("a placement has an impossible length"));

@@ -173,7 +173,8 @@ pub(super) fn hash_file(
         .seek(at, SeekTarget::Data)?
         .filter(|data| *data < size)
     {
-        let hole = content.seek(data, SeekTarget::Hole)?.unwrap_or(size);
+        let hole = content.seek(data, SeekTarget::Hole)?;
+        let hole = hole.unwrap_or(size).min(size);
         at = at.max(data - data % BLOCK_BYTES);
         let end = hole.next_multiple_of(BLOCK_BYTES).min(size);
         while at < end {

@@ -1,5 +1,6 @@
 //! Another content in the place of a damaged one: gathered in a file of its own, compared with what it should be
-//! as the disk has it, and put in place as a whole. The new file takes other places on the disk than the old one.
+//! as the disk has it, and put in place as a whole. The new file takes other places on the disk than the old one. Of a file whose
+//! bytes are elsewhere it is gathered there.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -12,7 +13,7 @@ use vfs::{Error, ObjectId, Result};
 
 use super::content::{encode, hash_file};
 use super::digests::{ContentDigest, Pace};
-use crate::data::Exclusive;
+use crate::data::{Exclusive, Replacement};
 use crate::error::from_os;
 use crate::layout::Layout;
 use crate::metadata::Table;
@@ -25,8 +26,13 @@ use crate::space::{Demand, ROW_BYTES};
 pub struct Mending {
     store: Arc<OpenStore>,
     id: ObjectId,
-    file: Arc<File>,
-    path: PathBuf,
+    gathered: Gathered,
+}
+
+/// Where a content is gathered.
+enum Gathered {
+    Here { file: Arc<File>, path: PathBuf },
+    Elsewhere(Arc<dyn Replacement>),
 }
 
 impl fmt::Debug for Mending {
@@ -55,6 +61,16 @@ impl OpenStore {
         self.object(id)?.file()?;
         let store = Arc::clone(self);
         blocking(move || {
+            if store.is_elsewhere(id)?
+                && let Some(elsewhere) = &store.elsewhere
+            {
+                let gathered = Gathered::Elsewhere(elsewhere.replace(id)?.into());
+                return Ok(Mending {
+                    store,
+                    id,
+                    gathered,
+                });
+            }
             let failed = |error: io::Error| from_os("write a content", &error);
             let home = store.layout.mending();
             fs::create_dir_all(&home).map_err(failed)?;
@@ -66,11 +82,11 @@ impl OpenStore {
                 .truncate(true)
                 .open(&path)
                 .map_err(failed)?;
+            let file = Arc::new(file);
             Ok(Mending {
                 store,
                 id,
-                file: Arc::new(file),
-                path,
+                gathered: Gathered::Here { file, path },
             })
         })
         .await
@@ -95,9 +111,15 @@ impl OpenStore {
         self.void_sums(&mut mutation, id);
         let ticket = mutation.commit_local()?;
         self.commits.wait(ticket, &self.health).await?;
+        let size = content.size;
         let mended = blocking(move || {
-            let replaced = store.files.replace(mended.id, &mended.path);
-            replaced.map_err(|error| from_os("put a content in place", &error))?;
+            match &mended.gathered {
+                Gathered::Here { path, .. } => {
+                    let replaced = store.files.replace(mended.id, path);
+                    replaced.map_err(|error| from_os("put a content in place", &error))?;
+                }
+                Gathered::Elsewhere(gathered) => gathered.put_in_place(size)?,
+            }
             Ok(mended)
         })
         .await?;
@@ -130,9 +152,15 @@ impl Mending {
         let ContentPiece::Data { offset, bytes } = part else {
             return Ok(());
         };
+        let file = match &self.gathered {
+            Gathered::Here { file, .. } => Arc::clone(file),
+            Gathered::Elsewhere(gathered) => {
+                let gathered = Arc::clone(gathered);
+                return blocking(move || gathered.write(&bytes, offset)).await;
+            }
+        };
         let space = Demand::Space(bytes.len() as u64 + ROW_BYTES);
         let _admission = self.store.admit(space)?;
-        let file = Arc::clone(&self.file);
         blocking(move || {
             let written = file.write_all_at(&bytes, offset);
             written.map_err(|error| from_os("write a content", &error))
@@ -151,13 +179,10 @@ impl Mending {
         content: ContentDigest,
         mut pace: Box<dyn FnMut(u64) -> bool + Send>,
     ) -> Result<bool> {
-        let file = Arc::clone(&self.file);
+        let gathered = self.gathered.share();
         let hash = blocking(move || {
-            let failed = |error: io::Error| from_os("write a content", &error);
-            file.set_len(content.size).map_err(failed)?;
-            file.sync_all().map_err(failed)?;
             let pace: &mut Pace<'_> = &mut *pace;
-            hash_file(Some(&*file), content.size, pace, &mut |_, _| Ok(()))
+            gathered.hash(content.size, pace)
         })
         .await?;
         if hash != content.hash {
@@ -174,9 +199,40 @@ impl Mending {
     }
 }
 
+impl Gathered {
+    fn share(&self) -> Gathered {
+        match self {
+            Gathered::Here { file, path } => Gathered::Here {
+                file: Arc::clone(file),
+                path: path.clone(),
+            },
+            Gathered::Elsewhere(gathered) => Gathered::Elsewhere(Arc::clone(gathered)),
+        }
+    }
+
+    /// The digest of what is stable of it.
+    fn hash(&self, size: u64, pace: &mut Pace<'_>) -> Result<[u8; 32]> {
+        match self {
+            Gathered::Here { file, .. } => {
+                let failed = |error: io::Error| from_os("write a content", &error);
+                file.set_len(size).map_err(failed)?;
+                file.sync_all().map_err(failed)?;
+                hash_file(Some(&**file), size, pace, &mut |_, _| Ok(()))
+            }
+            Gathered::Elsewhere(gathered) => {
+                gathered.sync()?;
+                let gathered: &dyn Replacement = &**gathered;
+                hash_file(Some(&gathered), size, pace, &mut |_, _| Ok(()))
+            }
+        }
+    }
+}
+
 impl Drop for Mending {
     fn drop(&mut self) {
-        // It is not there any more when it was put in place.
-        let _gone = fs::remove_file(&self.path);
+        if let Gathered::Here { path, .. } = &self.gathered {
+            // It is not there any more when it was put in place.
+            let _gone = fs::remove_file(path);
+        }
     }
 }

@@ -17,7 +17,7 @@ const BESIDE: [Table; 3] = [Table::Entries, Table::Links, Table::Xattrs];
 impl OpenStore {
     /// A digest of the rows of the objects with these identifiers, or of the first `max_objects` of them: what an
     /// object is, its extended attributes, its names, and the names in it if it is a directory. Left out is
-    /// what each copy knows for itself: the time of last access, whether there is a data file, and files
+    /// what each copy knows for itself: the time of last access, whether there is a data file, where else data is, and files
     /// without a name. It reads from the disk and may block for as long as that takes.
     ///
     /// # Errors
@@ -114,6 +114,7 @@ fn agreed(mut row: ObjectRow) -> ObjectRow {
     row.accessed = Timestamp::default();
     if let Ok(file) = row.file_mut() {
         file.stored = false;
+        file.placement = None;
     }
     row
 }

@@ -47,7 +47,7 @@ impl Driver {
                     let object = to.contents.object;
                     let placement = state.moves.get(&object);
                     facts.push(records::a_move(object, placement));
-                    facts.push(records::placements(to.contents.placement));
+                    facts.push(records::placements(state.last_placement));
                 }
                 Record::Moved { row, old } => {
                     let object = row.contents.object;

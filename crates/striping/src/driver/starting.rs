@@ -92,6 +92,7 @@ impl Driver {
             control,
             recalls,
             started: Instant::now(),
+            keeping: tokio::sync::Mutex::default(),
         });
         tokio::spawn(run(Arc::downgrade(&driver)));
         Ok(driver)

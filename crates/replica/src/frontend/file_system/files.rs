@@ -30,7 +30,7 @@ impl FileSystem for ReplicatedFileSystem {
     }
 
     async fn space(&self) -> Result<Space> {
-        let own = self.replica.store.space().await?;
+        let own = self.replica.store.space_for_contents()?;
         Ok(free_space::common_space(&self.replica, own))
     }
 

@@ -10,7 +10,6 @@ use std::time::Duration;
 use control::{ClockDifference, Incarnation, Moment, Question};
 use peer::Lane;
 use tokio::time::Instant;
-use vfs::FileSystem;
 use vfs::ReplicaSlot;
 
 use super::{exclude, join, rejoin};
@@ -91,7 +90,7 @@ pub(crate) async fn keep(replica: Arc<LocalReplica>) {
             tracing::error!(%error, "what was met of others cannot be kept");
         }
         // A store that has failed ends the server.
-        let space = replica.store.space().await;
+        let space = replica.store.space_for_contents();
         if let Ok(space) = &space {
             replica.state.free_space.note_own(space);
         }

@@ -18,6 +18,8 @@ use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 /// Between attempts, doubled each time up to the longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Between looks at a list that was empty.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Mends what is damaged, until the replica stops.
 pub(crate) async fn mend(replica: Arc<LocalReplica>) {
@@ -43,8 +45,8 @@ pub(crate) async fn mend(replica: Arc<LocalReplica>) {
         }
         if left == 0 {
             pause = FIRST_PAUSE;
-            // The sender lives in `LocalReplica`.
-            let _ = damage.changed().await;
+            // The store notes damage by itself, too, and rings nobody.
+            let _ = tokio::time::timeout(IDLE, damage.changed()).await;
             continue;
         }
         // Whether more is damaged or time is over makes no difference.

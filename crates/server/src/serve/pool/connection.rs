@@ -11,14 +11,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use metadata_server::{Asked, LayoutEvent, News, Reply};
 use peer::{Message, Refusal, Sender, Settings, TurnedAway};
-use pool::{Holding, ToDataServer, ToHome};
+use pool::{Holding, Listing, ToDataServer, ToHome};
 use vfs::ReplicaSlot;
 
 use super::asking;
 use crate::pools::{PoolPlace, PoolRole};
 
-/// The only version of what servers of a pool say to each other that is spoken. 2 came with keys that change.
-const VERSION: u32 = 2;
+/// The only version of what servers of a pool say to each other that is spoken. 2 came with keys that change, 3 with lists of contents.
+const VERSION: u32 = 3;
 
 /// What a message is. Numbers are never used again for another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +40,12 @@ enum Kind {
     Heard = 7,
     /// [`LayoutEvent`], of the first metadata server to one that has joined. Control lane.
     LayoutEvent = 8,
+    /// [`Listing`], of a data server: some of what it has. Control lane.
+    Listing = 9,
 }
 
 impl Kind {
-    const ALL: [Kind; 8] = [
+    const ALL: [Kind; 9] = [
         Kind::ToHome,
         Kind::ToDataServer,
         Kind::Holding,
@@ -52,6 +54,7 @@ impl Kind {
         Kind::News,
         Kind::Heard,
         Kind::LayoutEvent,
+        Kind::Listing,
     ];
 
     fn message(self, body: impl Into<Bytes>) -> Message {
@@ -95,6 +98,8 @@ pub(super) enum FromDataServer {
     ToHome(ToHome),
     /// How much it keeps.
     Holding(Holding),
+    /// Some of what it has.
+    Listing(Listing),
 }
 
 impl FromDataServer {
@@ -102,6 +107,7 @@ impl FromDataServer {
         match self {
             FromDataServer::ToHome(message) => Kind::ToHome.message(message.encode()),
             FromDataServer::Holding(holding) => Kind::Holding.message(holding.encode()),
+            FromDataServer::Listing(listing) => Kind::Listing.message(listing.encode()),
         }
     }
 
@@ -111,6 +117,7 @@ impl FromDataServer {
         let read = match Kind::try_from(message.kind).ok()? {
             Kind::ToHome => ToHome::decode(body).map(FromDataServer::ToHome),
             Kind::Holding => Holding::decode(body).map(FromDataServer::Holding),
+            Kind::Listing => Listing::decode(body).map(FromDataServer::Listing),
             Kind::ToDataServer
             | Kind::Question
             | Kind::Answer
@@ -222,7 +229,7 @@ pub(super) fn meet_at_joined(place: &PoolPlace, peer: Sender) -> Result<(), Turn
 
 pub(super) fn admit_at_metadata_server(from: Option<PoolRole>, number: u32) -> Result<(), Refusal> {
     match (Kind::try_from(number)?, from) {
-        (Kind::ToHome | Kind::Holding, Some(PoolRole::DataServer))
+        (Kind::ToHome | Kind::Holding | Kind::Listing, Some(PoolRole::DataServer))
         | (Kind::Question | Kind::News, Some(PoolRole::MetadataServer)) => Ok(()),
         _ => Err(refusal()),
     }

@@ -14,11 +14,11 @@ use peer::{
     Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, Sender,
     TurnedAway,
 };
-use pool::{DataServerNumber, Holding, HomeNumber, ToHome};
+use pool::{DataServerNumber, Holding, HomeNumber, Listing, ToHome};
 use store::StoreOptions;
 use throttle::Throttle;
 use tokio::time::MissedTickBehavior;
-use vfs::{Commitment, Stability, Written};
+use vfs::{Commitment, Cookie, Stability, Written};
 use xdr::Bytes;
 
 use super::clock;
@@ -35,6 +35,9 @@ static UNASKED: Throttle = Throttle::new();
 
 /// How often the metadata server is asked for a lease, and told how much is kept.
 const TELL: Duration = Duration::from_secs(1);
+/// Between two messages that list contents for it, and between two lists of all.
+const BETWEEN_PAGES: Duration = Duration::from_secs(10);
+const BETWEEN_LISTS: Duration = Duration::from_hours(1);
 
 /// A running data server.
 pub(in crate::serve) struct DataServer {
@@ -129,6 +132,7 @@ impl DataServer {
         let _ = (link.metadata_server).set(endpoint.connect(place.keeper, addresses));
         let home = HomeNumber(place.keeper.0);
         tokio::spawn(ask(Arc::downgrade(&kept), link.clone(), home));
+        tokio::spawn(list(Arc::downgrade(&kept), link.clone()));
         Ok(DataServer {
             place,
             endpoint,
@@ -196,6 +200,27 @@ async fn ask(kept: Weak<Kept>, link: Arc<Link>, home: HomeNumber) {
         }
         if let Some(holding) = kept.holding().await {
             link.say(&FromDataServer::Holding(holding));
+        }
+    }
+}
+
+/// Lists what there is for the metadata server, a little at a time and again and again, as long as this runs.
+async fn list(kept: Weak<Kept>, link: Arc<Link>) {
+    let mut after = Cookie::START;
+    loop {
+        let pause = match after == Cookie::START {
+            true => BETWEEN_LISTS,
+            false => BETWEEN_PAGES,
+        };
+        tokio::time::sleep(pause).await;
+        let Some(kept) = kept.upgrade() else { return };
+        match kept.shelf.list(after, Listing::MOST).await {
+            Ok((listing, next)) => {
+                after = next.unwrap_or(Cookie::START);
+                link.say(&FromDataServer::Listing(listing));
+            }
+            // It is told where contents are read or written.
+            Err(error) => tracing::debug!(%error, "contents are not listed now"),
         }
     }
 }

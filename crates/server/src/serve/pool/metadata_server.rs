@@ -34,6 +34,7 @@ use self::moving::Moves;
 use super::connection;
 use super::homes::JoinedHomes;
 use super::layouts::GivenBehindCopies;
+use super::sharing::Sharing;
 use crate::data_directory::SealedFileError;
 use crate::pools::{self, Book, PoolPlace, PoolRole};
 use crate::serve::ServeError;
@@ -57,6 +58,8 @@ static FULL: Throttle = Throttle::new();
 /// A running metadata server.
 pub(in crate::serve) struct MetadataServer {
     place: PoolPlace,
+    /// The tree is that of a set: other members may have what is lost here.
+    in_set: bool,
     endpoint: Arc<Endpoint>,
     known: Arc<Known>,
     striped: Arc<Striped>,
@@ -132,6 +135,8 @@ fn number(member: &Member) -> DataServerNumber {
 
 /// What a metadata server begins with.
 pub(super) struct Beginning {
+    /// The tree is that of a set.
+    pub(super) sharing: Option<Arc<Sharing>>,
     pub(super) place: PoolPlace,
     pub(super) listener: Listener,
     pub(super) striped: Arc<Striped>,
@@ -164,8 +169,10 @@ impl MetadataServer {
             place,
             striped,
             holders,
+            sharing,
             ..
         } = beginning;
+        let in_set = sharing.is_some();
         let identity = place.directory.identity();
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
         // Nobody else signs the list.
@@ -196,6 +203,7 @@ impl MetadataServer {
             roles: Mutex::default(),
             home: Arc::new(home),
             homes: homes.clone(),
+            sharing,
             has_started: watch::Sender::new(false),
         });
         let endpoint = Endpoint::start(
@@ -221,6 +229,7 @@ impl MetadataServer {
         let in_use = beginning.book.in_use();
         let server = Arc::new(MetadataServer {
             place,
+            in_set,
             endpoint,
             known,
             striped,

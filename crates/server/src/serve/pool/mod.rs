@@ -11,9 +11,11 @@ mod joined;
 mod layouts;
 mod metadata_server;
 mod placed;
+mod sharing;
 
 pub(crate) use connection::decode_as_anything;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ use crate::transport::Listener;
 
 use homes::JoinedHomes;
 use layouts::GivenBehindCopies;
+use sharing::{AtDataServers, GivenForReading, Sharing};
 
 pub(super) use data_server::DataServer;
 pub(super) use joined::JoinedServer;
@@ -56,6 +59,8 @@ pub(super) struct Prepared {
 }
 
 struct Metadata {
+    /// Set where the tree is that of a set, of which the server keeps a copy.
+    sharing: Option<Arc<Sharing>>,
     /// Where the others call.
     listener: Listener,
     striped: Arc<Striped>,
@@ -74,13 +79,21 @@ type Shown = (Arc<dyn FileSystem>, Arc<dyn Layouts>);
 pub(super) struct StripedTree {
     pub(super) name: String,
     pub(super) striped: Arc<Striped>,
+    sharing: Option<Arc<Sharing>>,
     holders: Arc<Holders>,
     homes: Arc<JoinedHomes>,
 }
 
 impl StripedTree {
-    /// What everybody is shown of it, who has layouts, and who has copies.
+    /// What everybody is shown of it, who has layouts, and who has copies. A replica is put around the copy of a set's tree.
     pub(super) fn show(&self, store: &Arc<Store>) -> Shown {
+        if let Some(sharing) = &self.sharing {
+            let layouts = GivenForReading {
+                striped: self.striped.clone(),
+                sharing: sharing.clone(),
+            };
+            return (store.clone(), Arc::new(layouts));
+        }
         store.on_changes(self.holders.clone());
         let below = self.striped.file_system(store.clone());
         let layouts = GivenBehindCopies {
@@ -95,7 +108,7 @@ impl StripedTree {
 
 impl Metadata {
     /// Listens for the others, and reads where files lie.
-    fn read(place: &PoolPlace, key_life: Duration) -> Result<Metadata, ServeError> {
+    fn read(place: &PoolPlace, key_life: Duration, in_set: bool) -> Result<Metadata, ServeError> {
         let at = at_own_port(place);
         let bound = Listener::bind_plainly(at.0);
         let listener = bound.map_err(|source| ServeError::PoolListen(at.0.0, source))?;
@@ -107,7 +120,10 @@ impl Metadata {
         let view = metadata_server::view(place, &members, &book);
         let mut settings = Settings::default();
         settings.home.key_life = key_life;
+        settings.holds_writes = in_set;
+        settings.home.shares_files = in_set;
         Ok(Metadata {
+            sharing: in_set.then(Arc::default),
             listener,
             striped: Arc::new(Striped::new(settings, view)),
             others,
@@ -115,6 +131,24 @@ impl Metadata {
             homes: JoinedHomes::new(homes),
             book,
         })
+    }
+}
+
+/// Clients that read files of a set's tree at the member's data servers.
+pub(super) struct Readers {
+    by: Arc<dyn replica::Readers>,
+    sharing: Arc<Sharing>,
+}
+
+impl Readers {
+    /// As the replica knows them when it begins.
+    pub(super) fn as_known(&self) -> Arc<dyn replica::Readers> {
+        self.by.clone()
+    }
+
+    /// The replica has begun, and says from now on who may read what.
+    pub(super) fn are_let_by(&self, replica: &Arc<replica::Replica>) {
+        self.sharing.is_by(replica);
     }
 }
 
@@ -145,10 +179,11 @@ impl Prepared {
             };
         }
         let set = SetDirectory::new(set_path(path));
-        if set.exists().map_err(PoolPlaceError::from)? {
-            return Err(ServeError::SetAndPool(path.to_owned()));
-        }
+        let in_set = set.exists().map_err(PoolPlaceError::from)?;
         let place = PoolPlace::read(directory)?;
+        if in_set {
+            check_in_set(path, &place, configuration)?;
+        }
         let metadata = match place.role {
             PoolRole::DataServer => {
                 if is_filled(&trees_path(path))? {
@@ -162,7 +197,12 @@ impl Prepared {
             }
             PoolRole::First => {
                 check_shown(&place, configuration)?;
-                Some(Metadata::read(&place, configuration.pool.key_life)?)
+                let key_life = configuration.pool.key_life;
+                let metadata = Metadata::read(&place, key_life, in_set)?;
+                if in_set && !metadata.others.is_empty() {
+                    return Err(ServeError::SetAndPool(path.to_owned()));
+                }
+                Some(metadata)
             }
             PoolRole::MetadataServer => {
                 check_shown(&place, configuration)?;
@@ -175,6 +215,11 @@ impl Prepared {
             metadata,
             joined: None,
         }))
+    }
+
+    /// Whether the server may be a member of a set, too: where it has the names of its pool.
+    pub(super) fn has_names(&self) -> bool {
+        self.place.role == PoolRole::First
     }
 
     /// Whether the server shows no trees, because it is a data server.
@@ -217,9 +262,18 @@ impl Prepared {
         Some(StripedTree {
             name: self.place.tree.clone(),
             striped: metadata.striped.clone(),
+            sharing: metadata.sharing.clone(),
             holders: metadata.holders.clone()?,
             homes: metadata.homes.clone(),
         })
+    }
+
+    /// Who reads files of a set's tree past the replica.
+    pub(super) fn readers(&self) -> Option<Readers> {
+        let metadata = self.metadata.as_ref()?;
+        let sharing = metadata.sharing.clone()?;
+        let by = Arc::new(AtDataServers(metadata.striped.clone()));
+        Some(Readers { by, sharing })
     }
 
     /// Begins to be what the data directory says.
@@ -254,6 +308,7 @@ impl Prepared {
             return Err(ServeError::PooledTreeNotShown(place.tree));
         };
         let beginning = metadata_server::Beginning {
+            sharing: metadata.sharing,
             book_path: place.directory.path().join(BOOK),
             place,
             listener: metadata.listener,
@@ -290,6 +345,25 @@ impl Role {
             Role::Joined(server) => server.close(),
             Role::Data(server) => server.put_away().await,
         }
+    }
+}
+
+/// Refuses a member of a set whose pool is not for the contents of its copy.
+fn check_in_set(
+    path: &Path,
+    place: &PoolPlace,
+    configuration: &Configuration,
+) -> Result<(), ServeError> {
+    if place.role != PoolRole::First {
+        return Err(ServeError::SetAndPool(path.to_owned()));
+    }
+    let kept = &configuration.replication.tree;
+    match *kept == place.tree {
+        true => Ok(()),
+        false => Err(ServeError::PoolOfOtherTree {
+            striped: place.tree.clone(),
+            kept: kept.clone(),
+        }),
     }
 }
 

@@ -92,6 +92,20 @@ pub(super) async fn lost(
     server: DataServerNumber,
 ) -> vfs::Result<Listed> {
     let mut listed = Listed::default();
+    walk_lost(store, groups, server, |path, _| listed.add(path)).await?;
+    Ok(listed)
+}
+
+/// The same, one after the other.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(super) async fn walk_lost(
+    store: &Store,
+    groups: &BTreeMap<DeviceGroupNumber, DeviceGroup>,
+    server: DataServerNumber,
+    mut show: impl FnMut(String, &Attributes),
+) -> vfs::Result<()> {
     let had = |placement: &Placement, size: u64| {
         let group = groups.get(&placement.group)?;
         let index = group
@@ -106,12 +120,11 @@ pub(super) async fn lost(
             None => true,
         };
         if had {
-            listed.add(path);
+            show(path, attributes);
         }
         ControlFlow::Continue(())
     })
-    .await?;
-    Ok(listed)
+    .await
 }
 
 /// Shows every file that lies at data servers, with its placement, which is `None` where that cannot be read.

@@ -12,7 +12,7 @@ use metadata_server::{Asker, Home, LayoutEvent, News, ToHolders};
 use peer::{
     Endpoint, Incoming, Lane, Message, MessageHandler, Refusal, Sender, Session, TurnedAway,
 };
-use pool::{DataServerNumber, Holding, ToDataServer};
+use pool::{DataServerNumber, Holding, Listing, ToDataServer};
 use striping::Striped;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -20,6 +20,7 @@ use vfs::ReplicaSlot;
 
 use super::super::connection::{self, FromDataServer};
 use super::super::homes::JoinedHomes;
+use super::super::sharing::Sharing;
 use crate::pools::{PoolPlace, PoolRole};
 
 /// How long a metadata server may take to drop copies before it is told again.
@@ -39,6 +40,8 @@ pub(super) struct Known {
     pub(super) home: Arc<Home>,
     /// Metadata servers that are homes, too.
     pub(super) homes: Arc<JoinedHomes>,
+    /// Set where others change the files, too.
+    pub(super) sharing: Option<Arc<Sharing>>,
     /// Whether it can answer.
     pub(super) has_started: watch::Sender<bool>,
 }
@@ -135,6 +138,20 @@ fn tell_of_layout(
     }
 }
 
+/// Has contents go that belong to nothing.
+fn sweep(striped: Arc<Striped>, server: DataServerNumber, listing: Listing) {
+    tokio::task::spawn_blocking(move || match striped.sweep(server, &listing) {
+        Ok(0) => {}
+        Ok(contents) => tracing::warn!(
+            data_server = server.0,
+            contents,
+            "contents that belong to no file, for a day at least, are removed"
+        ),
+        // The data server lists them again.
+        Err(error) => tracing::debug!(%error, "contents are not looked for now"),
+    });
+}
+
 fn asker(from: Sender) -> Asker {
     Asker {
         server: from.slot,
@@ -158,6 +175,11 @@ impl striping::Control for Link {
     fn holding(&self, server: DataServerNumber) -> Option<Holding> {
         let said = self.known.holdings().get(&ReplicaSlot(server.0)).copied();
         said.map(|said| said.holding)
+    }
+
+    fn clients_left(&self) -> Duration {
+        let sharing = self.known.sharing.as_ref();
+        sharing.map_or(Duration::MAX, |sharing| sharing.clients_left())
     }
 }
 
@@ -196,6 +218,11 @@ impl MessageHandler for Known {
                     is_present: true,
                 };
                 self.holdings().insert(from, said);
+            }
+            Some(FromDataServer::Listing(listing)) => {
+                if let Some(striped) = self.striped.upgrade() {
+                    sweep(striped, DataServerNumber(from.0), listing);
+                }
             }
             Some(FromDataServer::ToHome(message)) => {
                 if let Some(striped) = self.striped.upgrade() {

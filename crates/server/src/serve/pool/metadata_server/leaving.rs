@@ -2,12 +2,12 @@
 //!
 //! What must never enter: over which data servers new files are striped; only which of them are to get none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use peer::set::Member;
 use pool::home::{ServerView, Stranger};
-use pool::{DataServerNumber, DeviceGroupNumber, Holding};
+use pool::{DataServerNumber, DeviceGroup, DeviceGroupNumber, Holding};
 use vfs::{Counted, ReplicaSlot};
 
 use super::super::placed::{self, Listed};
@@ -115,6 +115,9 @@ impl MetadataServer {
         let lost = lost.map_err(unsearched)?;
         if meant && !revoked {
             self.give_up(server).await?;
+            if self.in_set {
+                self.have_mended(&groups, server).await?;
+            }
             tracing::warn!(
                 number,
                 files = lost.files,
@@ -128,6 +131,27 @@ impl MetadataServer {
             files: lost.files,
             paths: lost.paths,
         })
+    }
+
+    /// Notes that files are damaged which had something at a lost data server: the replica has them mended from another member. What is
+    /// being written meanwhile is found when it is read, or written from there.
+    async fn have_mended(
+        &self,
+        groups: &BTreeMap<DeviceGroupNumber, DeviceGroup>,
+        server: DataServerNumber,
+    ) -> Result<(), String> {
+        let mut lost = Vec::new();
+        let found = placed::walk_lost(&self.store, groups, server, |_, attributes| {
+            lost.push((attributes.id, attributes.change));
+        });
+        found.await.map_err(unsearched)?;
+        for (file, version) in lost {
+            match self.store.note_damaged(file, version, true).await {
+                Ok(_) | Err(vfs::Error::Stale) => {}
+                Err(error) => return Err(unsearched(error)),
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a data server that is there, or may still answer clients.
@@ -345,7 +369,8 @@ impl MetadataServer {
             }
             keeping.book.groups_with(server)
         };
-        self.striped.creations_ended().await;
+        let ended = self.striped.creations_ended().await;
+        ended.map_err(unsearched)?;
         Ok(groups)
     }
 }

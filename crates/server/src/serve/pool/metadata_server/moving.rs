@@ -190,7 +190,7 @@ impl MetadataServer {
     /// Goes through the tree once, and moves what is to be moved.
     async fn move_once(&self, work: &Work) -> vfs::Result<Round> {
         // Nobody chooses another group for a new file from now on.
-        self.striped.creations_ended().await;
+        self.striped.creations_ended().await?;
         let left = self.count(Some(work)).await?;
         self.moves.progress().left = Some(left);
         let (mut round, mut walk) = (Round::default(), Walk::new());

@@ -1,0 +1,142 @@
+//! Files that others change, too: how long clients are served at data servers, and by what (rule 11).
+
+use std::collections::BTreeMap;
+
+use control::{Moment, OperationId};
+use pool::data_server::{self, DataServer, Fenced, NotServed, Shelf};
+use pool::home::{Command, FileRow, Holder, Home, HomeSettings, Outcome, Recovered, Request};
+use pool::{
+    Access, ContentsId, DataServerNumber, Generation, Handle, HomeNumber, IssueNumber, KeyNumber,
+    KeySource, LeaseSettings, PlacementNumber, Report, Rules, StoreIdentity, ToDataServer,
+};
+use vfs::ObjectId;
+
+const SERVER: DataServerNumber = DataServerNumber(2);
+const HOME: HomeNumber = HomeNumber(1);
+const OPERATION: OperationId = OperationId(7);
+
+/// Nothing was fenced.
+struct Untouched;
+
+impl Shelf for Untouched {
+    fn fenced(&self, _: ContentsId) -> Option<Fenced> {
+        None
+    }
+
+    fn report(&self, _: ContentsId) -> Report {
+        Report::default()
+    }
+}
+
+/// Both clocks show the same.
+struct Pair {
+    home: Home,
+    server: DataServer,
+    row: FileRow,
+}
+
+fn at(millis: u64) -> Moment {
+    Moment(millis * 1000)
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let keys = (KeyNumber(1), KeySource::new([7; 32]));
+        let settings = HomeSettings {
+            shares_files: true,
+            ..HomeSettings::default()
+        };
+        let recovered = Recovered {
+            servers: BTreeMap::from([(SERVER, None)]),
+            ..Recovered::default()
+        };
+        let contents = ContentsId {
+            object: ObjectId::from_u64(0x0001_0000_0000_0044),
+            placement: PlacementNumber(1),
+        };
+        Pair {
+            home: Home::new(HOME, IssueNumber(1), keys, settings, Moment(0), recovered),
+            server: DataServer::new(SERVER, LeaseSettings::default(), Rules::ALL),
+            row: FileRow {
+                contents,
+                generation: Generation::FIRST,
+                members: vec![SERVER],
+                size: 0,
+                unsettled: false,
+            },
+        }
+    }
+
+    /// The data server asks, and is answered at once.
+    fn lease(&mut self, now: Moment) {
+        let identity = StoreIdentity {
+            store: 5,
+            counter: 1,
+            run: 1,
+        };
+        let data_server::Command::Send(_, asked) = self.server.ask(now, HOME, identity) else {
+            panic!("it asks");
+        };
+        for command in self.home.handle(now, SERVER, asked) {
+            if let Command::Send { message, .. } = command {
+                assert!(matches!(message, ToDataServer::Lease { .. }));
+                self.server.handle(now, &Untouched, HOME, message);
+            }
+        }
+    }
+
+    fn layout(&mut self, now: Moment, access: Access) -> Outcome {
+        let request = Request::Layout(Holder(1), access);
+        let commands = self.home.request(now, &self.row, OPERATION, request);
+        let answer = commands.into_iter().find_map(|command| match command {
+            Command::Answer { outcome, .. } => Some(outcome),
+            _ => None,
+        });
+        answer.unwrap()
+    }
+
+    fn read(&mut self, now: Moment, handle: &Handle) -> Result<(), NotServed> {
+        let when = (now, now);
+        let (ticket, _) = self
+            .server
+            .begin(when, &Untouched, handle.as_bytes(), Access::Read)?;
+        self.server.finish(now, &Untouched, ticket).0
+    }
+}
+
+#[test]
+fn clients_are_served_as_long_as_the_home_may_speak_for_its_files_and_the_home_itself_longer() {
+    let mut pair = Pair::new();
+    pair.lease(at(0));
+    assert_eq!(pair.layout(at(1), Access::Read), Outcome::ThroughHome);
+    pair.home.bound_clients(at(1500));
+    pair.lease(at(500));
+    assert_eq!(
+        pair.layout(at(501), Access::ReadWrite),
+        Outcome::ThroughHome
+    );
+    let Outcome::Layout(handles) = pair.layout(at(501), Access::Read) else {
+        panic!("there is a layout");
+    };
+    let handle = &handles[0].1;
+    assert_eq!(pair.home.held(), [pair.row.contents.object]);
+    let own = pair.home.own_handle(&pair.row, SERVER);
+    assert_eq!(pair.read(at(502), handle), Ok(()));
+    // What has begun is not answered behind that.
+    // Clocks may be wrong by more than a tenth.
+    let begun = (at(1200), at(1200));
+    let (ticket, _) = pair
+        .server
+        .begin(begun, &Untouched, handle.as_bytes(), Access::Read)
+        .unwrap();
+    let (answered, _) = pair.server.finish(at(1300), &Untouched, ticket);
+    assert_eq!(answered, Err(NotServed::NoLease));
+    assert_eq!(pair.read(at(1300), handle), Err(NotServed::NoLease));
+    assert_eq!(pair.read(at(1300), &own), Ok(()));
+    // The next lease says how long it is now; none is longer than a lease.
+    pair.home.bound_clients(Moment(u64::MAX));
+    pair.lease(at(2000));
+    assert_eq!(pair.read(at(4600), handle), Ok(()));
+    assert_eq!(pair.read(at(4700), handle), Err(NotServed::NoLease));
+    assert_eq!(pair.read(at(4700), &own), Err(NotServed::NoLease));
+}

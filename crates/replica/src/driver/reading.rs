@@ -1,0 +1,58 @@
+//! Until when the own copy may be read past this replica: as long as the replica itself answers readers, and none do when somebody else
+//! hears that he may change a file (rule 23; rule 11 of striping).
+//!
+//! What must never enter: where they read, and by what.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use vfs::ObjectId;
+
+use crate::driver::local_replica::LocalReplica;
+
+impl LocalReplica {
+    /// Whether this copy answers readers of a file, as far as others do not decide about it: it has all of it.
+    pub(crate) fn is_read_here(&self, file: ObjectId) -> bool {
+        let store = &self.store;
+        let lacks = store.is_incomplete(file) || store.is_to_fetch(file);
+        let is_good = !store.is_damaged(file) && !store.is_abandoned(file);
+        self.is_whole() && !lacks && is_good && self.engine.foreign_primary(file).is_none()
+    }
+
+    /// How long this copy may answer readers if nothing more is granted.
+    pub(crate) fn readers_left(&self) -> Duration {
+        if self.state.is_witness || self.state.members.is_removed() {
+            return Duration::ZERO;
+        }
+        if self.engine.is_alone() {
+            return Duration::MAX;
+        }
+        match self.is_whole() && self.lease.may_answer() {
+            true => (self.lease.left_micros()).map_or(Duration::MAX, Duration::from_micros),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Ends all that read files which others may change now.
+    pub(super) async fn end_readers(&self) {
+        let Some(readers) = &self.readers else {
+            return;
+        };
+        let mut ending = JoinSet::new();
+        for file in readers.files() {
+            if !self.is_read_here(file) {
+                let readers = Arc::clone(readers);
+                ending.spawn(async move { readers.end(file).await });
+            }
+        }
+        ending.join_all().await;
+    }
+
+    /// Returns when nobody reads by what an earlier start has given.
+    pub(super) async fn earlier_readers_ended(&self) {
+        if let Some(readers) = &self.readers {
+            readers.earlier_ended().await;
+        }
+    }
+}
