@@ -32,7 +32,7 @@ pub enum NameSpace {
     /// Always at the primary.
     #[default]
     Strict,
-    /// In the own copy when the name is there, at the primary when it is missing.
+    /// In the own copy when the name is there, at the primary when it is missing. Directories are listed from the own copy.
     Relaxed,
 }
 

@@ -79,11 +79,7 @@ impl FileSystem for ReplicatedFileSystem {
         after: Cookie,
         max_entries: usize,
     ) -> Result<DirectoryPage> {
-        let store = &self.replica.store;
-        let attempt = || store.read_directory(who, directory, after, max_entries);
-        let count = u32::try_from(max_entries).unwrap_or(u32::MAX);
-        let operation = || O::ReadDirectory(who.clone(), directory, after, count);
-        self.look(&[directory], attempt, operation).await
+        self.list(who, directory, after, max_entries).await
     }
 
     async fn create(
