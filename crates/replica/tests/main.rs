@@ -16,6 +16,7 @@ mod previous;
 mod random_work;
 mod recovered;
 mod rejoining;
+mod relaxed_names;
 mod removed;
 mod replacing;
 mod rolled_back;

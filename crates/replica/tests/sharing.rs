@@ -3,10 +3,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::fixture::{ROOT, Set, WRITE, eventually, name, owner, patiently, root};
+use crate::fixture::{PATIENCE, ROOT, Set, WRITE, eventually, owner, patiently, root};
 use bytes::Bytes;
-use replica::NameSpace;
-use vfs::{AccessCheck, Cookie, Credentials, Error, Extent, FileSystem, SetAttributes, Stability};
+use vfs::{AccessCheck, Credentials, Error, Extent, FileSystem, SetAttributes, Stability};
 
 /// Longer than any test takes.
 const KEPT: Duration = Duration::from_secs(600);
@@ -273,38 +272,32 @@ async fn a_file_made_and_written_under_the_control_of_another_site_takes_a_forwa
     near.close(file, "maker").await.unwrap();
 }
 
-/// With relaxed names a site lists, and looks up, in its own copy what another one decides about; a name that is not in it is asked for there.
+/// A file that one site has written, and that another one goes on writing alone, does not cost that one a round trip for each write for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn relaxed_names_are_listed_in_the_own_copy() {
-    for name_space in [NameSpace::Strict, NameSpace::Relaxed] {
-        let set = Set::failing_with(2, |settings| {
-            settings.name_space = name_space;
-            settings.control.deep_control_idle = KEPT;
-            settings.control.revoke_grace = KEPT;
-        })
-        .await;
-        let (near, far) = (&set.sites[1], &set.sites[0]);
-        let shared = far.directory(ROOT, "shared").await.unwrap();
-        far.save(shared, "f", b"text").await.unwrap();
-        eventually("the own copy has it", || {
-            let peers = far.replica.status().peers;
-            peers.iter().all(|peer| peer.lag_updates == 0)
-        })
-        .await;
-        let forwarded = || near.replica.status().forwarded;
-        let before = forwarded();
-        let who = root();
-        let listing = near.files.read_directory(&who, shared, Cookie::START, 10);
-        let page = listing.await.unwrap();
-        let names = page.entries.iter().map(|entry| &entry.name);
-        assert_eq!(names.collect::<Vec<_>>(), [&name("f")]);
-        let asked = u64::from(name_space == NameSpace::Strict);
-        assert_eq!(forwarded() - before, asked, "{name_space:?}");
-        near.find(shared, "f").await.unwrap();
-        let before = forwarded();
-        assert_eq!(near.find(shared, "g").await, Err(Error::NotFound));
-        assert_eq!(forwarded() - before, 1, "{name_space:?}");
-    }
+async fn control_of_a_file_goes_to_the_site_that_goes_on_writing() {
+    let set = Set::failing_with(2, |settings| {
+        settings.control.file_control_idle = Duration::from_secs(1);
+        settings.data_delay = Duration::from_millis(1);
+    })
+    .await;
+    let (first, second) = (&set.sites[0], &set.sites[1]);
+    let file = first.save(ROOT, "log", b"first").await.unwrap();
+    second.open(file, "appends", WRITE).await.unwrap();
+    let forwarded = || second.replica.status().forwarded;
+    let moved = async {
+        loop {
+            let before = forwarded();
+            second.write(file, 5, b"second").await.unwrap();
+            if forwarded() == before {
+                return;
+            }
+            // Less than control lasts.
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, moved).await.unwrap();
+    second.close(file, "appends").await.unwrap();
+    assert_eq!(first.load(ROOT, "log").await.unwrap(), b"firstsecond");
 }
 
 /// Contents that rest before they are sent do so no longer when another site reads them.

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use control::{
-    Admission, ControlName, Envelope, Epoch, Incarnation, Overlay, Position, Proposal, Subject,
-    Update, View,
+    Admission, Asker, ControlName, Envelope, Epoch, Incarnation, Overlay, Position, Proposal,
+    Subject, Update, View,
 };
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -92,13 +92,14 @@ pub(crate) enum Admitted {
 /// Own operations.
 impl Guard<'_> {
     /// The controls that cover an update; if there are none, they are asked for.
-    pub(super) fn admit(&mut self, update: &Update) -> Admitted {
-        if let Some(admission) = self.core.try_admit(self.now, &self.tree, update) {
+    pub(super) fn admit(&mut self, update: &Update, asker: Asker) -> Admitted {
+        let asked = (update, asker);
+        if let Some(admission) = self.core.try_admit(self.now, &self.tree, asked) {
             return Admitted::Now(admission);
         }
         let (operation, verdict) = self.ledger.begin_operation();
         let (now, tree) = (self.now, &self.tree);
-        match self.core.handle_operation(now, tree, operation, update) {
+        match self.core.handle_operation(now, tree, operation, asked) {
             Ok(()) => Admitted::Later(verdict),
             Err(control::Overloaded) => {
                 self.ledger.abandon(operation);

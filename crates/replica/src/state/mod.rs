@@ -54,6 +54,7 @@ pub(crate) mod settings;
 pub(crate) mod shipments;
 pub(crate) mod shipping;
 pub(crate) mod time;
+pub(crate) mod told;
 pub(crate) mod views;
 pub(crate) mod wire;
 pub(crate) mod writers;

@@ -34,6 +34,7 @@ use crate::state::repeats::Repeats;
 use crate::state::scrub::Scrub;
 use crate::state::segments::Segments;
 use crate::state::settings::Settings;
+use crate::state::told::Told;
 use crate::state::views::{Arrival, Debt, Fit};
 use crate::state::writers::Writers;
 
@@ -72,6 +73,7 @@ pub(crate) struct ReplicaState {
     // Of clients and their operations.
     pub(crate) opens: Opens,
     pub(crate) removed: Removed,
+    pub(crate) told: Told,
     pub(crate) outcomes: Outcomes,
     pub(crate) servers: Servers,
     /// The others may have given up what clients of this server held before its start.
@@ -156,6 +158,7 @@ impl ReplicaState {
             lineage: parts.lineage,
             opens: Opens::default(),
             removed: Removed::default(),
+            told: Told::default(),
             outcomes: parts.outcomes,
             servers: Servers::default(),
             others_went_on: AtomicBool::new(false),

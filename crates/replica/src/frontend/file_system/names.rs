@@ -6,7 +6,6 @@ use vfs::{
 
 use super::ReplicatedFileSystem;
 use crate::state::forward::{Found, Operation};
-use crate::state::settings::NameSpace;
 
 impl ReplicatedFileSystem {
     /// The object behind a name, with the attributes that its own primary knows.
@@ -50,8 +49,9 @@ impl ReplicatedFileSystem {
                 attributes,
             })
         };
-        if self.replica.state.settings.name_space == NameSpace::Relaxed
+        if self.shows_own_names(directory).await
             && let Ok(found) = attempt().await
+            && self.may_answer()
         {
             return Ok(found);
         }
@@ -69,10 +69,9 @@ impl ReplicatedFileSystem {
     ) -> Result<DirectoryPage> {
         let store = &self.replica.store;
         let attempt = || store.read_directory(who, directory, after, max_entries);
-        if self.replica.state.settings.name_space == NameSpace::Relaxed
-            && !self.is_forwarded()
-            && self.may_answer()
+        if self.shows_own_names(directory).await
             && let Ok(page) = attempt().await
+            && self.may_answer()
         {
             return Ok(page);
         }
