@@ -19,6 +19,7 @@ mod rejoining;
 mod relaxed_names;
 mod removed;
 mod replacing;
+mod resting;
 mod rolled_back;
 mod scrub;
 mod sharing;

@@ -25,6 +25,11 @@ impl Guard<'_> {
         self.core.controls(&self.tree, subject)
     }
 
+    /// Whether somebody waits for an own control to end that covers an object.
+    pub(super) fn is_awaited(&self, object: ObjectId) -> bool {
+        self.core.is_awaited(&self.tree, object)
+    }
+
     /// The own controls, with what they cover.
     pub(super) fn own_controls(&self) -> impl Iterator<Item = (ControlName, &Proposal)> {
         self.core.own_controls()

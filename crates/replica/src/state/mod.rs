@@ -31,6 +31,7 @@ pub(crate) mod lag;
 pub(crate) mod ledger;
 pub(crate) mod lineage;
 pub(crate) mod lists;
+pub(crate) mod load;
 pub(crate) mod lock_listeners;
 pub(crate) mod locks;
 pub(crate) mod losses;

@@ -272,7 +272,10 @@ impl FileSystem for ReplicatedFileSystem {
         let end = offset.saturating_add(data.len() as u64);
         let attempt = |store: Store| {
             let data = data.clone();
-            async move { store.write(access, id, offset, data, stability).await }
+            async move {
+                let _work = self.replica.state.load.begin();
+                store.write(access, id, offset, data, stability).await
+            }
         };
         let operation = || O::Write(access.into(), id, offset, data.clone(), stability);
         let effect = Effect::Range(offset..end, data.len() as u64);
@@ -284,7 +287,10 @@ impl FileSystem for ReplicatedFileSystem {
     }
 
     async fn commit(&self, id: ObjectId, offset: u64, count: u32) -> Result<Commitment> {
-        let attempt = || self.replica.store.commit(id, offset, count);
+        let attempt = || async {
+            let _work = self.replica.state.load.begin();
+            self.replica.store.commit(id, offset, count).await
+        };
         let committed = self
             .look(&[id], attempt, || O::Commit(id, offset, count))
             .await?;
