@@ -15,8 +15,9 @@ use crate::message::Lane;
 /// names of requests, with objects that are gone since a request made them, with updates that their maker signs, and with
 /// pages of a copy that name it, 11 with the sender's view in update records, 12 with lists of members that say where clients
 /// reach them, and with junctions, 13 with contents that go as sums where the other may have them, and without an error among the
-/// answers to forwarded operations that nobody could get, 14 with lost replicas of which nothing more is taken in.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 15..=15;
+/// answers to forwarded operations that nobody could get, 14 with lost replicas of which nothing more is taken in,
+/// 15 with copies that are complete, 16 with what a member says of contents that all the others have.
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 16..=16;
 
 /// The most data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;

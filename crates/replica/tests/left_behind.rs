@@ -136,29 +136,66 @@ async fn link(site: &Site, at: &str, target: &[u8]) {
     made.await.unwrap();
 }
 
-/// All three are lost at once, the third outside the view, and the first and the third are started alone, in either order.
+/// How far the third is on its way back when all three are lost at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Back {
+    Started,
+    Admitted,
+    Ready,
+}
+
+async fn until_back(set: &Set, how_far: Back) {
+    let (first, third) = (&set.sites[0], &set.sites[2]);
+    eventually("the third is on its way back", || match how_far {
+        Back::Started => true,
+        Back::Admitted => is_active(first, 3),
+        Back::Ready => third.replica.ready(),
+    })
+    .await;
+}
+
+/// All three are lost at once, the third on its way back, and the first and the third are started alone, in either order.
+async fn two_of_three_go_on(how_far: Back, third_first: bool) {
+    let (mut set, third, directory) = without_the_third(|_| {}).await;
+    set.revive(2, third).await;
+    until_back(&set, how_far).await;
+    let third = set.crash(2).await;
+    let second = set.crash(1).await;
+    let first = set.crash(0).await;
+    let (mut first, mut third) = (Some(first), Some(third));
+    for is_third in [third_first, !third_first] {
+        let (at, crashed) = match is_third {
+            true => (set.sites.len(), third.take()),
+            false => (0, first.take()),
+        };
+        set.revive(at, crashed.unwrap()).await;
+    }
+    until_ready(&mut set, &[0, 1]).await;
+    assert_eq!(set.sites[1].load(directory, "file").await.unwrap(), b"new");
+    set.sites[1].save(directory, "more", b"more").await.unwrap();
+    set.revive(1, second).await;
+    until_ready(&mut set, &[0, 1, 2]).await;
+    set.assert_equal().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_three_go_on_after_all_were_lost_though_one_of_them_was_outside() {
     for third_first in [false, true] {
-        let (mut set, third, directory) = without_the_third(|_| {}).await;
-        set.revive(2, third).await;
-        let third = set.crash(2).await;
-        let second = set.crash(1).await;
-        let first = set.crash(0).await;
-        let (mut first, mut third) = (Some(first), Some(third));
-        for is_third in [third_first, !third_first] {
-            let (at, crashed) = match is_third {
-                true => (set.sites.len(), third.take()),
-                false => (0, first.take()),
-            };
-            set.revive(at, crashed.unwrap()).await;
-        }
-        until_ready(&mut set, &[0, 1]).await;
-        assert_eq!(set.sites[1].load(directory, "file").await.unwrap(), b"new");
-        set.sites[1].save(directory, "more", b"more").await.unwrap();
-        set.revive(1, second).await;
-        until_ready(&mut set, &[0, 1, 2]).await;
-        set.assert_equal().await;
+        two_of_three_go_on(Back::Started, third_first).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_of_three_go_on_after_all_were_lost_though_one_of_them_had_just_been_admitted() {
+    for third_first in [false, true] {
+        two_of_three_go_on(Back::Admitted, third_first).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_of_three_go_on_after_all_were_lost_though_one_of_them_had_just_come_back() {
+    for third_first in [false, true] {
+        two_of_three_go_on(Back::Ready, third_first).await;
     }
 }
 

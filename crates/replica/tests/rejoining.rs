@@ -202,6 +202,21 @@ async fn a_return_by_log_is_seen_and_limited_too() {
     set.assert_equal().await;
 }
 
+/// What it lacks is little enough for it to be admitted, and would take hours by the limit, which is for those who
+/// are outside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_admitted_gets_the_rest_without_regard_to_the_limit() {
+    let mut set = Set::failing(3).await;
+    let away = miss(&mut set, FEW).await;
+    limit(&mut set, Some(FEW.1 as u64 / 400)).await;
+    let first = set.sites[0].replica.clone();
+    eventually("the others take part", || first.ready()).await;
+    drop(first);
+    set.revive(2, away).await;
+    set.revive_until_ready(2).await;
+    set.assert_equal().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_does_not_wait_for_what_is_removed_meanwhile() {
     let (files, length) = (10, 64 << 10);

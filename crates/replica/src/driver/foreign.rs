@@ -3,9 +3,10 @@
 //!
 //! What must never enter: how streams are received, and rows.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use control::{ControlName, Envelope, Subject};
+use control::{ControlName, Envelope, Epoch, Subject};
 use store::LinkChange;
 use vfs::{ObjectId, ReplicaSlot, Result};
 
@@ -165,15 +166,25 @@ impl LocalReplica {
         let Some(missing) = missing.next() else {
             return true;
         };
-        let is_lost = !guard.ledger.active.contains(&ReplicaSlot(missing.0));
-        let is_current = guard.epoch().0 >= epoch;
-        if is_lost && is_current && !self.takes_part() {
+        let maker = ReplicaSlot(missing.0);
+        if is_lost(maker, guard.epoch(), &guard.ledger.active, Epoch(epoch)) && !self.takes_part() {
             // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
             // come back since.
             self.state.needs_copy.store(true, Ordering::Release);
         }
         false
     }
+}
+
+/// Whether a replica that made an update is known to be lost, in the view that is in force here, to one that has heard of the
+/// update in a view. Before a view is in force here nobody is.
+fn is_lost(
+    maker: ReplicaSlot,
+    epoch: Epoch,
+    active: &BTreeSet<ReplicaSlot>,
+    heard_in: Epoch,
+) -> bool {
+    epoch > Epoch(0) && epoch >= heard_in && !active.contains(&maker)
 }
 
 /// Whether the controls of the update have been granted here; if not, they at least get ahead.
@@ -183,4 +194,25 @@ fn may_apply_under(guard: &mut Guard<'_>, under: &[ControlName]) -> bool {
     }
     guard.update_waiting(under);
     guard.may_apply(under)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two that were started together heard of each other's updates before either knew the view, and one gave its copy up.
+    #[test]
+    fn nobody_counts_as_lost_before_a_view_is_known() {
+        let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));
+        let view = BTreeSet::from([first]);
+        let none = BTreeSet::new();
+        assert!(!is_lost(second, Epoch(0), &none, Epoch(0)));
+        assert!(is_lost(second, Epoch(3), &view, Epoch(0)));
+        assert!(is_lost(second, Epoch(3), &view, Epoch(3)));
+        assert!(
+            !is_lost(second, Epoch(3), &view, Epoch(4)),
+            "it may be back"
+        );
+        assert!(!is_lost(first, Epoch(3), &view, Epoch(3)));
+    }
 }

@@ -13,6 +13,7 @@ use crate::driver::engine::{Engine, Guard};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::copies::{TRIMMED, trimmed_before};
 use crate::state::settings::Durability;
+use crate::state::wire::Shipped;
 
 /// What a replica says of itself with each request for a lease, as it is at one moment.
 pub(crate) struct OwnReport {
@@ -47,6 +48,18 @@ impl LocalReplica {
                 owed: guard.owed_to(peer, lately),
             }
         })
+    }
+}
+
+impl LocalReplica {
+    /// Which contents that were changed here all other members have. Nothing while one of them takes part anew, or this replica does,
+    /// or has not handed over what earlier incarnations made: nobody knows then since when they lack what they lack.
+    pub(crate) fn shipped(&self) -> Option<Shipped> {
+        let active = self.lease.view().active;
+        let anew = (self.state.debts.lock().keys()).any(|slot| active.contains(slot));
+        let knows = self.lease.is_up_to_date() && !anew;
+        let shipped = || self.engine.with_core(|guard| guard.shipped());
+        knows.then(shipped)?
     }
 }
 
@@ -135,6 +148,27 @@ impl Engine {
 impl Guard<'_> {
     pub(super) fn is_steady_with(&self, contents: bool) -> bool {
         self.is_steady() && self.ledger.is_settled_in_configuration(contents)
+    }
+
+    fn shipped(&self) -> Option<Shipped> {
+        let ledger = &self.ledger;
+        if ledger.previous.is_some() {
+            return None;
+        }
+        let mut before_us = 0;
+        let keepers = ledger.active.difference(&ledger.witnesses);
+        for slot in keepers.filter(|slot| **slot != ledger.slot) {
+            let backlog = ledger.unshipped.backlog(*slot)?;
+            if !backlog.is_exact() {
+                return None;
+            }
+            let since = backlog
+                .oldest()
+                .map_or(0, |oldest| self.now.0.saturating_sub(oldest.0));
+            before_us = since.max(before_us);
+        }
+        let epoch = self.epoch().0;
+        Some(Shipped { epoch, before_us })
     }
 
     /// A replica that writes all the time always owes something; that does not count.

@@ -24,7 +24,7 @@ mod witnessed;
 pub(crate) use closing::{close_everywhere, closed_here, heard};
 pub(crate) use contents::{at_stake, completed, incomplete};
 pub(crate) use level::{
-    Here, here, is_first, lacking_of_lost, lacks_here, others_have_all, present_have_all,
+    Stood, here, is_first, lacking_of_lost, lacks_here, others_have_all, present_have_all,
     whole_here,
 };
 pub(crate) use relay::relayed;

@@ -10,11 +10,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::arrivals::{Inbox, StreamMessage};
 
 /// Whether a message comes from a lost replica itself, of which nothing more is taken in for now.
-pub(super) fn is_closed_to(
-    replica: &LocalReplica,
-    inbox: &Inbox,
-    received: &StreamMessage,
-) -> bool {
+fn is_closed_to(replica: &LocalReplica, inbox: &Inbox, received: &StreamMessage) -> bool {
     matches!(received, StreamMessage::Own(_)) && replica.state.losses.closing.has_begun(inbox.from)
 }
 

@@ -222,10 +222,15 @@ async fn send_segment(
     Ok(())
 }
 
-/// This many bytes were sent to a peer. Returns when more may be, if it is on its way back into the view.
+/// This many bytes were sent to a peer. Returns when more may be, if it is on its way back into the view: later, or when it is admitted,
+/// since others wait for what it lacks then.
 pub(crate) async fn sent(replica: &LocalReplica, to: ReplicaSlot, bytes: u64) {
     replica.state.conversations.note_sent(to, bytes);
-    if !replica.lease.view().active.contains(&to) {
-        replica.state.pace.spend(bytes).await;
+    let is_admitted = || replica.lease.view().active.contains(&to);
+    if !is_admitted() {
+        tokio::select! {
+            () = replica.state.pace.spend(bytes) => {}
+            () = replica.engine.until(|| is_admitted().then_some(())) => {}
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::frontend::durability;
 use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::degraded;
-use crate::replication::line::{Line, is_closed_to};
+use crate::replication::line::Line;
 use crate::replication::settled;
 use crate::replication::unfit::Unfit;
 use crate::state::arrivals::{Inbox, StreamMessage};
@@ -59,10 +59,9 @@ pub(crate) async fn apply(
             continue;
         }
         match take_in_patiently(&replica, &inbox, session, &received).await {
-            Ok(()) if is_closed_to(&replica, &inbox, &received) => {
-                line.put_off((session, received))
-            }
-            Ok(()) => {}
+            Ok(Taken::Whole) => {}
+            // Perhaps it is open again by now.
+            Ok(Taken::InPart) => line.put_off((session, received)),
             Err(Unfit::Nonsense(what)) => refuse(&replica, &inbox, &received, &what),
             Err(Unfit::NotStored(error)) => {
                 // Going on would leave a hole in the stream.
@@ -73,6 +72,15 @@ pub(crate) async fn apply(
             }
         }
     }
+}
+
+/// How much of a message was taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// All of it, or what is left comes again.
+    Whole,
+    /// Its maker's stream was closed meanwhile. The rest has to wait until it is open: it does not come again in this session.
+    InPart,
 }
 
 /// What follows in the same session would leave a hole, and is not taken in either.
@@ -98,16 +106,16 @@ async fn take_in_patiently(
     inbox: &Arc<Inbox>,
     session: u64,
     received: &StreamMessage,
-) -> std::result::Result<(), Unfit> {
+) -> std::result::Result<Taken, Unfit> {
     let mut attempts = degraded::Attempts::new();
     let mut tried = false;
     loop {
         match take_in(replica, inbox, session, received).await {
-            Ok(()) => {
+            Ok(taken) => {
                 if tried {
                     *replica.state.trouble.lock() = None;
                 }
-                return Ok(());
+                return Ok(taken);
             }
             Err(Unfit::NotStored(error)) => {
                 tried = true;
@@ -125,10 +133,11 @@ async fn take_in(
     inbox: &Arc<Inbox>,
     session: u64,
     received: &StreamMessage,
-) -> std::result::Result<(), Unfit> {
+) -> std::result::Result<Taken, Unfit> {
     match received {
         StreamMessage::Own(incoming) if incoming.message.kind == wire::Kind::Base.number() => {
-            base::take(replica, inbox, incoming).await
+            base::take(replica, inbox, incoming).await?;
+            Ok(Taken::Whole)
         }
         StreamMessage::Own(incoming) => {
             let message = &incoming.message;
@@ -144,11 +153,11 @@ async fn take_in(
             let records: Records = wire::decode(&signed.records)?;
             if records.behind > inbox.applied() {
                 // Something before it was not taken. All of it comes again.
-                return Ok(());
+                return Ok(Taken::Whole);
             }
             Ok(apply_message(replica, inbox, (session, false), (records, signed.clone())).await?)
         }
-        StreamMessage::End => Ok(()),
+        StreamMessage::End => Ok(Taken::Whole),
     }
 }
 
@@ -158,7 +167,7 @@ async fn apply_message(
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
     (records, signed): (Records, Signed),
-) -> Result<()> {
+) -> Result<Taken> {
     let Records {
         records,
         through,
@@ -175,9 +184,10 @@ async fn apply_message(
             continue;
         }
         match apply_record(replica, inbox, (session, first_hand), known, record).await? {
-            Some(ticket) => last = Some(ticket),
-            // The rest comes again, cut into records from where this replica is, or waits until the stream is open.
-            None => return put_down(replica, inbox, last).await,
+            Attempt::Applied(ticket) => last = Some(ticket),
+            // The rest comes again, cut into records from where this replica is.
+            Attempt::Over => return put_down(replica, inbox, last, Taken::Whole).await,
+            Attempt::Closed => return put_down(replica, inbox, last, Taken::InPart).await,
         }
     }
     let goes_on = inbox.session() == session;
@@ -202,16 +212,30 @@ async fn apply_message(
     }
     inbox.keep(behind, through, signed);
     acknowledge(replica, inbox);
-    Ok(())
+    Ok(Taken::Whole)
 }
 
 /// A message is put down in the middle: what was applied of it is stable, and acknowledged.
-async fn put_down(replica: &LocalReplica, inbox: &Inbox, last: Option<Ticket>) -> Result<()> {
+async fn put_down(
+    replica: &LocalReplica,
+    inbox: &Inbox,
+    last: Option<Ticket>,
+    taken: Taken,
+) -> Result<Taken> {
     if let Some(ticket) = last {
         replica.store.wait_stable(ticket).await?;
         acknowledge(replica, inbox);
     }
-    Ok(())
+    Ok(taken)
+}
+
+/// What became of a record.
+enum Attempt {
+    Applied(Ticket),
+    /// The session that brought it is over, or it was decided to go on without it while it waited.
+    Over,
+    /// Its maker's stream was closed.
+    Closed,
 }
 
 fn reached(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, position: u64) {
@@ -240,15 +264,14 @@ pub(crate) fn acknowledge(replica: &LocalReplica, inbox: &Inbox) {
         .send(inbox.from, Lane::Control, message);
 }
 
-/// Applies a record once its controls have been granted here. `None`: the session that brought it is over, it was
-/// decided to go on without the record while it waited, or its maker's stream was closed.
+/// Applies a record once its controls have been granted here.
 async fn apply_record(
     replica: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
     known: Known,
     mut record: Record,
-) -> Result<Option<Ticket>> {
+) -> Result<Attempt> {
     let update = update_of(replica, inbox.from, &mut record);
     let (objects, sets_attributes) = changed_by(&update);
     let relaxed = durability::relaxed_before(replica, &update.changes).await;
@@ -279,12 +302,16 @@ async fn apply_record(
     let _stuck = inbox.note_stuck();
     loop {
         let is_closed = || first_hand && replica.state.losses.closing.has_begun(inbox.from);
-        let is_over =
-            || inbox.session() != session || replica.is_given_up(inbox.from) || is_closed();
-        replica.until_applicable(&foreign, is_over).await;
+        let is_over = || inbox.session() != session || replica.is_given_up(inbox.from);
+        replica
+            .until_applicable(&foreign, || is_over() || is_closed())
+            .await;
         let _applying = inbox.applying.lock().await;
         if is_over() {
-            return Ok(None);
+            return Ok(Attempt::Over);
+        }
+        if is_closed() {
+            return Ok(Attempt::Closed);
         }
         let _undecided = (!relaxed.is_empty()).then(|| replica.state.losses.undecided());
         match replica.store.apply(update.clone(), before_commit).await {
@@ -295,7 +322,7 @@ async fn apply_record(
                 inbox.note_rows(ticket);
                 durability::note_protected(replica, &relaxed, inbox.from, update.position).await;
                 reached(replica, inbox, update.position);
-                return Ok(Some(ticket));
+                return Ok(Attempt::Applied(ticket));
             }
         }
     }

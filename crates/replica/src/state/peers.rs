@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use control::ClockDifference;
+use control::{ClockDifference, Moment};
 use tokio::time::Instant;
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -73,6 +73,13 @@ impl Peers {
     /// A peer's answer has shown how far its time of day is from the own one.
     pub(crate) fn note_clock(&self, slot: ReplicaSlot, difference: ClockDifference) {
         self.note_news(slot, |news| news.clock.note(difference));
+    }
+
+    /// A peer says which of its contents all members of a view have; what it had said before may be more.
+    pub(crate) fn note_shipped(&self, slot: ReplicaSlot, shipped: (u64, Moment)) {
+        self.note_news(slot, |news| {
+            news.shipped = news.shipped.max(Some(shipped));
+        });
     }
 
     /// Notes what a peer says of itself. Returns whether that is something else than before.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use control::ClockDifferences;
+use control::{ClockDifferences, Moment};
 use tokio::time::Instant;
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -19,6 +19,8 @@ pub(crate) struct News {
     pub(crate) said: Option<(LeaseRequest, Instant)>,
     /// How far its time of day is from the own one.
     pub(crate) clock: ClockDifferences,
+    /// All members of a view have the contents that it had changed before a moment.
+    pub(crate) shipped: Option<(u64, Moment)>,
 }
 
 impl News {
@@ -27,6 +29,7 @@ impl News {
             heard: Instant::now(),
             said: None,
             clock: ClockDifferences::default(),
+            shipped: None,
         }
     }
 }

@@ -245,6 +245,17 @@ pub(crate) struct LeaseGrant {
     pub(crate) given: bool,
     /// The sender's time of day when it answered, in microseconds since 1970.
     pub(crate) time_of_day_us: i64,
+    /// Which contents of the sender's the other members have; nothing when it cannot tell.
+    pub(crate) shipped: Option<Shipped>,
+}
+
+/// All other members of a view that keep contents have those that the sender had changed until so long before it said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shipped {
+    /// The view in force at the sender.
+    pub(crate) epoch: u64,
+    /// In microseconds.
+    pub(crate) before_us: u64,
 }
 
 /// The sender has entered a view in which the receiver takes part anew.

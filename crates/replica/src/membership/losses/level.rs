@@ -5,8 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use control::Moment;
 use vfs::ReplicaSlot;
 
+use crate::driver::clock::lease_time;
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::LeaseRequest;
 
@@ -126,34 +128,51 @@ pub(crate) struct Here {
     whole: bool,
 }
 
+/// What is here of all others, and since when, on the own clock of leases.
+#[derive(Clone, Debug)]
+pub(crate) struct Stood {
+    since: Moment,
+    here: Vec<Here>,
+}
+
 /// What is here of all others.
-pub(crate) fn here(replica: &LocalReplica) -> Vec<Here> {
+pub(crate) fn here(replica: &LocalReplica) -> Stood {
     let streams = replica.state.inboxes.followed().into_iter();
     let here = streams.map(|of| Here {
         of,
         applied: replica.state.inboxes.acknowledged(of),
         whole: !lacks_contents(replica, of),
     });
-    here.collect()
+    let here = here.collect();
+    // Whatever is here was changed before.
+    let since = lease_time();
+    Stood { since, here }
 }
 
 /// Whether of each of these streams, but for those that were given up, all in the view who hold contents and have said something
 /// within such a time have as much.
-pub(crate) fn present_have_all(replica: &LocalReplica, here: &[Here], fresh: Duration) -> bool {
+pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Duration) -> bool {
     let news = replica.state.peers.news();
+    let epoch = replica.lease.view().epoch.0;
     let present = replica.holders().into_iter().filter_map(|slot| {
         let (ask, at) = news.get(&slot)?.said.as_ref()?;
         (at.elapsed() < fresh).then_some((slot, ask))
     });
     let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
-    let here = here.iter().filter(|here| !replica.is_given_up(here.of));
-    have_all(&present, here)
+    let has_shipped = |slot: ReplicaSlot| {
+        let shipped = news.get(&slot).and_then(|news| news.shipped);
+        shipped.is_some_and(|(of, before)| of == epoch && before >= stood.since)
+    };
+    let here = stood.here.iter();
+    let here = here.filter(|here| !replica.is_given_up(here.of));
+    have_all(&present, has_shipped, here)
 }
 
 /// Whether all who say this have as much of each of these streams: the loss of the one that made it, or of any other, then takes
-/// nothing away that counts because it is here. Contents of one that is there come from it.
+/// nothing away that counts because it is here. Of contents of one that is there it says itself whether it has shipped them to all.
 fn have_all<'h>(
     present: &[(ReplicaSlot, &LeaseRequest)],
+    has_shipped: impl Fn(ReplicaSlot) -> bool,
     mut here: impl Iterator<Item = &'h Here>,
 ) -> bool {
     let is_present = |slot| present.iter().any(|(by, _)| *by == slot);
@@ -161,7 +180,11 @@ fn have_all<'h>(
         let of = here.of.0;
         let mut applied = ask.applied.iter();
         let level = applied.any(|(slot, there)| *slot == of && *there >= here.applied);
-        let lacks = here.whole && !is_present(here.of) && ask.lacks.contains(&of);
+        let lacks = here.whole
+            && match is_present(here.of) {
+                true => !has_shipped(here.of),
+                false => ask.lacks.contains(&of),
+            };
         *by == here.of || level && !lacks
     };
     !present.is_empty() && here.all(|here| present.iter().all(|one| has(one, here)))
@@ -193,7 +216,7 @@ mod tests {
             whole: true,
         };
         let here = [here(first, 7), here(second, 3)];
-        let have_all = |present: &[_]| have_all(present, here.iter());
+        let have_all = |present: &[_]| have_all(present, |_| true, here.iter());
         let says = |applied: &[(u16, u64)], lacks: &[u16]| LeaseRequest {
             applied: applied.to_vec(),
             lacks: lacks.to_vec(),
@@ -211,5 +234,26 @@ mod tests {
         assert!(have_all(&[(first, &maker), (second, &level)]));
         assert!(have_all(&[(first, &maker), (second, &without_contents)]));
         assert!(!have_all(&[]), "nobody is there to say so");
+    }
+
+    /// The first has answered a write because the third had it; the second, which is level with its updates, has not got the
+    /// contents.
+    #[test]
+    fn counterexample_58_a_copy_that_alone_has_contents_of_one_that_is_there_is_not_given_up() {
+        let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));
+        let here = |whole| Here {
+            of: first,
+            applied: 7,
+            whole,
+        };
+        let says = LeaseRequest {
+            applied: vec![(1, 7)],
+            ..LeaseRequest::default()
+        };
+        let both = [(first, &LeaseRequest::default()), (second, &says)];
+        let have_all = |shipped, whole| have_all(&both, |_| shipped, [here(whole)].iter());
+        assert!(!have_all(false, true));
+        assert!(have_all(true, true));
+        assert!(have_all(false, false), "they are not here either");
     }
 }

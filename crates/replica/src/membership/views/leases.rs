@@ -21,7 +21,7 @@ use crate::frontend::free_space;
 use crate::membership::links;
 use crate::membership::losses;
 use crate::state::settings::Durability;
-use crate::state::wire::{self, LeaseGrant, LeaseRequest};
+use crate::state::wire::{self, LeaseGrant, LeaseRequest, Shipped};
 
 /// How many times a grant is asked for while one lasts.
 const ASKED_PER_LEASE: u32 = 5;
@@ -181,6 +181,7 @@ pub(crate) fn lease_requested(replica: &Arc<LocalReplica>, from: ReplicaSlot, as
         asked: ask.asked,
         given,
         time_of_day_us: time_of_day_us(replica),
+        shipped: replica.shipped(),
     };
     if ask.up_to_date {
         join::forgive(replica, from, ask.epoch);
@@ -208,6 +209,9 @@ pub(crate) fn lease_requested(replica: &Arc<LocalReplica>, from: ReplicaSlot, as
 /// A peer grants a lease, or refuses it.
 pub(crate) fn lease_granted(replica: &LocalReplica, from: ReplicaSlot, grant: LeaseGrant) {
     replica.state.peers.note_heard(from);
+    if let Some(shipped) = shipped_there(replica, grant) {
+        replica.state.peers.note_shipped(from, shipped);
+    }
     if let Some(difference) = clock_shown(replica, grant) {
         replica.state.peers.note_clock(from, difference);
     }
@@ -224,6 +228,17 @@ fn time_of_day_us(replica: &LocalReplica) -> i64 {
     let now = replica.store.time_of_day();
     let micros = i64::from(now.nanoseconds / 1000);
     now.seconds.saturating_mul(1_000_000).saturating_add(micros)
+}
+
+/// The view in which all members have the contents that the sender had changed before this moment on the own clock of leases. It
+/// answered after it was asked, and its clock may have run as much too fast as this one ran too slow.
+fn shipped_there(replica: &LocalReplica, grant: LeaseGrant) -> Option<(u64, Moment)> {
+    let Shipped { epoch, before_us } = grant.shipped?;
+    let asked_here = grant.incarnation == replica.state.incarnation;
+    let before = Duration::from_micros(before_us);
+    let drift = control::drift(before, replica.state.settings.clock_drift_ppm);
+    let asked = Moment(grant.asked).before(before + 4 * drift);
+    asked_here.then_some((epoch, asked))
 }
 
 /// How far the sender's time of day is from the own one. Nothing if another start of this replica asked: that may have been on another clock of

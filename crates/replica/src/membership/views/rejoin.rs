@@ -18,7 +18,7 @@ use super::missed;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::frontend::reclaim;
-use crate::membership::losses::{self, Here};
+use crate::membership::losses::{self, Stood};
 use crate::replication::base;
 use crate::replication::conversing;
 use crate::replication::settled;
@@ -165,7 +165,7 @@ struct Asked {
     /// Rows, when.
     rows: Option<Instant>,
     /// What was here of others when it first needed a copy outside the view. What came later counts nowhere because it is here.
-    stood: Option<Vec<Here>>,
+    stood: Option<Stood>,
 }
 
 /// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.

@@ -28,6 +28,7 @@ async fn grant_everything(impostor: Impostor, peers: BTreeMap<u16, Peer>) {
             asked: ask.asked,
             given: true,
             time_of_day_us: 0,
+            shipped: None,
         };
         let grant = wire::body(Kind::LeaseGrant, &grant);
         if let Some(Ok(session)) = peers.get(&from.0).map(Peer::session) {

@@ -5,6 +5,9 @@ use super::*;
 /// More updates than travel in one message.
 const MANY: usize = 300;
 
+/// Enough for the task that applies a stream to look in the worst one.
+const MOMENTS: usize = 20_000;
+
 /// The others need much less to leave a silent member out.
 const SLOW: Duration = Duration::from_secs(8);
 
@@ -121,4 +124,101 @@ async fn counterexample_59_who_needs_a_copy_does_not_owe_contents_that_it_lacks(
     set.revive(1, second).await;
     set.revive_until_ready(1).await;
     set.assert_equal().await;
+}
+
+fn patient(settings: &mut crate::state::settings::Settings) {
+    settings.suspicion = 2 * PATIENCE;
+}
+
+/// Makes directories until the first makes one itself: the second may control this one for a while.
+async fn changed_by_the_first(set: &Set, parent: ObjectId) {
+    let first = &set.sites[0];
+    let own = first.store.stable_position();
+    let before = *own.borrow();
+    for number in 0.. {
+        let name = format!("first-{number}");
+        first.directory(parent, &name).await.unwrap();
+        if *own.borrow() > before {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The third was on its way back, and lacked something of the second, and what the first had made behind that, when all were lost.
+/// The first and the third run, and the third has heard of what the first has made. The second is left.
+async fn behind_the_second() -> (Set, Crashed) {
+    let mut set = Set::failing(3).await;
+    let theirs = set.sites[0].directory(ROOT, "theirs").await.unwrap();
+    set.rest().await;
+    let third = set.crash(2).await;
+    until_left(&set).await;
+    let store = set.sites[0].store.clone();
+    let before = store.applied(ReplicaSlot(2)).unwrap();
+    set.sites[1].directory(ROOT, "second").await.unwrap();
+    eventually("the first has it", || {
+        store.applied(ReplicaSlot(2)).unwrap() > before
+    })
+    .await;
+    drop(store);
+    changed_by_the_first(&set, theirs).await;
+    let (second, first) = (set.crash(1).await, set.crash(0).await);
+
+    set.revive(0, first.with(patient)).await;
+    set.revive(1, third.with(patient)).await;
+    let inboxes = &set.sites[1].replica.local().state.inboxes;
+    let of_first = inboxes.get(ReplicaSlot(1)).unwrap();
+    eventually("it hears of what the first has made", || {
+        of_first.stuck_for().is_some()
+    })
+    .await;
+    (set, second)
+}
+
+/// The second is started, too, and all take part without being started anew.
+async fn go_on_with(mut set: Set, second: Crashed) {
+    set.revive(1, second.with(patient)).await;
+    for site in &set.sites {
+        eventually("it takes part", || site.replica.ready()).await;
+    }
+    set.assert_equal().await;
+}
+
+/// What waited to be applied when a stream was closed, and opened again at once by the next view, was lost if it was looked at
+/// in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_closed_for_a_moment_loses_nothing() {
+    let (set, second) = behind_the_second().await;
+    let third = set.sites[1].replica.local().clone();
+    let closing = tokio::task::spawn_blocking(move || {
+        for _ in 0..MOMENTS {
+            third.state.losses.closing.begin(ReplicaSlot(1));
+            third.engine.notify();
+            std::thread::yield_now();
+            third.state.losses.closing.end_all();
+            third.engine.notify();
+        }
+    });
+    closing.await.unwrap();
+    go_on_with(set, second).await;
+}
+
+/// One outside that needs a copy keeps its own until the members have what is in that (counterexample 58).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_says_whether_the_others_have_its_contents() {
+    let set = Set::of(3).await;
+    set.sites[0].save(ROOT, "before", b"before").await.unwrap();
+    set.rest().await;
+    let first = set.sites[0].replica.local().clone();
+    let lacking_us = || first.shipped().map(|shipped| shipped.before_us);
+    eventually("they have all", || lacking_us() == Some(0)).await;
+    first.state.peers.with(ReplicaSlot(2), |peer| {
+        peer.shipments.hold_back(Instant::now() + SLOW);
+    });
+    set.sites[0].save(ROOT, "after", b"after").await.unwrap();
+    eventually("the second has lacked something for a while", || {
+        lacking_us() > Some(100_000)
+    })
+    .await;
+    eventually("they have all again", || lacking_us() == Some(0)).await;
 }

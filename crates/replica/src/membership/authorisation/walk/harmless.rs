@@ -58,6 +58,7 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
                 asked: 0,
                 given: false,
                 time_of_day_us: 0,
+                shipped: None,
             },
         ),
         Kind::Entered => {
