@@ -6,6 +6,8 @@
 //!
 //! What must never enter: where the names are.
 
+use std::collections::BTreeSet;
+
 use vfs::{Attributes, Credentials, DirectoryChange, Error, Name, ObjectId, ReplicaSlot, Result};
 
 use crate::hidden::{numbered, numbers};
@@ -75,29 +77,42 @@ impl PoolTree {
         locked(&self.unsure).insert(at);
     }
 
-    /// Asks homes how many names they have, where that is not sure. To be called until nothing is left to ask.
-    pub(crate) async fn settle_unsure(&self) -> Result<()> {
-        let unsure: Vec<ReplicaSlot> = locked(&self.unsure).iter().copied().collect();
+    /// Asks homes how many names they have, where that is not sure; who is away is asked when it is back. To be called now and then.
+    pub(crate) async fn settle_unsure(&self) {
+        let unsure = std::mem::take(&mut *locked(&self.unsure));
         for at in unsure {
-            for (name, id) in self.hidden_names().await? {
-                let kept: Option<[u64; 3]> = numbers(KEPT, &name);
-                let is_first_of_it =
-                    kept.is_some_and(|[of, _, before]| of == u64::from(at.0) && before == 0);
-                if !is_first_of_it {
-                    continue;
-                }
-                let Some(other) = self.at_server(at) else {
-                    continue;
-                };
-                match other.ask(Question::NamesOf(id)).await? {
-                    Answer::Names(names) => self.hold_names(at, id, names).await?,
-                    _ => return Err(other_answer()),
-                };
+            if self.count_names_at(at).await.is_err() {
+                self.has_met(at);
             }
-            locked(&self.unsure).remove(&at);
+        }
+    }
+
+    async fn count_names_at(&self, at: ReplicaSlot) -> Result<()> {
+        for (name, id) in self.hidden_names().await? {
+            let Some((_, before)) = held_by(&name).filter(|(of, _)| *of == at) else {
+                continue;
+            };
+            let Some(other) = self.at_server(at) else {
+                // It was removed, and had no names any more.
+                self.drop_hidden(&name).await?;
+                continue;
+            };
+            if before > 0 {
+                continue;
+            }
+            match other.ask(Question::NamesOf(id)).await? {
+                Answer::Names(names) => self.hold_names(at, id, names).await?,
+                _ => return Err(other_answer()),
+            };
         }
         Ok(())
     }
+}
+
+/// For a name at which home a file is kept by a hidden name, and how many are before it.
+pub(crate) fn held_by(name: &Name) -> Option<(ReplicaSlot, u64)> {
+    let [at, _, before] = numbers(KEPT, name)?;
+    Some((ReplicaSlot(u16::try_from(at).ok()?), before))
 }
 
 fn kept_name(at: ReplicaSlot, id: ObjectId, before: u32) -> Result<Name> {
@@ -130,7 +145,10 @@ impl PoolTree {
 
     async fn try_to_tell_names(&self, id: ObjectId) -> Result<()> {
         let names = self.store.count_names(id)?;
-        let home = self.other(id).ok_or(Error::Stale)?;
+        let Some(home) = self.other(id) else {
+            // It was removed, with all that lived there.
+            return Ok(());
+        };
         match home.ask(Question::HoldNames(id, names)).await {
             // It has gone with its last name.
             Ok(Answer::Attributes(_)) | Err(Error::Stale) => Ok(()),
@@ -139,15 +157,19 @@ impl PoolTree {
         }
     }
 
-    /// Says again what could not be said. To be called now and then.
+    /// Says again what could not be said; one home does not wait for another one that is away. To be called now and then.
     pub(crate) async fn settle_owed(&self) {
         let owed: Vec<ObjectId> = locked(&self.owed).iter().copied().collect();
+        let mut away = BTreeSet::new();
         for id in owed {
-            let Ok(_busy) = self.busy(id) else { continue };
-            if self.try_to_tell_names(id).await.is_err() {
-                return;
+            if away.contains(&id.slot()) {
+                continue;
             }
-            locked(&self.owed).remove(&id);
+            let Ok(_busy) = self.busy(id) else { continue };
+            match self.try_to_tell_names(id).await {
+                Ok(()) => drop(locked(&self.owed).remove(&id)),
+                Err(_) => drop(away.insert(id.slot())),
+            }
         }
     }
 

@@ -13,6 +13,7 @@
 mod claims;
 mod clients;
 mod directories;
+mod given_up;
 mod granting;
 mod held;
 mod hidden;

@@ -16,6 +16,7 @@ use vfs::{
     ReplicaSlot, Result, SetAttributes,
 };
 
+use crate::held::held_by;
 use crate::hidden::{numbered, numbers};
 use crate::pool_tree::{Busy, Part, PoolTree, locked};
 use crate::question::{Answer, Question, other_answer};
@@ -232,12 +233,14 @@ impl PoolTree {
             decider, number, ..
         } in leaving
         {
-            let Some(other) = self.at_server(decider) else {
-                continue;
-            };
-            let Ok(Answer::Holds(is_done)) = other.ask(Question::MoveOutcome(number)).await else {
-                // It is under way, or the decider is away.
-                continue;
+            let is_done = match self.at_server(decider) {
+                Some(other) => match other.ask(Question::MoveOutcome(number)).await {
+                    Ok(Answer::Holds(is_done)) => is_done,
+                    // It is under way, or the decider is away.
+                    _ => continue,
+                },
+                // A home is removed when it has nothing any more, proofs of moves included.
+                None => false,
             };
             if let Err(error) = self.finish_move((decider, number), is_done).await {
                 tracing::debug!(%error, "a name that is on its way to another home stays on it");
@@ -403,9 +406,11 @@ impl PoolTree {
     }
 
     async fn try_to_follow(&self, came: &Came) -> Result<()> {
-        let other = self.at_server(came.source).ok_or(Error::Delay)?;
-        let finished = Question::FinishMove(came.number, true);
-        other.do_at_home(finished).await?;
+        // A home that was removed has nothing any more that could go.
+        if let Some(other) = self.at_server(came.source) {
+            let finished = Question::FinishMove(came.number, true);
+            other.do_at_home(finished).await?;
+        }
         self.drop_hidden(&came.name()?).await
     }
 
@@ -457,15 +462,14 @@ impl PoolTree {
                 locked(&self.leaving).insert(place, leaving);
             } else if let Some([decider, number]) = numbers(GOES, &name) {
                 kept_by_nothing.push((slot(decider), number, name));
+            } else if let Some((at, _)) = held_by(&name) {
+                self.has_met(at);
             }
         }
         for (decider, number, name) in kept_by_nothing {
             if self.find_leaving(decider, number).is_none() {
                 self.drop_hidden(&name).await?;
             }
-        }
-        for other in self.neighbours() {
-            self.has_met(other);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Names of files at another home than their own: both servers show one tree, and a name that moves over both is at one place, whatever was
 //! lost or killed in the middle.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use metadata_server::Question;
@@ -223,6 +224,125 @@ async fn a_name_that_moves_is_at_one_place_whatever_is_lost_or_killed() {
                 }
             }
         }
+    }
+}
+
+/// The target's home has lost its directory, and been removed, before the source's home has asked for the outcome.
+#[tokio::test]
+async fn a_name_on_its_way_to_a_home_that_is_removed_stays() {
+    for restarted in [false, true] {
+        let (mut both, [near, far]) = two_homes().await;
+        let file = both.file(FIRST, near, "old").await;
+        both.fail_next(
+            |question| matches!(question, Question::PrepareMove(..)),
+            Fate::Unanswered,
+        );
+        let moved = both.rename(SECOND, (near, "old"), (far, "new")).await;
+        assert!(moved.is_err());
+        let waits = both.find(FIRST, near, "old").await;
+        assert_eq!(waits, Err(Error::Delay));
+        both.remove_second();
+        if restarted {
+            both.kill(FIRST);
+            both.start(FIRST).await;
+        }
+        both.at(FIRST).settle_over_homes().await;
+        assert_eq!(both.find(FIRST, near, "old").await, Ok(file));
+        both.remove(FIRST, near, "old").await.unwrap();
+        assert_eq!(both.names(FIRST, near).await, []);
+    }
+}
+
+/// What was under way with a home when it was removed holds nothing up, and nothing back.
+#[tokio::test]
+async fn nothing_waits_for_a_home_that_is_removed() {
+    for restarted in [false, true] {
+        let (mut both, [near, far]) = two_homes().await;
+        let file = both.file(FIRST, near, "file").await;
+        link(&both, SECOND, file, (far, "link")).await.unwrap();
+        let lost = |question: &Question| matches!(question, Question::HoldNames(..));
+        both.fail_next(lost, Fate::Lost);
+        both.remove(SECOND, far, "link").await.unwrap();
+        let moved = both.file(FIRST, near, "moved").await;
+        both.rename(SECOND, (near, "moved"), (far, "moved"))
+            .await
+            .unwrap();
+        let unanswered = |question: &Question| matches!(question, Question::FinishMove(..));
+        both.fail_next(unanswered, Fate::Unanswered);
+        both.rename(SECOND, (far, "moved"), (near, "back"))
+            .await
+            .unwrap();
+        both.remove_second();
+        if restarted {
+            both.kill(FIRST);
+            both.start(FIRST).await;
+        }
+        both.at(FIRST).settle_over_homes().await;
+        assert_eq!(both.at(FIRST).attributes(file).await.unwrap().links, 1);
+        assert_eq!(both.at(FIRST).attributes(moved).await.unwrap().links, 1);
+        link(&both, FIRST, moved, (near, "again")).await.unwrap();
+        both.rename(FIRST, (near, "back"), (near, "file"))
+            .await
+            .unwrap();
+    }
+}
+
+/// A home is lost for good. Files of the first server that had names there alone are found again, and nothing else of it is left.
+#[tokio::test]
+async fn what_lived_at_a_lost_home_is_given_up_and_files_of_others_are_kept() {
+    for restarted in [false, true] {
+        let (mut both, [near, far]) = two_homes().await;
+        let mut files = Vec::new();
+        for name in ["moved", "linked", "both"] {
+            files.push(both.file(FIRST, near, name).await);
+        }
+        let [moved, linked, named] = files[..] else {
+            unreachable!()
+        };
+        both.rename(FIRST, (near, "moved"), (far, "moved"))
+            .await
+            .unwrap();
+        link(&both, FIRST, moved, (far, "again")).await.unwrap();
+        link(&both, FIRST, linked, (far, "linked")).await.unwrap();
+        both.remove(FIRST, near, "linked").await.unwrap();
+        link(&both, FIRST, named, (far, "both")).await.unwrap();
+        let theirs = both.file(SECOND, far, "theirs").await;
+        both.rename(SECOND, (far, "theirs"), (near, "theirs"))
+            .await
+            .unwrap();
+        both.directory(SECOND, (near, "below"), 3).await;
+        both.kill(SECOND);
+        let mut paths = both.at(FIRST).paths_at(slot(SECOND)).await.unwrap();
+        paths.sort();
+        assert_eq!(paths, ["/far", "/near/below", "/near/theirs"]);
+        both.at(FIRST).give_up_home(slot(SECOND)).await.unwrap();
+        // It is asked for once more after it was interrupted.
+        both.at(FIRST).give_up_home(slot(SECOND)).await.unwrap();
+        both.remove_second();
+        if restarted {
+            both.kill(FIRST);
+            both.start(FIRST).await;
+        }
+        both.at(FIRST).settle_over_homes().await;
+        let gone = both.at(FIRST).attributes(theirs).await;
+        assert_eq!(gone.err(), Some(Error::Stale));
+        let found = both.find(FIRST, ROOT, "lost+found.2").await.unwrap();
+        assert_eq!(both.find(FIRST, ROOT, "far").await, Err(Error::NotFound));
+        for (directory, wanted) in [(near, vec![named]), (found, vec![moved, linked])] {
+            let names = both.names(FIRST, directory).await.into_iter();
+            let ids: BTreeSet<_> = names.map(|(_, id)| id).collect();
+            assert_eq!(ids, wanted.into_iter().collect());
+            for id in ids {
+                assert_eq!(both.at(FIRST).attributes(id).await.unwrap().links, 1);
+            }
+        }
+        assert!(
+            both.at(FIRST)
+                .paths_at(slot(SECOND))
+                .await
+                .unwrap()
+                .is_empty()
+        );
     }
 }
 

@@ -84,12 +84,14 @@ pub(crate) enum PoolCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Give up a data server that is lost with all that lay there, on the metadata server, which has to run
+    /// Give up a server that is lost with all that lay there, on the first metadata server, which has to run
     ///
-    /// Names the files that had a part there, and asks. Reading and writing those parts gives an error from then on, where it waited
-    /// before. Once it is done, the same command names the files that are left.
+    /// Of a data server it names the files that had a part there, and asks. Reading and writing those parts gives an error from then on, where it waited
+    /// before. Once it is done, the same command names the files that are left. Of a metadata server that had joined it names the directories that
+    /// lived there, and asks. Their names go; files of the first server that had a name there alone get one in the directory lost+found.NUMBER of
+    /// the root.
     Forget {
-        /// The data server's number, as `meridian pool members` shows it
+        /// The server's number, as `meridian pool members` shows it
         #[arg(value_name = "SERVER", value_parser = number)]
         number: u16,
         /// Do it without asking

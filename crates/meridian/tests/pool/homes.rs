@@ -152,3 +152,77 @@ fn a_home_goes_on_without_the_first_one_and_the_rest_without_the_home() {
     assert_eq!(block_on(listed(&second_server)).len(), 1);
     succeed(&pool(&first, &["remove", "2"]));
 }
+
+/// A home is lost for good, with its disk. Files of the first server that had a name there alone are found again.
+#[test]
+fn a_home_that_is_lost_for_good_is_given_up() {
+    let [first, second] = [LEASE.to_owned(), format!("{LEASE}{MAKES_DIRECTORIES}")];
+    let [first, second] = [first, second].map(|text| Site::configured(&text));
+    succeed(&pool(&first, &["create", "--address", &address(&first)]));
+    let first_server = first.place.start();
+    let token = succeed(&pool(&first, &["invite", "--metadata-server"]));
+    succeed(&join(&second, token.trim_end()));
+    let second_server = start(&second);
+    block_on(async {
+        let (client, root) = client_at(at(&second)).await.unwrap();
+        let own = client.create_directory(&root, "own", 0o755).await.unwrap();
+        client.leave().await.unwrap();
+        let (client, root) = client_of(&first_server).await;
+        write(&first_server, "moved", b"text").await;
+        client.rename(&root, "moved", &own, "moved").await.unwrap();
+        client.leave().await.unwrap();
+    });
+    let forget = |more: &[&str]| pool(&first, &[&["forget", "2"], more].concat());
+    refuse(&forget(&["--yes"]), &["runs, and is not given up"]);
+    second_server.kill();
+    let nobody = "nobody is there to be asked";
+    until("it is away", || complaint(&forget(&[])).contains(nobody));
+    refuse(&forget(&[]), &["had been in them: 1", "/own", nobody]);
+    refuse(
+        &pool(&first, &["remove", "2"]),
+        &["is away", "meridian pool forget 2"],
+    );
+    let told = succeed(&forget(&["--yes"]));
+    assert!(told.contains("lost+found.2"), "{told}");
+    refuse(&forget(&["--yes"]), &["was removed"]);
+    let check = |server: &Running| {
+        block_on(async {
+            let (client, root) = client_of(server).await;
+            let gone = client.lookup(&root, "own").await;
+            assert_eq!(status_of(gone), Some(NfsStat4::NoEnt));
+            let found = client.walk(&root, "lost+found.2").await.unwrap();
+            let entries = client.readdir(&found, Bitmap4::of(&[])).await.unwrap();
+            let [entry] = &entries[..] else {
+                panic!("{entries:?}");
+            };
+            let name = std::str::from_utf8(&entry.name.0).unwrap();
+            let file = client.open(&found, name, &How::read()).await.unwrap();
+            let bytes = client.read_to_end(&file).await.unwrap();
+            assert_eq!(bytes.to_vec(), b"text");
+            client.close(&file).await.unwrap();
+            client.leave().await.unwrap();
+        });
+    };
+    check(&first_server);
+    first_server.kill();
+    let first_server = first.place.start();
+    check(&first_server);
+    assert_eq!(status_of_members(&first), ["1", "2 removed"]);
+    let _returned = start(&second);
+    until("it is told", || {
+        let first = &status(&second).servers[0];
+        first
+            .trouble
+            .as_deref()
+            .unwrap_or("")
+            .contains("was removed")
+    });
+    block_on(async {
+        let (client, root) = client_of(&first_server).await;
+        write(&first_server, "more", b"text").await;
+        client.rename(&root, "more", &root, "again").await.unwrap();
+        client.leave().await.unwrap();
+    });
+    first_server.kill();
+    succeed(&first.meridian(&["check"]));
+}

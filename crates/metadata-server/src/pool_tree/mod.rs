@@ -234,14 +234,6 @@ impl PoolTree {
         }
     }
 
-    /// Homes that this one asks itself.
-    pub(crate) fn neighbours(&self) -> Vec<ReplicaSlot> {
-        match &self.part {
-            Part::First { homes, .. } => locked(homes).keys().copied().collect(),
-            Part::Joined { first, .. } => vec![first.server()],
-        }
-    }
-
     /// A name here is about to be changed, and is, as long as what is returned is held.
     pub(crate) async fn take_place(
         &self,
@@ -257,8 +249,7 @@ impl PoolTree {
         self.settle_leaving().await;
         self.settle_came().await;
         self.settle_owed().await;
-        // A home that is away is asked when it is back.
-        let _ = self.settle_unsure().await;
+        self.settle_unsure().await;
     }
 
     fn others(&self) -> Vec<Arc<RemoteTree>> {
@@ -356,6 +347,8 @@ impl PoolTree {
         if let Part::First { homes, .. } = &self.part {
             locked(homes).remove(&home);
         }
+        // What is held for it goes.
+        self.has_met(home);
     }
 
     /// What another home has told of an object by its name, as its own home knows it. A server that asks knows itself what lives there.

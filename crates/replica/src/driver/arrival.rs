@@ -16,8 +16,8 @@ use crate::state::views::Debt;
 pub(crate) enum Lack {
     /// Reports of members of the view.
     Reports,
-    /// What lost replicas left that nothing protects any more.
-    OfTheLost,
+    /// What a lost replica left that nothing protects any more. This member has it, or nobody: then parts of contents are missing.
+    OfTheLost(ReplicaSlot, Option<ReplicaSlot>),
     /// What this member owes it.
     OwedBy(ReplicaSlot),
 }
@@ -98,10 +98,8 @@ impl LocalReplica {
         if !guard.is_settled() {
             return Some(Lack::Reports);
         }
-        if !self.has_what_the_lost_left(guard) {
-            return Some(Lack::OfTheLost);
-        }
-        self.owing(guard).map(Lack::OwedBy)
+        let left = self.lacks_of_the_lost(guard);
+        left.or_else(|| self.owing(guard).map(Lack::OwedBy))
     }
 
     /// A member that has not said yet that everything it owed this replica is here.
@@ -113,26 +111,34 @@ impl LocalReplica {
         owing.copied()
     }
 
-    /// Whether this replica, which takes part anew, has of the lost ones what nothing protects any more: their updates as far
-    /// as anybody has them, and the contents of files that no frozen control covers. Everybody in the view had those when
-    /// the control ended.
-    fn has_what_the_lost_left(&self, guard: &Guard<'_>) -> bool {
+    /// What this replica, which takes part anew, lacks of the lost ones that nothing protects any more: of their updates what others
+    /// have, and the contents of files that no frozen control covers. Everybody in the view had those when the control ended.
+    fn lacks_of_the_lost(&self, guard: &Guard<'_>) -> Option<Lack> {
         let epoch = self.lease.view().epoch.0;
         let news = self.state.peers.news();
         let others = guard.ledger.active.difference(&guard.ledger.witnesses);
         let others: Vec<&ReplicaSlot> = others.filter(|slot| **slot != self.slot()).collect();
-        self.lost().into_iter().all(|lost| {
+        self.lost().into_iter().find_map(|lost| {
             let here = self.state.inboxes.acknowledged(lost);
-            let level = others.iter().all(|slot| {
+            let said = |slot: &ReplicaSlot| {
                 let said = news.get(slot).and_then(|news| news.said.as_ref());
-                said.is_some_and(|(ask, _)| {
-                    let beyond = |(of, applied): &(u16, u64)| *of == lost.0 && *applied > here;
-                    ask.epoch == epoch && !ask.applied.iter().any(beyond)
-                })
-            });
+                said.filter(|(ask, _)| ask.epoch == epoch)
+            };
+            if !others.iter().all(|slot| said(slot).is_some()) {
+                return Some(Lack::Reports);
+            }
+            let is_ahead = |slot: &&&ReplicaSlot| {
+                let beyond = |(of, applied): &(u16, u64)| *of == lost.0 && *applied > here;
+                said(slot).is_some_and(|(ask, _)| ask.applied.iter().any(beyond))
+            };
+            if let Some(ahead) = others.iter().find(is_ahead) {
+                return Some(Lack::OfTheLost(lost, Some(**ahead)));
+            }
             let incomplete = self.store.incomplete_files(lost);
             let frozen = |file| guard.is_frozen_by(lost, file);
-            level && incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| frozen(file)))
+            let whole =
+                incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| frozen(file)));
+            (!whole).then_some(Lack::OfTheLost(lost, None))
         })
     }
 }

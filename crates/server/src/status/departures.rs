@@ -18,14 +18,17 @@ pub struct ForgetQuestion {
     pub meant: bool,
 }
 
-/// What is given up with a data server.
+/// What is given up with a server of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgetAnswer {
     /// Which one.
     pub number: u16,
     /// Whether it is done.
     pub done: bool,
-    /// How many files had something there.
+    /// Whether it is a metadata server that has joined; else it is a data server.
+    #[serde(default)]
+    pub metadata_server: bool,
+    /// How many files had something on the data server, or how many names led to what lived at the metadata server.
     pub files: u64,
     /// Their paths in the tree, if there are not too many; the first of them.
     pub paths: Vec<String>,
@@ -34,17 +37,29 @@ pub struct ForgetAnswer {
 impl fmt::Display for ForgetAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ForgetAnswer { number, files, .. } = self;
-        match self.done {
-            true => write!(
+        match (self.metadata_server, self.done) {
+            (true, true) => write!(
+                f,
+                "Metadata server {number} is given up, with all that lived there. Files of this server that had names only there are in the directory lost+found.{number} of the root, if there were any."
+            )?,
+            (true, false) => write!(
+                f,
+                "Metadata server {number} is to be given up for ever: it never comes back, and what lives there is lost."
+            )?,
+            (false, true) => write!(
                 f,
                 "Data server {number} is given up. Reading and writing what lay there gives an error (EIO)."
             )?,
-            false => write!(
+            (false, false) => write!(
                 f,
                 "Data server {number} is to be given up for ever: it never comes back, and what lies there is lost."
             )?,
         }
-        write!(f, " Files of which a part lay there: {files}")?;
+        let what = match self.metadata_server {
+            true => "Names that led there, those of directories with all that had been in them",
+            false => "Files of which a part lay there",
+        };
+        write!(f, " {what}: {files}")?;
         list(&self.paths, *files, f)
     }
 }
@@ -160,6 +175,7 @@ mod tests {
         let mut answer = ForgetAnswer {
             number: 3,
             done: false,
+            metadata_server: false,
             files: 12,
             paths: vec!["/a".to_owned(), "/b\n".to_owned()],
         };
@@ -172,6 +188,12 @@ mod tests {
         (answer.done, answer.files) = (true, 2);
         let told = answer.to_string();
         assert!(told.contains("(EIO)") && !told.contains("more"), "{told}");
+        answer.metadata_server = true;
+        let told = answer.to_string();
+        assert!(
+            told.contains("lost+found.3") && told.contains("been in them: 2\n  /a"),
+            "{told}"
+        );
         let mut answer = DrainDataAnswer {
             number: 3,
             stopped: false,

@@ -2,8 +2,9 @@
 //! two lost replicas one may have won only what the other had given up unheard. What somebody had
 //! asked for before it was started anew is like that, too: it may never have won it, or have given
 //! it up since, unheard. So is one that a lost replica had ended: a replica that had heard of that
-//! may have forgotten it with a restart, and others never knew. What is in dispute is not
-//! acknowledged.
+//! may have forgotten it with a restart, and others never knew. So is one that has ended at a replica
+//! outside the view, which is told of no end: nobody counts what it acknowledges, and it is told
+//! what is held when it is admitted. What is in dispute is not acknowledged.
 
 use super::Broken;
 use crate::replica::Replica;
@@ -22,8 +23,10 @@ pub(crate) fn check(world: &World, replica: &Replica) -> Result<(), Broken> {
     for (place, one) in grants.iter().enumerate() {
         let mut others = grants[place + 1..].iter();
         let lost = |grant: &Proposal| !view.active.contains(&grant.name.holder) || previous(grant);
+        let is_outside = !view.active.contains(&replica.slot);
         let over = |grant: &Proposal| {
-            !view.active.contains(&grant.name.holder) && world.ended.contains(&grant.name)
+            let is_lost = !view.active.contains(&grant.name.holder);
+            (is_lost || is_outside) && world.ended.contains(&grant.name)
         };
         let harmless = |other: &Proposal| lost(one) && lost(other) || over(one) || over(other);
         let conflict =

@@ -7,6 +7,7 @@ mod fixture;
 
 mod closed;
 mod deaf;
+mod different_ends;
 mod half_back;
 mod harmless;
 mod nonsense;

@@ -111,7 +111,16 @@ pub(super) fn waits_for(replica: &LocalReplica) -> Option<String> {
     }
     replica.lack().map(|lack| match lack {
         Lack::Reports => "not every member of the view has reported".to_owned(),
-        Lack::OfTheLost => "it lacks what a lost replica left".to_owned(),
+        Lack::OfTheLost(lost, Some(at)) => format!(
+            "it lacks updates of replica {}, which is lost; replica {} has them",
+            lost.0, at.0
+        ),
+        Lack::OfTheLost(lost, None) => {
+            format!(
+                "it lacks contents of files of replica {}, which is lost",
+                lost.0
+            )
+        }
         Lack::OwedBy(slot) => format!("it does not have everything of replica {} yet", slot.0),
     })
 }

@@ -5,6 +5,7 @@
 
 mod hearing;
 mod leaving;
+mod lost_home;
 mod memory;
 mod moving;
 mod whereabouts;

@@ -27,7 +27,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    fn add(&mut self, path: String) {
+    pub(super) fn add(&mut self, path: String) {
         self.files += 1;
         self.bytes = self.bytes.saturating_add(path.len());
         if self.paths.len() < NAMED && self.bytes <= NAMED_BYTES {

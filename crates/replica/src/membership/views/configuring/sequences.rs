@@ -221,16 +221,23 @@ impl Run {
         self.has_majority() && self.state.active().all(|slot| self.is_heard(slot))
     }
 
-    /// Makes a decision, if it holds.
-    fn decide(&mut self, decision: &Decision) -> bool {
-        let before = self.state.voters();
-        let held = self.state.decide(decision) == Outcome::Applied;
-        self.state.audit.clear();
+    /// Whether a majority of those who vote takes part.
+    fn majority_takes_part(&self) -> bool {
         let (active, voters): (BTreeSet<_>, _) =
             (self.state.active().collect(), self.state.voters());
+        active.intersection(&voters).count() >= self.state.majority()
+    }
+
+    /// Makes a decision, if it holds. Survivors whom an administrator names may have been outside the view, and take part only when they are
+    /// admitted: before that no majority takes part, and nobody answers.
+    fn decide(&mut self, decision: &Decision) -> bool {
+        let before = self.state.voters();
+        let took_part = self.majority_takes_part();
+        let held = self.state.decide(decision) == Outcome::Applied;
+        self.state.audit.clear();
         if held && !matches!(decision.kind, DecisionKind::Recover { .. }) {
-            let taking_part = active.intersection(&voters).count();
-            assert!(taking_part >= self.state.majority(), "{self:?}");
+            let voters = self.state.voters();
+            assert!(self.majority_takes_part() || !took_part, "{self:?}");
             assert!(
                 before.symmetric_difference(&voters).count() <= 1,
                 "{self:?}"

@@ -85,7 +85,7 @@ impl MetadataServer {
         Ok(false)
     }
 
-    /// Gives up a data server that is lost, and says which files had something there; unless it is meant, only says it. One that is
+    /// Gives up a server that is lost. Of a data server it says which files had something there; unless it is meant, it only says it. One that is
     /// given up already is only said again.
     ///
     /// # Errors
@@ -95,6 +95,11 @@ impl MetadataServer {
         ForgetQuestion { number, meant }: ForgetQuestion,
     ) -> Result<ForgetAnswer, String> {
         let server = DataServerNumber(number);
+        if self.known.is_metadata_server(ReplicaSlot(number)) {
+            return self
+                .forget_metadata_server(ReplicaSlot(number), meant)
+                .await;
+        }
         let revoked = self.data_server(number)?.revoked;
         let is_forgotten = self.keeping().book.forgotten.contains(&server);
         if revoked && !is_forgotten {
@@ -119,6 +124,7 @@ impl MetadataServer {
         Ok(ForgetAnswer {
             number,
             done: meant || (revoked && is_forgotten),
+            metadata_server: false,
             files: lost.files,
             paths: lost.paths,
         })
@@ -259,7 +265,7 @@ impl MetadataServer {
                     slot.0
                 )),
                 Err(_) => Err(format!(
-                    "metadata server {} is away, and directories live there; start it, and try again",
+                    "metadata server {0} is away, and directories live there; start it, and try again; if it is lost for good, `meridian pool forget {0}` gives them up",
                     slot.0
                 )),
             };
@@ -276,9 +282,7 @@ impl MetadataServer {
             }
             return Err(error.to_string());
         }
-        self.endpoint.revoke(slot);
-        home.part(slot).await;
-        self.known.homes.has_left(slot);
+        self.has_parted(slot).await;
         tracing::warn!(
             number = slot.0,
             "a metadata server was removed from the pool"

@@ -1,0 +1,118 @@
+//! All are lost at once, two of five for good, and of those who are left two alone have the ends of different lost streams.
+
+use std::collections::BTreeSet;
+
+use tokio::sync::oneshot;
+
+use super::*;
+use replica::recovering_set::go_on_with;
+
+/// Of what a replica makes in a directory of its own, one alone of all others gets the last.
+async fn known_to_one(set: &Set, (by, parent): (usize, ObjectId), to: usize) {
+    let maker = ReplicaSlot(u16::try_from(by).unwrap() + 1);
+    let inbox = |at: usize| {
+        let inboxes = &set.sites[at].replica.local().state.inboxes;
+        inboxes.get(maker).unwrap()
+    };
+    let others = (0..set.sites.len()).filter(|at| *at != by && *at != to);
+    for other in others.map(inbox) {
+        let (is_held, held) = oneshot::channel();
+        tokio::spawn(async move {
+            let _nothing_more = other.applying.lock().await;
+            is_held.send(()).unwrap();
+            std::future::pending::<()>().await;
+        });
+        held.await.unwrap();
+    }
+    let store = &set.sites[to].store;
+    let before = store.applied(maker).unwrap();
+    let known = eventually("one has it", || store.applied(maker).unwrap() > before);
+    let made = async {
+        set.sites[by].directory(parent, "end").await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = known => {}
+        () = made => {}
+    }
+}
+
+/// The first three run. The first has the end of what the fourth has made, and the second that of the fifth. Returns the two
+/// that are lost, and what they had made their ends in.
+async fn three_that_wait() -> (Set, [Crashed; 2], Vec<ObjectId>) {
+    let mut set = Set::failing(5).await;
+    let mut theirs = Vec::new();
+    for by in [3, 4] {
+        let name = format!("of-{by}");
+        theirs.push(set.sites[by].directory(ROOT, &name).await.unwrap());
+        set.rest().await;
+    }
+    known_to_one(&set, (3, theirs[0]), 0).await;
+    known_to_one(&set, (4, theirs[1]), 1).await;
+    let fifth = set.crash(4).await;
+    let fourth = set.crash(3).await;
+    let mut left = [set.crash(2).await, set.crash(1).await, set.crash(0).await];
+    left.reverse();
+    for (at, crashed) in left.into_iter().enumerate() {
+        set.revive(at, crashed).await;
+    }
+    for (site, lacking, at) in [(0, 5, 2), (1, 4, 1)] {
+        let says = format!("replica {lacking}, which is lost; replica {at} has them");
+        let replica = &set.sites[site].replica;
+        eventually("it says what it lacks", || {
+            let obstacle = replica.view_status().obstacle;
+            obstacle.is_some_and(|obstacle| obstacle.contains(&says))
+        })
+        .await;
+    }
+    (set, [fourth, fifth], theirs)
+}
+
+async fn go_on(set: &mut Set) {
+    let going_on = async {
+        while !set.sites.iter().all(|site| site.replica.ready()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            set.start_anew().await;
+        }
+    };
+    let gone_on = tokio::time::timeout(PATIENCE, going_on).await;
+    let waits = |site: &Site| site.replica.view_status().obstacle;
+    let obstacles: Vec<_> = set.sites.iter().map(waits).collect();
+    assert!(gone_on.is_ok(), "they wait: {obstacles:?}");
+}
+
+/// Either of the two that were lost is back: nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_60_all_is_there_when_either_of_the_lost_is_back() {
+    let (mut set, [fourth, fifth], theirs) = three_that_wait().await;
+    set.revive(3, fourth).await;
+    go_on(&mut set).await;
+    set.sites[2].find(theirs[0], "end").await.unwrap();
+    set.revive(4, fifth).await;
+    go_on(&mut set).await;
+    set.sites[2].find(theirs[1], "end").await.unwrap();
+    set.assert_equal().await;
+}
+
+/// Both are gone for ever. An administrator says who goes on, and what another one alone has is given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_60_an_administrator_says_whose_copy_counts() {
+    let (mut set, _lost, theirs) = three_that_wait().await;
+    let third = set.crash(2).await;
+    drop(set.crash(1).await);
+    let first = set.crash(0).await;
+    let store = Arc::new(first.store());
+    go_on_with(&store, &BTreeSet::from([1, 3])).await.unwrap();
+    let closing = tokio::task::spawn_blocking(move || drop(store));
+    closing.await.unwrap();
+    set.revive(0, first).await;
+    set.revive(1, third).await;
+    go_on(&mut set).await;
+    while let Err(why) = set.sites[0].replica.thaw(4, "its disk is gone").await {
+        assert!(why.starts_with("not yet"), "{why}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for site in &set.sites {
+        site.find(theirs[0], "end").await.unwrap();
+    }
+}
