@@ -276,7 +276,7 @@ async fn a_file_made_and_written_under_the_control_of_another_site_takes_a_forwa
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn control_of_a_file_goes_to_the_site_that_goes_on_writing() {
     let set = Set::failing_with(2, |settings| {
-        settings.control.file_control_idle = Duration::from_secs(1);
+        settings.control.file_control_idle = Duration::from_secs(2);
         settings.data_delay = Duration::from_millis(1);
     })
     .await;
@@ -291,8 +291,13 @@ async fn control_of_a_file_goes_to_the_site_that_goes_on_writing() {
             if forwarded() == before {
                 return;
             }
-            // Less than control lasts.
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            eventually("it is everywhere", || {
+                let peers = first.replica.status().peers;
+                (peers.iter()).all(|peer| peer.lag_updates + peer.lag_files == 0)
+            })
+            .await;
+            // Less than control lasts, and long enough to hear that it has ended.
+            tokio::time::sleep(Duration::from_millis(300)).await;
         }
     };
     tokio::time::timeout(PATIENCE, moved).await.unwrap();
