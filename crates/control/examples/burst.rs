@@ -155,7 +155,7 @@ impl Burst {
         let position = Position(self.position);
         let update = Update::Create { parent };
         let under = self.call(PRIMARY, |core, tree, now| {
-            let admission = core.try_admit(now, tree, &update);
+            let admission = core.try_admit(now, tree, (&update, Asker::Own));
             let under = admission.expect("deep control above").under;
             let born = core.handle_created(now, tree, Subject::File(file), parent);
             assert!(born.is_none(), "deep control covers what is new");
@@ -175,7 +175,7 @@ impl Burst {
         let update = Update::Change(Subject::File(file));
         self.call(PRIMARY, |core, tree, now| {
             core.handle_opened_for_writing(file);
-            let admission = core.try_admit(now, tree, &update);
+            let admission = core.try_admit(now, tree, (&update, Asker::Own));
             let under = admission.expect("deep control above").under;
             core.hold(&under);
             core.handle_update(tree, &update, &under, position);
@@ -199,7 +199,7 @@ impl Burst {
             replaced: None,
         };
         self.call(ReplicaSlot(2), |core, tree, now| {
-            let begun = core.handle_operation(now, tree, OperationId(0), &update);
+            let begun = core.handle_operation(now, tree, OperationId(0), (&update, Asker::Own));
             begun.expect("one operation fits");
         });
     }
@@ -228,7 +228,7 @@ fn main() {
     }
     burst.call(PRIMARY, |core, tree, now| {
         let update = Update::Create { parent: id(2) };
-        let begun = core.handle_operation(now, tree, OperationId(0), &update);
+        let begun = core.handle_operation(now, tree, OperationId(0), (&update, Asker::Own));
         begun.expect("one operation fits");
     });
     burst.run_until(Moment(200_000));

@@ -45,6 +45,6 @@ pub use name::{ControlName, Epoch, Incarnation, Position};
 pub use rules::Rules;
 pub use settings::{Contention, Settings, Strategies};
 pub use tree::{Overlay, Tree, ancestors};
-pub use update::{Subject, Update};
+pub use update::{Asker, Subject, Update};
 pub use vfs::ReplicaSlot;
 pub use view::View;

@@ -8,7 +8,7 @@ use crate::election::Election;
 use crate::moment::Moment;
 use crate::name::{ControlName, Position};
 use crate::tree::Tree;
-use crate::update::{Need, NeedKind, Update};
+use crate::update::{Asker, Need, NeedKind, Update};
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::ObjectId;
 
@@ -29,6 +29,7 @@ pub(crate) enum State {
 pub(crate) struct Waiting {
     pub(crate) operation: OperationId,
     pub(crate) update: Update,
+    pub(crate) asker: Asker,
 }
 
 /// How this replica came to propose a control.

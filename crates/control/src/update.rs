@@ -66,6 +66,15 @@ pub enum Update {
     },
 }
 
+/// Through which replica an operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A client of this replica asks for it, or the replica itself.
+    Own,
+    /// Another replica has forwarded it.
+    Other,
+}
+
 /// One object that has to be controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {

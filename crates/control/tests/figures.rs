@@ -59,7 +59,7 @@ fn figure_1_without_competition_takes_one_message_delay() {
     };
 
     proposer
-        .handle_operation(Moment(0), &tree, OperationId(7), &create(3))
+        .handle_operation(Moment(0), &tree, OperationId(7), (&create(3), Asker::Own))
         .unwrap();
     assert_eq!(
         commands(&mut proposer),

@@ -15,7 +15,7 @@ fn at_milliseconds(milliseconds: u64) -> Moment {
 
 fn try_admit(set: &mut Set, replica: u16, update: Update) -> Option<Admission> {
     let (now, tree) = (set.now, set.tree.clone());
-    let admission = set.cores[usize::from(replica)].try_admit(now, &tree, &update);
+    let admission = set.cores[usize::from(replica)].try_admit(now, &tree, (&update, Asker::Own));
     set.drain(replica);
     admission
 }

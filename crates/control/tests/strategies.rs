@@ -178,3 +178,32 @@ fn the_control_of_an_open_file_ends_when_nobody_writes_to_it() {
     set.deliver();
     assert_eq!(set.agreed(), [(0, 3, Depth::Shallow)]);
 }
+
+/// Two sites that write to one file in turns would each hand control to the other; who writes alone gets it.
+#[test]
+fn what_another_site_writes_does_not_keep_the_control_of_a_file() {
+    for (asker, kept) in [(Asker::Own, true), (Asker::Other, false)] {
+        let mut set = Set::new(3, tree(), Settings::default());
+        set.submit(0, 1, write(3));
+        set.deliver();
+        for (time, operation) in [(1000, 2), (1900, 3)] {
+            set.run_until(at_milliseconds(time));
+            set.submit_for(asker, 0, operation, write(3));
+            let under = vec![name(0, 1)];
+            assert_eq!(set.outcomes[&operation], Outcome::Admitted { at: 0, under });
+        }
+        set.run_until(at_milliseconds(2100));
+        let control = [(0, 3, Depth::Shallow)];
+        assert_eq!(set.agreed() == control, kept, "{asker:?}");
+        set.submit(1, 4, write(3));
+        set.deliver();
+        let outcome = match kept {
+            true => Outcome::Forwarded { at: 1, to: 0 },
+            false => Outcome::Admitted {
+                at: 1,
+                under: vec![name(1, 1)],
+            },
+        };
+        assert_eq!(set.outcomes[&4], outcome, "{asker:?}");
+    }
+}

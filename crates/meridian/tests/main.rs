@@ -8,6 +8,7 @@ mod administration;
 mod authority;
 mod check;
 mod clock_jumps;
+mod controls;
 mod crowds;
 mod damaged;
 mod decoders;

@@ -34,7 +34,10 @@ pub(crate) fn two_configured(text: &str) -> [(Site, Running); 2] {
 }
 
 /// Waits until a server says so of its replica.
-fn until(site: &Site, fact: impl Fn(&server::ReplicaStatus) -> bool) -> server::ReplicaStatus {
+pub(crate) fn until(
+    site: &Site,
+    fact: impl Fn(&server::ReplicaStatus) -> bool,
+) -> server::ReplicaStatus {
     loop {
         let status = site.place.status().exports.remove(0).replication.unwrap();
         if fact(&status) {

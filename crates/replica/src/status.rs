@@ -152,6 +152,9 @@ pub struct PeerView {
     pub lag_bytes: Option<u64>,
     /// Files of which it lacks something.
     pub lag_files: u64,
+    /// Files of these whose contents rest on because clients keep this server busy.
+    #[serde(default)]
+    pub resting_files: u64,
     /// For how long it has lacked something, in milliseconds.
     pub lag_ms: u64,
     /// For how long an update of its has been waiting here until controls are granted or updates of others come, in
@@ -351,6 +354,7 @@ fn peers(replica: &LocalReplica) -> Vec<PeerView> {
                 lag_updates: lag.map_or(0, |lag| lag.updates),
                 lag_bytes: (bytes < u64::MAX).then_some(bytes),
                 lag_files: lag.map_or(0, |lag| lag.files),
+                resting_files: lag.map_or(0, |lag| lag.resting),
                 lag_ms: lag.map_or(0, |lag| scaled(lag.seconds, 1e3)),
                 update_waits_ms: update_waits(replica, slot),
                 rejoining: rejoining.filter(|_| is_connected),

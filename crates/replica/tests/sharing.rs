@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::fixture::{ROOT, Set, WRITE, eventually, owner, patiently, root};
+use crate::fixture::{PATIENCE, ROOT, Set, WRITE, eventually, owner, patiently, root};
 use bytes::Bytes;
 use vfs::{AccessCheck, Credentials, Error, Extent, FileSystem, SetAttributes, Stability};
 
@@ -270,6 +270,39 @@ async fn a_file_made_and_written_under_the_control_of_another_site_takes_a_forwa
     assert_eq!(told.size, 8);
     assert_eq!(far.load(shared, "f").await.unwrap(), b"eight by");
     near.close(file, "maker").await.unwrap();
+}
+
+/// A file that one site has written, and that another one goes on writing alone, does not cost that one a round trip for each write for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn control_of_a_file_goes_to_the_site_that_goes_on_writing() {
+    let set = Set::failing_with(2, |settings| {
+        settings.control.file_control_idle = Duration::from_secs(2);
+        settings.data_delay = Duration::from_millis(1);
+    })
+    .await;
+    let (first, second) = (&set.sites[0], &set.sites[1]);
+    let file = first.save(ROOT, "log", b"first").await.unwrap();
+    second.open(file, "appends", WRITE).await.unwrap();
+    let forwarded = || second.replica.status().forwarded;
+    let moved = async {
+        loop {
+            let before = forwarded();
+            second.write(file, 5, b"second").await.unwrap();
+            if forwarded() == before {
+                return;
+            }
+            eventually("it is everywhere", || {
+                let peers = first.replica.status().peers;
+                (peers.iter()).all(|peer| peer.lag_updates + peer.lag_files == 0)
+            })
+            .await;
+            // Less than control lasts, and long enough to hear that it has ended.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, moved).await.unwrap();
+    second.close(file, "appends").await.unwrap();
+    assert_eq!(first.load(ROOT, "log").await.unwrap(), b"firstsecond");
 }
 
 /// Contents that rest before they are sent do so no longer when another site reads them.

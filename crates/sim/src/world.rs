@@ -35,8 +35,8 @@ use crate::tree::{Edit, Intent, Outcome};
 use crate::violation::Violation;
 use crate::workload;
 use control::{
-    Command, ControlName, Epoch, LeaseSettings, Moment, OperationId, ReplicaSlot, Settings, Update,
-    View,
+    Asker, Command, ControlName, Epoch, LeaseSettings, Moment, OperationId, ReplicaSlot, Settings,
+    Update, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -460,6 +460,10 @@ impl World {
             return;
         }
         let intent = self.operations[place(number)].intent;
+        let asker = match self.operations[place(number)].home == slot {
+            true => Asker::Own,
+            false => Asker::Other,
+        };
         let origins_kept = self.origins_kept;
         let replica = self.replica(slot);
         if origins_kept && replica.done.contains(&number) {
@@ -473,7 +477,7 @@ impl World {
         let id = OperationId(number);
         let accepted = replica
             .core
-            .handle_operation(now, &replica.tree, id, &update);
+            .handle_operation(now, &replica.tree, id, (&update, asker));
         accepted.expect("a simulated run stays far below the capacity");
         let incarnation = self.replica(slot).site.incarnation;
         let operation = &mut self.operations[place(number)];

@@ -329,8 +329,8 @@ fn a_member_that_was_away_goes_on_alone_when_the_others_are_gone() {
     }
 }
 
-/// A newcomer has a copy, and is away. The others give up what the first one of five, which is lost, alone had. Both are back when
-/// most of the others are away, so that nobody tells them: the newcomer gets from the first one what was given up, and then
+/// A newcomer has a copy, and is away. The others give up what the first two of five, which are lost, alone had. All three are back when
+/// most of the others are away, so that nobody tells them: the newcomer gets from the first ones what was given up, and then
 /// from the others what they made since.
 fn play_54(who_has_more_follows_nobody: bool) -> Result<(), Violation> {
     let mut run = Run::of(Beginning {
@@ -343,9 +343,9 @@ fn play_54(who_has_more_follows_nobody: bool) -> Result<(), Violation> {
     let faults = [
         (Fault::Start(slot(6)), PAUSES[0]),
         (Fault::Crash(slot(6)), PAUSES[1]),
+        (Fault::Crash(slot(2)), PAUSES[1]),
         (Fault::Crash(slot(1)), PAUSES[2]),
-        (Fault::Crash(slot(5)), PAUSES[1]),
-        (Fault::Crash(slot(4)), PAUSES[1]),
+        (Fault::Crash(slot(3)), PAUSES[1]),
     ];
     for (fault, pause) in faults {
         run.play(vec![(0, fault)], pause)?;

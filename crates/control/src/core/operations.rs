@@ -13,7 +13,7 @@ use crate::name::{ControlName, Position};
 use crate::own::{Origin, State, Waiting};
 use crate::settings::Contention;
 use crate::tree::{Remembered, Tree, chain};
-use crate::update::{Need, NeedKind, Subject, Update};
+use crate::update::{Asker, Need, NeedKind, Subject, Update};
 use vfs::ObjectId;
 
 impl ControlCore {
@@ -24,15 +24,19 @@ impl ControlCore {
         now: Moment,
         tree: &impl Tree,
         operation: OperationId,
-        update: &Update,
+        (update, asker): (&Update, Asker),
     ) -> Result<(), Overloaded> {
         let tree = &Remembered::new(tree);
         let needs = self.needs_of(tree, update);
         if self.coverage(tree, &needs).is_none() && self.is_full() {
             return Err(Overloaded);
         }
-        let update = *update;
-        self.submit(now, tree, Waiting { operation, update });
+        let waiting = Waiting {
+            operation,
+            update: *update,
+            asker,
+        };
+        self.submit(now, tree, waiting);
         self.run(now, tree);
         Ok(())
     }
@@ -44,12 +48,12 @@ impl ControlCore {
         &mut self,
         now: Moment,
         tree: &impl Tree,
-        update: &Update,
+        (update, asker): (&Update, Asker),
     ) -> Option<Admission> {
         let tree = &Remembered::new(tree);
         let needs = self.needs_of(tree, update);
         let under = self.coverage(tree, &needs)?;
-        let admission = self.make_use(now, tree, &needs, &under);
+        let admission = self.make_use(now, tree, (&needs, keeps(update, asker)), &under);
         self.run(now, tree);
         Some(admission)
     }
@@ -113,7 +117,7 @@ impl ControlCore {
     pub(super) fn submit(&mut self, now: Moment, tree: &impl Tree, waiting: Waiting) {
         let needs = self.needs_of(tree, &waiting.update);
         if let Some(under) = self.coverage(tree, &needs) {
-            self.admit(now, tree, waiting.operation, &needs, &under);
+            self.admit(now, tree, waiting, &needs, &under);
         } else if let Some(foreign) = self.forwarding_target(tree, &needs) {
             self.forward(waiting.operation, &needs, foreign);
         } else if let Some(number) = self.election_for(tree, &needs) {
@@ -152,25 +156,26 @@ impl ControlCore {
         &mut self,
         now: Moment,
         tree: &impl Tree,
-        operation: OperationId,
+        waiting: Waiting,
         needs: &[Need],
         under: &[u64],
     ) {
-        let Admission { under, after } = self.make_use(now, tree, needs, under);
+        let keeps = keeps(&waiting.update, waiting.asker);
+        let Admission { under, after } = self.make_use(now, tree, (needs, keeps), under);
         self.commands.push_back(Command::Admit {
-            operation,
+            operation: waiting.operation,
             under,
             after,
         });
     }
 
-    /// What the controls in force are used for keeps them, at least until the update is reported, and may
-    /// call for more.
+    /// What the controls in force are used for keeps them, if it `keeps` them at all, and in any case until the
+    /// update is reported; and it may call for more.
     fn make_use(
         &mut self,
         now: Moment,
         tree: &impl Tree,
-        needs: &[Need],
+        (needs, keeps): (&[Need], bool),
         under: &[u64],
     ) -> Admission {
         let mut after = Mark(0);
@@ -179,7 +184,7 @@ impl ControlCore {
                 after = after.max(control.durable);
             }
         }
-        for need in needs {
+        for need in needs.iter().filter(|_| keeps) {
             self.touch(now, tree, need);
         }
         for number in under {
@@ -338,6 +343,16 @@ impl ControlCore {
             && plain
             && directory.is_some_and(|need| self.deep_is_welcome(now, tree, need.object))
     }
+}
+
+/// Whether an update prolongs the controls that it is made under. A change of a file that another replica has forwarded does
+/// not: where nobody else changes the file any more, control of it ends, and goes to where it is changed.
+fn keeps(update: &Update, asker: Asker) -> bool {
+    let of_file = matches!(
+        update,
+        Update::Change(Subject::File(_) | Subject::LinkedFile(_))
+    );
+    asker == Asker::Own || !of_file
 }
 
 /// Whether an object is found elsewhere afterwards. Deep control of that place may be won later, or be what

@@ -147,6 +147,18 @@ impl ControlCore {
         self.schedule(number);
     }
 
+    /// Whether somebody waits for an own control to end that covers an object, or this replica is about to stop: what that
+    /// waits for in turn ought to come soon.
+    pub fn is_awaited(&self, tree: &impl Tree, object: ObjectId) -> bool {
+        let at = self.own.at(object).map(|(number, _)| number);
+        let mut covering = at.chain(self.own.deep_above(tree, object));
+        self.retiring
+            || covering.any(|number| {
+                let control = self.own.find(number);
+                control.is_some_and(|control| control.revoked_until.is_some())
+            })
+    }
+
     /// A client has the file open for writing here: its control outlives the last write by
     /// [`Settings::open_file_control_idle`](crate::Settings::open_file_control_idle) meanwhile.
     pub fn handle_opened_for_writing(&mut self, file: ObjectId) {

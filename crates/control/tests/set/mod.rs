@@ -93,10 +93,16 @@ impl Set {
         }
     }
 
+    /// A client of a replica asks for an operation.
     pub fn submit(&mut self, replica: u16, operation: u64, update: Update) {
+        self.submit_for(Asker::Own, replica, operation, update);
+    }
+
+    /// The same, or another replica has forwarded it.
+    pub fn submit_for(&mut self, asker: Asker, replica: u16, operation: u64, update: Update) {
         let core = &mut self.cores[usize::from(replica)];
         let id = OperationId(operation);
-        let accepted = core.handle_operation(self.now, &self.tree, id, &update);
+        let accepted = core.handle_operation(self.now, &self.tree, id, (&update, asker));
         accepted.expect("a few operations are never too many");
         self.drain(replica);
     }

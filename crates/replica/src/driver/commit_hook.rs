@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use control::{Admission, ControlName, Position, Update};
+use control::{Admission, Asker, ControlName, Position, Update};
 use store::{Change, CommitHook, Touched, TouchedKind};
 use vfs::{Error, ObjectId, Result};
 
@@ -50,7 +50,11 @@ impl AdmissionHook {
 
     /// The controls that cover an update. The error is what the store returns of a refused operation.
     pub(super) fn admit(&self, guard: &mut Guard<'_>, update: &Update) -> Result<Admission> {
-        match guard.admit(update) {
+        let asker = match self.origin {
+            Some(_) => Asker::Other,
+            None => Asker::Own,
+        };
+        match guard.admit(update, asker) {
             Admitted::Now(admission) => {
                 self.engine.demand(admission.after);
                 Ok(admission)

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use control::{
-    Admission, ControlName, Envelope, Epoch, Incarnation, Overlay, Position, Proposal, Subject,
-    Update, View,
+    Admission, Asker, ControlName, Envelope, Epoch, Incarnation, Overlay, Position, Proposal,
+    Subject, Update, View,
 };
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -23,6 +23,11 @@ impl Guard<'_> {
     /// Whether this replica controls an object.
     pub(super) fn controls(&self, subject: Subject) -> bool {
         self.core.controls(&self.tree, subject)
+    }
+
+    /// Whether somebody waits for an own control to end that covers an object.
+    pub(super) fn is_awaited(&self, object: ObjectId) -> bool {
+        self.core.is_awaited(&self.tree, object)
     }
 
     /// The own controls, with what they cover.
@@ -92,13 +97,14 @@ pub(crate) enum Admitted {
 /// Own operations.
 impl Guard<'_> {
     /// The controls that cover an update; if there are none, they are asked for.
-    pub(super) fn admit(&mut self, update: &Update) -> Admitted {
-        if let Some(admission) = self.core.try_admit(self.now, &self.tree, update) {
+    pub(super) fn admit(&mut self, update: &Update, asker: Asker) -> Admitted {
+        let asked = (update, asker);
+        if let Some(admission) = self.core.try_admit(self.now, &self.tree, asked) {
             return Admitted::Now(admission);
         }
         let (operation, verdict) = self.ledger.begin_operation();
         let (now, tree) = (self.now, &self.tree);
-        match self.core.handle_operation(now, tree, operation, update) {
+        match self.core.handle_operation(now, tree, operation, asked) {
             Ok(()) => Admitted::Later(verdict),
             Err(control::Overloaded) => {
                 self.ledger.abandon(operation);

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use control::{Command, ControlCore, Envelope, Epoch, Incarnation, Mark, Moment, Record, View};
 use store::Store;
@@ -19,7 +19,7 @@ use crate::driver::tree::{LocalTree, Parents};
 use crate::state::ledger::{Ledger, Verdict};
 use crate::state::locks::{AroundCore, Table};
 use crate::state::outcomes::Outcomes;
-use crate::state::settings::Settings;
+use crate::state::settings::{Durability, Settings};
 use crate::state::shipping::{self, Unshipped};
 
 /// A command that takes time; carried out in order by `persistence`.
@@ -92,6 +92,10 @@ impl Engine {
         let core = ControlCore::new(slot, incarnation, alone(slot), settings.control);
         let unshipped = Unshipped::new(shipping::Settings {
             delay: settings.data_delay,
+            busy_delay: match settings.durability {
+                Durability::Relaxed => settings.busy_data_delay,
+                Durability::Majority => Duration::ZERO,
+            },
             in_flight_bytes: settings.peer.data_window_bytes,
             ..shipping::Settings::default()
         });

@@ -15,6 +15,7 @@ pub(crate) struct Lag {
     pub(crate) updates: u64,
     pub(crate) bytes: u64,
     pub(crate) files: u64,
+    pub(crate) resting: u64,
     pub(crate) seconds: f64,
 }
 
@@ -32,6 +33,7 @@ impl Engine {
                     updates: ledger.last_position.saturating_sub(ledger.applied_by(slot)),
                     bytes: backlog.bytes(),
                     files: backlog.files() as u64,
+                    resting: backlog.resting() as u64,
                     seconds: since
                         .map_or(0.0, |micros| Duration::from_micros(micros).as_secs_f64()),
                 };

@@ -2,7 +2,7 @@
 //!
 //! What must never enter: how an operation is tried again, and changes of data (`changes`).
 
-use control::{Position, Subject, Update};
+use control::{Asker, Position, Subject, Update};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::control::Admitted;
@@ -26,7 +26,7 @@ impl Engine {
 
     /// The controls that cover an update; if there are none, they are asked for.
     pub(crate) fn admit(&self, update: &Update) -> Admitted {
-        self.with_core(|guard| guard.admit(update))
+        self.with_core(|guard| guard.admit(update, Asker::Own))
     }
 
     /// A client of this server has a file open for writing from now on.

@@ -11,10 +11,18 @@ use crate::driver::engine::{Engine, Guard};
 use crate::state::shipping::{Piece, PieceId};
 
 impl Engine {
-    /// The piece that goes to a peer now, and when the next one is due.
-    pub(crate) fn next_piece(&self, to: ReplicaSlot) -> (Option<Piece>, Option<Moment>) {
+    /// The piece that goes to a peer now, and when the next one is due. Where clients keep this server busy (`is_busy`), contents that nobody
+    /// asks for rest on; not those that control waits for which somebody wants, nor for a peer outside the view.
+    pub(crate) fn next_piece(
+        &self,
+        to: ReplicaSlot,
+        is_busy: bool,
+    ) -> (Option<Piece>, Option<Moment>) {
         self.with_core(|guard| {
             let now = guard.now;
+            if guard.ledger.active.contains(&to) {
+                guard.let_rest(to, is_busy);
+            }
             let Some(backlog) = guard.ledger.unshipped.peer(to) else {
                 return (None, None);
             };
@@ -175,6 +183,18 @@ impl Engine {
 }
 
 impl Guard<'_> {
+    fn let_rest(&mut self, to: ReplicaSlot, is_busy: bool) {
+        let now = self.now;
+        while let Some(backlog) = self.ledger.unshipped.peer(to)
+            && let Some(file) = backlog.would_rest(now, is_busy)
+            && !self.is_awaited(file)
+        {
+            if let Some(backlog) = self.ledger.unshipped.peer(to) {
+                backlog.put_off(file);
+            }
+        }
+    }
+
     fn has_range(
         &self,
         peer: ReplicaSlot,

@@ -20,6 +20,7 @@ use crate::state::copies::{Copies, Held};
 use crate::state::free_space::FreeSpace;
 use crate::state::lag::Lag;
 use crate::state::lineage::Lineage;
+use crate::state::load::Load;
 use crate::state::lock_listeners::LockListeners;
 use crate::state::locks::{BeforeCore, Table};
 use crate::state::losses::Losses;
@@ -34,6 +35,7 @@ use crate::state::repeats::Repeats;
 use crate::state::scrub::Scrub;
 use crate::state::segments::Segments;
 use crate::state::settings::Settings;
+use crate::state::told::Told;
 use crate::state::views::{Arrival, Debt, Fit};
 use crate::state::writers::Writers;
 
@@ -72,11 +74,13 @@ pub(crate) struct ReplicaState {
     // Of clients and their operations.
     pub(crate) opens: Opens,
     pub(crate) removed: Removed,
+    pub(crate) told: Told,
     pub(crate) outcomes: Outcomes,
     pub(crate) servers: Servers,
     /// The others may have given up what clients of this server held before its start.
     pub(crate) others_went_on: AtomicBool,
     pub(crate) lock_listeners: LockListeners,
+    pub(crate) load: Load,
     /// Numbers the operations that are forwarded.
     pub(crate) requests: AtomicU64,
     /// Taken while a read of a peer's waits for contents to arrive there.
@@ -156,10 +160,12 @@ impl ReplicaState {
             lineage: parts.lineage,
             opens: Opens::default(),
             removed: Removed::default(),
+            told: Told::default(),
             outcomes: parts.outcomes,
             servers: Servers::default(),
             others_went_on: AtomicBool::new(false),
             lock_listeners: LockListeners::default(),
+            load: Load::default(),
             requests: AtomicU64::new(0),
             fetches: Semaphore::new(WAITING_AT_ONCE),
             majority_awaited: AtomicU64::new(0),

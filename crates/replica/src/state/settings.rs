@@ -32,7 +32,7 @@ pub enum NameSpace {
     /// Always at the primary.
     #[default]
     Strict,
-    /// In the own copy when the name is there, at the primary when it is missing.
+    /// In the own copy when the name is there, at the primary when it is missing. Directories are listed from the own copy.
     Relaxed,
 }
 
@@ -75,6 +75,9 @@ pub struct Settings {
     /// How long a change of a file rests before its content is shipped, so that what is overwritten or
     /// removed at once never crosses the wide area.
     pub data_delay: Duration,
+    /// How long it rests at most while clients keep the server busy, where much of the file is lacking, no other replica has asked for it and
+    /// `durability` is relaxed. Not longer than `data_delay`: no longer than otherwise.
+    pub busy_data_delay: Duration,
     /// Whether consecutive updates are made one before they are sent, so that of each row only the last state travels.
     pub merging: bool,
     /// How long a client's operation waits for control before the client is told to come again.
@@ -123,6 +126,7 @@ impl Default for Settings {
             name_space: NameSpace::default(),
             durability: Durability::default(),
             data_delay: Duration::from_millis(200),
+            busy_data_delay: Duration::from_secs(10),
             merging: true,
             patience: Duration::from_secs(50),
             site_lease: Duration::from_secs(5),

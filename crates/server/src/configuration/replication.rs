@@ -96,6 +96,11 @@ fn times(section: &Section<'_>, own: &mut replica::Settings) {
             &mut own.data_delay,
         ),
         (
+            "busy_data_delay",
+            Duration::ZERO..=60 * SECOND,
+            &mut own.busy_data_delay,
+        ),
+        (
             "deep_control_idle",
             MILLISECOND..=hour,
             &mut own.control.deep_control_idle,

@@ -120,7 +120,7 @@ const OF_REPLICAS: [Metric<ReplicaStatus>; 17] = [
     ),
 ];
 
-const OF_PEERS: [Metric<PeerView>; 17] = [
+const OF_PEERS: [Metric<PeerView>; 18] = [
     (
         "replica_peer_connected",
         "1 while there is a connection",
@@ -174,6 +174,12 @@ const OF_PEERS: [Metric<PeerView>; 17] = [
         "Files of which the peer lacks contents",
         MetricType::Gauge,
         |peer| peer.lag_files as f64,
+    ),
+    (
+        "replica_peer_resting_files",
+        "Files of these whose contents rest on because clients keep this server busy",
+        MetricType::Gauge,
+        |peer| peer.resting_files as f64,
     ),
     (
         "replica_peer_lag_seconds",

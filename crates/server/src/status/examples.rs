@@ -25,6 +25,7 @@ pub(crate) fn replica() -> ReplicaStatus {
         lag_updates: 12,
         lag_bytes: Some(1 << 20),
         lag_files: 2,
+        resting_files: 1,
         lag_ms: 4200,
         update_waits_ms: None,
         rejoining: Some(rejoin()),
@@ -52,26 +53,11 @@ pub(crate) fn replica() -> ReplicaStatus {
         clock: None,
         lag_updates: 0,
         lag_files: 0,
+        resting_files: 0,
         rejoining: None,
         last_error: Some("connection refused".to_owned()),
         links: Vec::new(),
         ..near.clone()
-    };
-    let own = ControlView {
-        name: "2.1.7".to_owned(),
-        holder: 2,
-        paths: vec!["/src".to_owned()],
-        deep: true,
-        age_ms: 12_300,
-        held_because: Some("updates are not everywhere".to_owned()),
-    };
-    let foreign = ControlView {
-        name: "1.1.9".to_owned(),
-        holder: 1,
-        paths: vec!["/notes/today".to_owned()],
-        deep: false,
-        age_ms: 80,
-        held_because: None,
     };
     ReplicaStatus {
         slot: 2,
@@ -82,7 +68,7 @@ pub(crate) fn replica() -> ReplicaStatus {
         ready: true,
         durability: Durability::Relaxed,
         peers: vec![near, away],
-        controls: vec![own, foreign],
+        controls: controls(),
         controls_total: 2,
         forwarded: 7,
         served: 9,
@@ -109,6 +95,27 @@ pub(crate) fn replica() -> ReplicaStatus {
             ..ScrubView::default()
         }),
     }
+}
+
+/// One of its own, and one of another replica.
+fn controls() -> Vec<ControlView> {
+    let own = ControlView {
+        name: "2.1.7".to_owned(),
+        holder: 2,
+        paths: vec!["/src".to_owned()],
+        deep: true,
+        age_ms: 12_300,
+        held_because: Some("updates are not everywhere".to_owned()),
+    };
+    let foreign = ControlView {
+        name: "1.1.9".to_owned(),
+        holder: 1,
+        paths: vec!["/notes/today".to_owned()],
+        deep: false,
+        age_ms: 80,
+        held_because: None,
+    };
+    vec![own, foreign]
 }
 
 /// A view of three that one has left with something.

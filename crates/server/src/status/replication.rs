@@ -226,8 +226,8 @@ mod tests {
         assert_eq!(
             keys("/peers/0"),
             "addresses available_bytes awaits_space clock connected lag_bytes lag_files lag_ms lag_updates last_error \
-             links nonsense program received_bytes refused_bytes refused_messages rejoining rolled_back round_trip_us \
-             sent_bytes slot update_waits_ms waiting_bytes witness"
+             links nonsense program received_bytes refused_bytes refused_messages rejoining resting_files rolled_back \
+             round_trip_us sent_bytes slot update_waits_ms waiting_bytes witness"
         );
         let rejoin = "bytes_done bytes_left objects_done objects_left seconds_left stage";
         assert_eq!(keys("/peers/0/rejoining"), rejoin);

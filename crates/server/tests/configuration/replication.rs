@@ -22,6 +22,7 @@ fn replication_has_its_settings() {
         compression = false
         merging = false
         data_delay = "0 ms"
+        busy_data_delay = "20 s"
         directory_contention = "wait"
         namespace = "relaxed"
         durability = "majority"
@@ -57,6 +58,7 @@ fn replication_has_its_settings() {
     assert_eq!(own.durability, Durability::Majority);
     let times = [
         own.data_delay,
+        own.busy_data_delay,
         own.control.deep_control_idle,
         own.control.file_control_idle,
         own.control.open_file_control_idle,
@@ -65,7 +67,7 @@ fn replication_has_its_settings() {
     ];
     assert_eq!(
         times.map(|time| time.as_millis()),
-        [0, 5000, 10_000, 60_000, 50, 0]
+        [0, 20_000, 5000, 10_000, 60_000, 50, 0]
     );
     let wanted = Strategies {
         idle_timer: false,

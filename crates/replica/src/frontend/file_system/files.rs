@@ -79,11 +79,7 @@ impl FileSystem for ReplicatedFileSystem {
         after: Cookie,
         max_entries: usize,
     ) -> Result<DirectoryPage> {
-        let store = &self.replica.store;
-        let attempt = || store.read_directory(who, directory, after, max_entries);
-        let count = u32::try_from(max_entries).unwrap_or(u32::MAX);
-        let operation = || O::ReadDirectory(who.clone(), directory, after, count);
-        self.look(&[directory], attempt, operation).await
+        self.list(who, directory, after, max_entries).await
     }
 
     async fn create(
@@ -276,7 +272,10 @@ impl FileSystem for ReplicatedFileSystem {
         let end = offset.saturating_add(data.len() as u64);
         let attempt = |store: Store| {
             let data = data.clone();
-            async move { store.write(access, id, offset, data, stability).await }
+            async move {
+                let _work = self.replica.state.load.begin();
+                store.write(access, id, offset, data, stability).await
+            }
         };
         let operation = || O::Write(access.into(), id, offset, data.clone(), stability);
         let effect = Effect::Range(offset..end, data.len() as u64);
@@ -288,7 +287,10 @@ impl FileSystem for ReplicatedFileSystem {
     }
 
     async fn commit(&self, id: ObjectId, offset: u64, count: u32) -> Result<Commitment> {
-        let attempt = || self.replica.store.commit(id, offset, count);
+        let attempt = || async {
+            let _work = self.replica.state.load.begin();
+            self.replica.store.commit(id, offset, count).await
+        };
         let committed = self
             .look(&[id], attempt, || O::Commit(id, offset, count))
             .await?;

@@ -11,6 +11,7 @@ mod opens;
 mod pin;
 mod reads;
 mod removed;
+mod told;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -327,7 +328,10 @@ impl ReplicatedFileSystem {
         }
         let forwarded = forwarding::forward(&self.replica, to, (operation(), removed), deadline);
         match forwarded.await? {
-            Handed::Done(value) => expected(value).map(Some),
+            Handed::Done(value) => {
+                self.note_told(operation, &value);
+                expected(value).map(Some)
+            }
             Handed::NotPrimary => Ok(None),
             Handed::Unanswered(unanswered) => {
                 self.find_out(operation(), unanswered, deadline).await

@@ -1,10 +1,11 @@
 //! What is behind a name: the primary of the directory says which object, and the primary of the object what it has.
 
-use vfs::{Attributes, Credentials, Error, FileSystem, Name, ObjectId, Result};
+use vfs::{
+    Attributes, Cookie, Credentials, DirectoryPage, Error, FileSystem, Name, ObjectId, Result,
+};
 
 use super::ReplicatedFileSystem;
 use crate::state::forward::{Found, Operation};
-use crate::state::settings::NameSpace;
 
 impl ReplicatedFileSystem {
     /// The object behind a name, with the attributes that its own primary knows.
@@ -48,12 +49,34 @@ impl ReplicatedFileSystem {
                 attributes,
             })
         };
-        if self.replica.state.settings.name_space == NameSpace::Relaxed
+        if self.shows_own_names(directory).await
             && let Ok(found) = attempt().await
+            && self.may_answer()
         {
             return Ok(found);
         }
         let operation = || Operation::Lookup(who.clone(), directory, name.clone());
+        self.look(&[directory], attempt, operation).await
+    }
+
+    /// Names of a directory as its primary knows them, or as the own copy has them if that is asked first (main paper, section 3.3).
+    pub(super) async fn list(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        after: Cookie,
+        max_entries: usize,
+    ) -> Result<DirectoryPage> {
+        let store = &self.replica.store;
+        let attempt = || store.read_directory(who, directory, after, max_entries);
+        if self.shows_own_names(directory).await
+            && let Ok(page) = attempt().await
+            && self.may_answer()
+        {
+            return Ok(page);
+        }
+        let count = u32::try_from(max_entries).unwrap_or(u32::MAX);
+        let operation = || Operation::ReadDirectory(who.clone(), directory, after, count);
         self.look(&[directory], attempt, operation).await
     }
 }

@@ -38,7 +38,10 @@ impl ReplicatedFileSystem {
         offset: u64,
         count: u32,
     ) -> Result<ReadData> {
-        let own = || self.replica.store.read(access, file, offset, count);
+        let own = || async {
+            let _work = self.replica.state.load.begin();
+            self.replica.store.read(access, file, offset, count).await
+        };
         if self.may_fetch(file, count) {
             let attempt = || async { own().await.map(Fetched::Data) };
             let operation = || Operation::Fetch(access.into(), file, offset, count);

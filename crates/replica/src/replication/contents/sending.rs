@@ -54,7 +54,7 @@ pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
             tokio::time::sleep_until(until).await;
             continue;
         }
-        let (piece, due) = engine.next_piece(to);
+        let (piece, due) = engine.next_piece(to, replica.state.load.is_busy(now));
         let Some(piece) = piece else {
             match due {
                 Some(due) => tokio::select! {

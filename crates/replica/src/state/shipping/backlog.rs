@@ -2,6 +2,8 @@
 //!
 //! See the front page for the contract with its caller. What is known of one file is in `shortfall`.
 
+mod resting;
+
 use super::piece::{BLOCKS_MAX, Manner, Piece, PieceId, blocks_of};
 use super::shortfall::{QueuePlace, Shortfall};
 use control::{Moment, Position};
@@ -20,6 +22,10 @@ pub struct Settings {
     /// How long a fresh change rests, so that what is overwritten or removed meanwhile costs nothing.
     /// Later changes of the file do not prolong it.
     pub delay: Duration,
+    /// How long a change rests at most while clients keep the server busy; see [`Backlog::would_rest`].
+    pub busy_delay: Duration,
+    /// Only files rest then of which the peer lacks as much, in bytes: small ones are soon sent, and there may be very many.
+    pub resting_bytes: u64,
     /// The longest piece, in bytes.
     pub piece_bytes: u64,
     /// How many separate ranges, and how many pieces in flight, one file may have. Beyond it the ranges
@@ -36,6 +42,8 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             delay: Duration::from_millis(200),
+            busy_delay: Duration::from_secs(10),
+            resting_bytes: 1 << 20,
             piece_bytes: 1 << 20,
             max_ranges: 64,
             detailed_files: 10_000,
@@ -72,6 +80,10 @@ pub struct Backlog {
     now: Moment,
     /// When somebody last waited for everything.
     expedited: Option<Moment>,
+    /// How many of the files somebody waits for.
+    awaited: usize,
+    /// Files that are due and rest on.
+    resting: BTreeSet<ObjectId>,
     /// The peer is a witness: it keeps no contents, and so lacks none.
     witness: bool,
     account: Account,
@@ -110,6 +122,8 @@ impl Backlog {
             count: 0,
             now: Moment::default(),
             expedited: None,
+            awaited: 0,
+            resting: BTreeSet::new(),
             witness: false,
             account: Account::Exact,
             #[cfg(test)]
@@ -229,6 +243,8 @@ impl Backlog {
             self.bytes -= state.bytes();
             self.ages.remove(&(state.since, file));
             state.queued.map(|place| self.queue.remove(&place));
+            self.awaited -= usize::from(state.expedited);
+            self.resting.remove(&file);
         }
         // Nobody acknowledges what is not sent: there is space for others at once.
         let mut gone = Vec::new();
@@ -243,21 +259,6 @@ impl Backlog {
         for id in gone {
             self.land(id);
         }
-    }
-
-    /// Somebody waits for `file`: it does not rest, now or later, until it is complete, and until then its pieces
-    /// go before those of files that nobody waits for, unless these have been due for as long as its head start.
-    pub fn expedite(&mut self, now: Moment, file: ObjectId) {
-        let now = self.tell(now);
-        self.update(file, |state| {
-            state.expedited = true;
-            state.due = state.due.min(state.due_from(now));
-        });
-    }
-
-    /// Somebody waits for everything that is lacking (what changes in the same moment included).
-    pub fn expedite_all(&mut self, now: Moment) {
-        self.expedited = Some(self.tell(now));
     }
 
     /// A piece to read and send now, if there is one. It is in flight from here on, and overlaps no other
@@ -278,6 +279,7 @@ impl Backlog {
         let id = PieceId(self.counted());
         let (piece_bytes, most) = (self.settings.piece_bytes, self.settings.max_ranges);
         self.queue.pop_first();
+        self.resting.remove(&file);
         let (range, follows, offers) = self.update(file, |state| {
             state.due = state.due_from(now);
             state.queued = None;
@@ -541,14 +543,6 @@ impl Backlog {
         self.in_flight_cost >= self.settings.in_flight_bytes
     }
 
-    /// Whether what is due then was lacking already when somebody last waited for everything.
-    fn was_expedited(&self, due: Moment) -> bool {
-        let rested = self
-            .expedited
-            .map(|expedited| expedited.after(self.settings.delay));
-        rested >= Some(due)
-    }
-
     fn ranges_of(&self, file: ObjectId) -> usize {
         let known = self.files.len() + usize::from(!self.lacks(file));
         if known > self.settings.detailed_files {
@@ -585,6 +579,8 @@ impl Backlog {
         let since = state.since;
         if state.is_complete() {
             self.ages.remove(&(since, file));
+            self.awaited -= usize::from(state.expedited);
+            self.resting.remove(&file);
             self.files.remove(&file);
         } else if state.go_round(self.now) {
             self.ages.remove(&(since, file));

@@ -1,11 +1,14 @@
 //! Whose turn it is, how long a change rests, and what is remembered of it.
 
-use super::world::{DELAY, settings};
+use super::world::{BUSY_DELAY, DELAY, settings};
 use crate::state::shipping::{Backlog, Piece, Settings};
 use control::{Moment, Position};
 use vfs::ObjectId;
 
 const DUE: Moment = Moment(DELAY);
+
+/// No file.
+const NONE: [u64; 0] = [];
 
 fn file(number: u64) -> ObjectId {
     ObjectId::from_u64(number)
@@ -137,6 +140,73 @@ fn when_somebody_waits_for_everything_nothing_known_rests() {
     change(&mut backlog, Moment(3), 3, 0..4);
     assert_eq!(numbers(&drain(&mut backlog, Moment(3))), [1, 2]);
     assert_eq!(backlog.next_due(), Some(Moment(3 + DELAY)));
+}
+
+fn rest_on(backlog: &mut Backlog, now: Moment, is_busy: bool) -> Vec<u64> {
+    let mut resting = Vec::new();
+    while let Some(file) = backlog.would_rest(now, is_busy) {
+        backlog.put_off(file);
+        resting.push(file.as_u64());
+    }
+    resting
+}
+
+#[test]
+fn much_that_nobody_asks_for_rests_on_while_it_would_be_in_the_way() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..40);
+    change(&mut backlog, Moment(0), 2, 0..4);
+    backlog.suspected(Moment(0), file(3), Position(1));
+    assert_eq!(rest_on(&mut backlog, Moment(DELAY - 1), true), NONE);
+    assert_eq!(rest_on(&mut backlog, DUE, false), NONE);
+    assert_eq!(rest_on(&mut backlog, DUE, true), [1]);
+    assert_eq!(backlog.resting(), 1);
+    let sent = [backlog.next(DUE).unwrap(), backlog.next(DUE).unwrap()];
+    assert_eq!(
+        numbers(&sent),
+        [2, 3],
+        "little, and what may be there already"
+    );
+    backlog.removed(file(3));
+    let longest = Moment(BUSY_DELAY);
+    assert_eq!(backlog.next_due(), Some(longest));
+    assert_eq!(rest_on(&mut backlog, longest, true), NONE);
+    assert_eq!(numbers(&drain(&mut backlog, longest)), [1; 5]);
+    assert_eq!(backlog.resting(), 0);
+}
+
+#[test]
+fn what_somebody_waits_for_does_not_rest_on_and_nothing_is_in_its_way() {
+    let mut backlog = backlog();
+    for number in [1, 2, 3] {
+        change(&mut backlog, Moment(0), number, 0..16);
+    }
+    assert_eq!(rest_on(&mut backlog, DUE, true), [1, 2, 3]);
+    backlog.expedite(DUE, file(2));
+    backlog.expedite(DUE, file(2));
+    assert_eq!(backlog.resting(), 2);
+    let sent = drain(&mut backlog, DUE);
+    assert_eq!(numbers(&sent), [2, 2]);
+    change(&mut backlog, DUE, 4, 0..16);
+    let later = DUE.after(std::time::Duration::from_micros(DELAY));
+    assert_eq!(
+        rest_on(&mut backlog, later, false),
+        [4],
+        "2 has not arrived"
+    );
+    for piece in sent {
+        backlog.acknowledged(piece.id);
+    }
+    change(&mut backlog, DUE, 5, 0..16);
+    assert_eq!(rest_on(&mut backlog, later, false), NONE);
+    backlog.removed(file(3));
+    // Everything is waited for.
+    backlog.expedite_all(later);
+    assert_eq!(backlog.resting(), 0);
+    assert_eq!(rest_on(&mut backlog, later, true), NONE);
+    let mut sent = numbers(&drain(&mut backlog, later));
+    sent.sort_unstable();
+    assert_eq!(sent, [1, 1, 4, 4, 5, 5]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ enum Step {
     ExpediteAll,
     Owe,
     Wait(u64),
+    Rest(bool),
     Take,
     Reach(usize, u64),
     Read(usize, usize),
@@ -44,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::ExpediteAll),
         2 => Just(Step::Owe),
         6 => (0_u64..10).prop_map(Step::Wait),
+        4 => any::<bool>().prop_map(Step::Rest),
         16 => Just(Step::Take),
         6 => (which(), 0_u64..60).prop_map(|(index, end)| Step::Reach(index, end)),
         16 => (which(), 0..LANES).prop_map(|(index, lane)| Step::Read(index, lane)),
@@ -82,6 +84,7 @@ fn carry_out(world: &mut World, step: Step) {
         Step::ExpediteAll => world.expedite_all(),
         Step::Owe => world.owe(),
         Step::Wait(time) => world.now = Moment(world.now.0 + time),
+        Step::Rest(busy) => world.rest_on(busy),
         Step::Take => drop(world.take()),
         Step::Reach(choice, end) => {
             if !world.taken.is_empty() {

@@ -9,12 +9,15 @@ use std::time::Duration;
 use vfs::ObjectId;
 
 pub const DELAY: u64 = 5;
+pub const BUSY_DELAY: u64 = 10 * DELAY;
 pub const LANES: usize = 3;
 
 /// Small enough that every bound is met all the time.
 pub fn settings() -> Settings {
     Settings {
         delay: Duration::from_micros(DELAY),
+        busy_delay: Duration::from_micros(BUSY_DELAY),
+        resting_bytes: 16,
         piece_bytes: 8,
         max_ranges: 3,
         detailed_files: 2,
@@ -191,6 +194,14 @@ impl World {
             *due = self.now.min(*due);
         }
         self.backlog.expedite_all(self.now);
+    }
+
+    /// Lets rest what may.
+    pub fn rest_on(&mut self, is_busy: bool) {
+        while let Some(file) = self.backlog.would_rest(self.now, is_busy) {
+            assert!(self.due[&file] <= self.now, "{file:?} rests already");
+            self.backlog.put_off(file);
+        }
     }
 
     /// Takes a piece, and checks that it may be sent.

@@ -1,0 +1,74 @@
+//! When names of a directory about which another replica decides are answered from the own copy (main paper, section 3.3).
+//!
+//! What must never enter: how names are looked up and listed.
+
+use vfs::{Attributes, ChangeAttribute, ObjectId};
+
+use super::ReplicatedFileSystem;
+use crate::state::forward::{Found, Operation, Value};
+use crate::state::settings::NameSpace;
+
+impl ReplicatedFileSystem {
+    /// Whether the own copy may say what a directory has, though another replica decides about that: names are `relaxed`, and no client
+    /// of this server knows of a newer version, which it would keep older names under. What a lost replica decided about is frozen.
+    pub(super) async fn shows_own_names(&self, directory: ObjectId) -> bool {
+        let replica = &self.replica;
+        if replica.state.settings.name_space != NameSpace::Relaxed || self.is_forwarded() {
+            return false;
+        }
+        if !replica.engine.anything_foreign() {
+            replica.state.told.clear();
+            return false;
+        }
+        let frozen = self.holder(directory).is_some_and(|by| self.is_lost(by));
+        if frozen || !self.may_answer() {
+            return false;
+        }
+        let own = self.local(directory).await;
+        own.is_ok_and(|own| !replica.state.told.may_be_newer(directory, own.change))
+    }
+
+    /// Takes note of the versions of directories that an answer of another replica tells of.
+    pub(super) fn note_told(&self, operation: impl Fn() -> Operation, answer: &Value) {
+        if self.replica.state.settings.name_space != NameSpace::Relaxed {
+            return;
+        }
+        for (directory, version) in versions_in(&operation(), answer) {
+            let told = &self.replica.state.told;
+            told.note(directory, version, |id| self.holder(id).is_some());
+        }
+    }
+}
+
+/// The versions of directories that the answer to an operation tells of.
+fn versions_in(operation: &Operation, answer: &Value) -> Vec<(ObjectId, ChangeAttribute)> {
+    use Operation as O;
+    let of = |found: &Attributes| found.is_directory().then_some((found.id, found.change));
+    match (operation, answer) {
+        (
+            _,
+            Value::Attributes(found)
+            | Value::Found(Found {
+                attributes: found, ..
+            }),
+        ) => of(found).into_iter().collect(),
+        (O::Create(_, directory, ..), Value::Created(created)) => {
+            let around = (*directory, created.directory.after);
+            [around]
+                .into_iter()
+                .chain(of(&created.attributes))
+                .collect()
+        }
+        (
+            O::Remove(_, object, _)
+            | O::Link(_, _, object, _)
+            | O::SetXattr(_, object, ..)
+            | O::RemoveXattr(_, object, _),
+            Value::Change(change),
+        ) => vec![(*object, change.after)],
+        (O::Rename(_, (from, _), (to, _)), Value::Changes(source, target)) => {
+            vec![(*from, source.after), (*to, target.after)]
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,127 @@
+//! Which versions of directories the clients of this server were told of that its own copy may not have yet: their names are not answered
+//! from an older copy, since clients keep what they find under the version that they know (rule 21, counterexample 20).
+//!
+//! An entry is needed as long as another replica decides about its directory: control ends only when everything that was made under it
+//! has been applied everywhere (rule 13).
+//!
+//! What must never enter: who decides about a directory, and what names lead to.
+
+use std::collections::HashMap;
+
+use vfs::{ChangeAttribute, ObjectId};
+
+use crate::state::locks::Table;
+
+/// At most this many directories are remembered.
+const MOST: usize = 4096;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Table<Versions>);
+
+#[derive(Debug, Default)]
+struct Versions {
+    of: HashMap<ObjectId, ChangeAttribute>,
+    /// There was no space for one.
+    forgot: bool,
+}
+
+impl Told {
+    /// A client is about to be told that a directory has this version. `is_foreign` says about which directories others decide.
+    pub(crate) fn note(
+        &self,
+        directory: ObjectId,
+        version: ChangeAttribute,
+        is_foreign: impl Fn(ObjectId) -> bool,
+    ) {
+        if self.has_no_space_for(directory) {
+            self.retain(is_foreign);
+        }
+        let mut versions = self.0.lock();
+        if versions.of.len() >= MOST && !versions.of.contains_key(&directory) {
+            versions.forgot = true;
+            return;
+        }
+        let known = versions.of.entry(directory).or_insert(version);
+        *known = version.max(*known);
+    }
+
+    fn has_no_space_for(&self, directory: ObjectId) -> bool {
+        let versions = self.0.lock();
+        versions.of.len() >= MOST && !versions.forgot && !versions.of.contains_key(&directory)
+    }
+
+    /// Asked without the lock, for the core comes before it.
+    fn retain(&self, is_foreign: impl Fn(ObjectId) -> bool) {
+        let known: Vec<ObjectId> = self.0.lock().of.keys().copied().collect();
+        let over: Vec<ObjectId> = known.into_iter().filter(|id| !is_foreign(*id)).collect();
+        let mut versions = self.0.lock();
+        for directory in over {
+            versions.of.remove(&directory);
+        }
+    }
+
+    /// Nobody else decides about anything, so the own copy has all that anybody was told of.
+    pub(crate) fn clear(&self) {
+        let mut versions = self.0.lock();
+        versions.of.clear();
+        versions.forgot = false;
+    }
+
+    /// Whether a client may have been told of a newer version of a directory than this one.
+    pub(crate) fn may_be_newer(&self, directory: ObjectId, version: ChangeAttribute) -> bool {
+        let mut versions = self.0.lock();
+        let newer = versions
+            .of
+            .get(&directory)
+            .is_some_and(|told| *told > version);
+        if !newer {
+            versions.of.remove(&directory);
+        }
+        newer || versions.forgot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> ObjectId {
+        ObjectId::from_u64(number)
+    }
+
+    const OLD: ChangeAttribute = ChangeAttribute(10);
+    const NEW: ChangeAttribute = ChangeAttribute(11);
+
+    #[test]
+    fn an_older_copy_is_found_out_until_it_has_caught_up() {
+        let told = Told::default();
+        told.note(id(1), NEW, |_| true);
+        told.note(id(1), OLD, |_| true);
+        assert!(told.may_be_newer(id(1), OLD));
+        assert!(!told.may_be_newer(id(2), OLD));
+        assert!(!told.may_be_newer(id(1), NEW));
+        assert!(!told.may_be_newer(id(1), NEW));
+    }
+
+    /// No copy counts as new enough then, until nobody else decides about anything.
+    #[test]
+    fn when_there_is_no_space_every_copy_may_be_older() {
+        let told = Told::default();
+        let most = MOST as u64;
+        (0..most).for_each(|number| told.note(id(number), NEW, |_| true));
+        assert!(!told.may_be_newer(id(most), OLD));
+        told.note(id(most), NEW, |directory| directory != id(7));
+        assert!(
+            told.may_be_newer(id(most), OLD),
+            "it has the place of one that is over"
+        );
+        assert!(!told.may_be_newer(id(7), OLD));
+        told.note(id(7), NEW, |_| true);
+        told.note(id(most + 1), NEW, |_| true);
+        assert!(told.may_be_newer(id(most + 1), OLD));
+        assert!(told.may_be_newer(id(most + 2), OLD));
+        told.clear();
+        assert!(!told.may_be_newer(id(1), OLD));
+    }
+}
