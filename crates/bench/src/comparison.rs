@@ -21,15 +21,12 @@ use crate::arguments::ServerArguments;
 use crate::bare::{self, Loop, Promise};
 use crate::contender::{Contender, Kind};
 use crate::report::{Conditions, Report};
-use crate::turn::{self, Outcomes, Place, figure};
+use crate::turn::{self, CLIENTS, Outcomes, Place, figure};
 use crate::worker::Left;
 use crate::workload::{Workload, directory};
 
 /// The page of the results.
 const PAGE: &str = "docs/benchmarks.md";
-
-/// How many clients work at once.
-pub(crate) const CLIENTS: [usize; 3] = [1, 16, 64];
 
 /// How much is written to large files in a turn, in bytes.
 const DATA_SIZE: u64 = 512 << 20;
@@ -155,13 +152,13 @@ async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run<'_>) -> Resu
     for round in 0..conditions.rounds {
         for clients in CLIENTS {
             for index in 0..run.contenders.len() {
-                let made = run
-                    .work_undisturbed(conditions, disk, index, round, clients)
-                    .await?;
+                let made = run.work(conditions, disk, index, (round, clients)).await?;
                 left.push((run.contenders[index].kind(), round, clients, made));
             }
             for promise in Promise::ALL {
-                let made = run.loop_undisturbed(conditions, disk, promise, (round, clients))?;
+                let made = run
+                    .work_bare(conditions, disk, promise, (round, clients))
+                    .await?;
                 bare_left.push((round, made));
             }
         }
@@ -182,32 +179,22 @@ async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run<'_>) -> Resu
 }
 
 impl Run<'_> {
-    /// A server's turn to work, again where other programs were busy meanwhile.
-    async fn work_undisturbed(
+    /// A turn, again where other programs were busy meanwhile, under a new name. Keeps what it has yielded, and returns what it has left.
+    async fn undisturbed<L>(
         &mut self,
-        conditions: &Conditions,
         disk: &Path,
-        index: usize,
-        round: usize,
-        clients: usize,
-    ) -> Result<Left> {
-        let extent = conditions.extent();
+        (round, clients, title): (usize, usize, String),
+        turn: impl AsyncFn(&mut Self, &str) -> Result<(Outcomes, L)>,
+    ) -> Result<L> {
         let mut repeat = 0;
         loop {
             self.wait_for_quiet(disk)?;
             let watch = self.start_watch()?;
             let name = format!("round-{round}-{clients}-{repeat}");
-            let contender = &mut self.contenders[index];
-            let kind = contender.kind();
-            let place = Place { contender, clients };
-            let (outcomes, left) = turn::work(place, &name, extent).await?;
-            self.contenders[index].settle(SETTLING_MAX)?;
+            let (outcomes, left) = turn(self, &name).await?;
             let others = self.others_since(&watch)?;
-            let title = kind.title();
-            eprintln!(
-                "bench: round {round}, {clients} clients, {title}: {:.1} s",
-                watch.seconds()
-            );
+            let seconds = watch.seconds();
+            eprintln!("bench: round {round}, {clients} {title}: {seconds:.1} s");
             if others <= OTHERS_MAX || repeat == REPEATS_MAX {
                 self.keep(outcomes, round, others)?;
                 return Ok(left);
@@ -217,34 +204,38 @@ impl Run<'_> {
         }
     }
 
-    /// The same for the bare loop, beside servers that are idle.
-    fn loop_undisturbed(
+    /// A server's turn to work.
+    async fn work(
+        &mut self,
+        conditions: &Conditions,
+        disk: &Path,
+        index: usize,
+        (round, clients): (usize, usize),
+    ) -> Result<Left> {
+        let title = format!("clients, {}", self.contenders[index].kind().title());
+        let turn = async |run: &mut Self, name: &str| {
+            let contender = &mut run.contenders[index];
+            let place = Place { contender, clients };
+            let worked = turn::work(place, name, conditions.extent()).await?;
+            run.contenders[index].settle(SETTLING_MAX)?;
+            Ok(worked)
+        };
+        self.undisturbed(disk, (round, clients, title), turn).await
+    }
+
+    /// That of the bare loop, beside servers that are idle.
+    async fn work_bare(
         &mut self,
         conditions: &Conditions,
         disk: &Path,
         promise: Promise,
         (round, threads): (usize, usize),
     ) -> Result<Loop> {
-        let mut repeat = 0;
-        loop {
-            self.wait_for_quiet(disk)?;
-            let watch = self.start_watch()?;
-            let name = format!("round-{round}-{threads}-{repeat}");
-            let (outcomes, left) =
-                bare::work((disk, &name), promise, threads, conditions.extent())?;
-            let others = self.others_since(&watch)?;
-            eprintln!(
-                "bench: round {round}, {threads} threads, {}: {:.1} s",
-                promise.title(),
-                watch.seconds()
-            );
-            if others <= OTHERS_MAX || repeat == REPEATS_MAX {
-                self.keep(outcomes, round, others)?;
-                return Ok(left);
-            }
-            eprintln!("bench: other programs were busy meanwhile, so it is repeated");
-            repeat += 1;
-        }
+        let title = format!("threads, {}", promise.title());
+        let turn = async |_: &mut Self, name: &str| {
+            bare::work((disk, name), promise, threads, conditions.extent())
+        };
+        self.undisturbed(disk, (round, threads, title), turn).await
     }
 
     async fn removal(

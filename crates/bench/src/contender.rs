@@ -180,28 +180,9 @@ fn meridian(
 ) -> Result<Server> {
     let meridian = Meridian::new(site, program, folder);
     let name = format!("meridian-{commit}");
-    let service = meridian.serve(&name, address, &meridian_configuration(commit))?;
+    let configuration = format!("commit = \"{commit}\"\n{}", Meridian::OPEN);
+    let service = meridian.serve(&name, address, &configuration)?;
     Ok(Server::Meridian(service))
-}
-
-/// Meridian's configuration file. Root is root, as for Ganesha: a site's address is not a loopback
-/// address, and Meridian trusts only those unasked.
-fn meridian_configuration(commit: &str) -> String {
-    format!(
-        r#"commit = "{commit}"
-
-[metrics]
-listen = "off"
-
-[[export]]
-path = "{export}"
-
-[[export.allow]]
-clients = "*"
-squash = "none"
-"#,
-        export = Meridian::EXPORT,
-    )
 }
 
 /// Sets the attribute `D` on a directory; directories made in it inherit it.

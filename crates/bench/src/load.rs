@@ -83,7 +83,7 @@ async fn clean(workload: Workload, crew: &mut Crew) -> Result<()> {
     match workload {
         Workload::Readdir => {}
         Workload::Write | Workload::Read | Workload::RandomRead | Workload::RandomWrite => {
-            let share = crew.share();
+            let share = data::Share::of(crew.data());
             crew.all(move |worker| data::check_and_remove(worker, share))
                 .await?;
         }

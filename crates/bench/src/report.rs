@@ -11,9 +11,8 @@ use bench::machine::Machine;
 use bench::statistics::{Results, Summary};
 
 use crate::bare::{self, Promise};
-use crate::comparison::CLIENTS;
 use crate::contender::Kind;
-use crate::turn::{self, Extent, figure};
+use crate::turn::{self, CLIENTS, Extent, figure};
 use crate::workload::Workload;
 
 /// Under which conditions the figures were measured.

@@ -38,6 +38,14 @@ pub struct Heads {
     pub x: &'static str,
 }
 
+impl Heads {
+    /// Those of a table with a single panel.
+    pub const fn of(series: &'static str, x: &'static str) -> Self {
+        let panel = "";
+        Self { panel, series, x }
+    }
+}
+
 /// A row a point, with the mean and the standard deviation of each figure, in the order of panels, places and series. With a
 /// `base`, the ratio of the last figure to that series at the same place, trial by trial.
 pub fn by_point(results: &Results, heads: Heads, figures: &[Figure], base: Option<&str>) -> String {

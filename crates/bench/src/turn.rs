@@ -30,6 +30,9 @@ pub(crate) mod figure {
     pub(crate) const OTHERS: &str = "others_share";
 }
 
+/// How many clients work at once.
+pub(crate) const CLIENTS: [usize; 3] = [1, 16, 64];
+
 /// What a turn has yielded.
 pub(crate) type Outcomes = Vec<(Point, Outcome)>;
 
@@ -133,7 +136,7 @@ impl Turn<'_> {
         self.measure(Workload::Read).await?;
         self.measure(Workload::RandomRead).await?;
         self.measure(Workload::RandomWrite).await?;
-        let share = self.crew.share();
+        let share = data::Share::of(self.crew.data());
         self.crew
             .all(move |worker| data::check_and_remove(worker, share))
             .await?;

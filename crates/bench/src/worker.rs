@@ -13,8 +13,6 @@ use fastrand::Rng;
 use nfs4::NfsFh4;
 use nfs4_client::Client;
 
-use crate::workload::data::Share;
-
 /// One client at work.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -86,9 +84,9 @@ impl Crew {
         })
     }
 
-    /// The part of the data that each writes.
-    pub(crate) fn share(&self) -> Share {
-        Share::of(self.data_size, self.workers.len())
+    /// How much data they write together, in bytes, and how many they are.
+    pub(crate) fn data(&self) -> (u64, usize) {
+        (self.data_size, self.workers.len())
     }
 
     /// Has all workers do the same and returns what they did together, and how long it took until

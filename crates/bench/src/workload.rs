@@ -131,20 +131,20 @@ impl Workload {
                     .await
             }
             Workload::Write => {
-                let share = crew.share();
+                let share = data::Share::of(crew.data());
                 crew.all(move |worker| data::write(worker, share)).await
             }
             Workload::Read => {
-                let share = crew.share();
+                let share = data::Share::of(crew.data());
                 crew.all(move |worker| data::read(worker, share)).await
             }
             Workload::RandomRead => {
-                let share = crew.share();
+                let share = data::Share::of(crew.data());
                 crew.all(move |worker| data::read_randomly(worker, share, span))
                     .await
             }
             Workload::RandomWrite => {
-                let share = crew.share();
+                let share = data::Share::of(crew.data());
                 crew.all(move |worker| data::write_randomly(worker, share, span))
                     .await
             }

@@ -14,7 +14,8 @@ use nfs4::NfsFh4;
 use nfs4_client::{Client, How, StableHow4};
 use plot::{Axis, Chart, Plot};
 
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::replay::Pauses;
 use crate::sites::Sites;
@@ -182,11 +183,7 @@ impl Experiment for Cost {
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
-        let heads = Heads {
-            panel: "",
-            series: "set",
-            x: "round trip (ms)",
-        };
+        let heads = Heads::of("set", "round trip (ms)");
         let columns = [
             Figure::plain("alone_us", "alone (µs)"),
             Figure::plain("primary_us", "primary (µs)"),
@@ -208,16 +205,15 @@ impl Experiment for Cost {
             ),
             claims: include_str!("claims/cost.md"),
             tables: vec![table::by_point(results, heads, &columns, None)],
-            plots: vec![Plot {
-                name: "",
-                title: "Processor time of an update at its primary".to_owned(),
-                columns: 1,
-                charts: vec![Chart::over_distance(
+            plots: vec![Plot::only(
+                "Processor time of an update at its primary",
+                1,
+                vec![Chart::over_distance(
                     "",
                     Axis::linear("server alone: 1"),
                     marks,
                 )],
-            }],
+            )],
         }
     }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
-use crate::experiment::Extent;
+use crate::extent::Extent;
 use crate::trace::Trace;
 
 /// What experiments find when they begin.

@@ -13,7 +13,8 @@ use askama::Template;
 use bench::table::row;
 use serde::{Deserialize, Serialize};
 
-use crate::page::FOLDER;
+/// Where pages lie, below the folder of their index.
+pub(crate) const FOLDER: &str = "evaluation";
 
 /// The page of the index.
 #[derive(Debug, Template)]

@@ -18,7 +18,8 @@ use bench::trial::{Job, Outcome, Point};
 use plot::Plot;
 use testbed::{Guest, GuestConfig, LinkSettings, Mount, Place, Requirements, Script, quoted};
 
-use crate::experiment::{Book, Experiment, Extent, Peer, Shown};
+use crate::experiment::{Book, Experiment, Peer, Shown};
+use crate::extent::Extent;
 use crate::field::Field;
 use crate::sites::Sites;
 use crate::ssh_build;
@@ -95,11 +96,7 @@ impl Experiment for KernelBuild {
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let shortened = extent.choose("", " This quick run only unpacked it.");
-        let heads = Heads {
-            panel: "",
-            series: "server",
-            x: "",
-        };
+        let heads = Heads::of("server", "");
         let columns = ssh_build::figures(results);
         Shown {
             title: "SSH-Build through the Linux client",
@@ -113,12 +110,11 @@ impl Experiment for KernelBuild {
             ),
             claims: "",
             tables: vec![table::by_point(results, heads, &columns, Some(LOCAL))],
-            plots: vec![Plot {
-                name: "",
-                title: "SSH-Build, really, through the Linux client".to_owned(),
-                columns: 2,
-                charts: ssh_build::charts_by_phase(results, "", Some(LOCAL)),
-            }],
+            plots: vec![Plot::only(
+                "SSH-Build, really, through the Linux client",
+                2,
+                ssh_build::charts_by_phase(results, "", Some(LOCAL)),
+            )],
         }
     }
 

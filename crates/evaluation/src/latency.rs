@@ -18,7 +18,8 @@ use nfs4::{Attributes4, NfsFh4, Stateid4};
 use nfs4_client::{Client, How, OpenFile, StableHow4};
 use plot::{Axis, Chart, Plot};
 
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::replay::Pauses;
 use crate::sites::Sites;
@@ -329,12 +330,11 @@ impl Experiment for Latency {
             ),
             claims: "",
             tables: vec![table::by_point(results, heads, &columns, None)],
-            plots: vec![Plot {
-                name: "",
-                title: "The first operation after quiet, and one that follows".to_owned(),
-                columns: 2,
-                charts: vec![chart(Kind::FirstCreate), chart(Kind::Create)],
-            }],
+            plots: vec![Plot::only(
+                "The first operation after quiet, and one that follows",
+                2,
+                vec![chart(Kind::FirstCreate), chart(Kind::Create)],
+            )],
         }
     }
 

@@ -21,6 +21,7 @@ mod arguments;
 mod bulk;
 mod cost;
 mod experiment;
+mod extent;
 mod failover;
 mod field;
 mod files;

@@ -9,11 +9,9 @@ use anyhow::{Context, Result};
 use askama::Template;
 use bench::machine::Machine;
 
-use crate::experiment::{Extent, Peer, Shown};
-use crate::index::Entry;
-
-/// Where pages lie, below the folder of their index.
-pub(crate) const FOLDER: &str = "evaluation";
+use crate::experiment::{Peer, Shown};
+use crate::extent::Extent;
+use crate::index::{Entry, FOLDER};
 
 /// A page of an experiment.
 #[derive(Debug, Template)]

@@ -11,7 +11,8 @@ use bench::statistics::Results;
 use bench::trial::Job;
 
 use crate::arguments::MeasureArguments;
-use crate::experiment::{Experiment, Extent, Peer};
+use crate::experiment::{Experiment, Peer};
+use crate::extent::Extent;
 use crate::list::EXPERIMENTS;
 use crate::progress::in_words;
 

@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use bench::page::check_date;
 use bench::statistics::{LATENESS, Results};
 
-use crate::experiment::Extent;
+use crate::extent::Extent;
 use crate::index;
 use crate::list::EXPERIMENTS;
 use crate::page::{self, Conditions, Section, warning};

@@ -14,7 +14,8 @@ use bench::trial::{Job, Outcome};
 use bench::work_folder::WorkFolder;
 
 use crate::arguments::MeasureArguments;
-use crate::experiment::{Book, Extent};
+use crate::experiment::Book;
+use crate::extent::Extent;
 use crate::field::Field;
 use crate::page::Conditions;
 use crate::plan::{Chosen, Plan};

@@ -255,7 +255,7 @@ impl Server {
     ) -> Result<Self> {
         let name = format!("meridian-{}", address.port());
         // Keys of the file's top come before its tables.
-        let text = settings.to_owned() + &configuration_text();
+        let text = settings.to_owned() + Meridian::OPEN;
         let service = meridian.serve(&name, address, &text)?;
         Ok(Self {
             place: place.clone(),
@@ -397,23 +397,6 @@ pub(crate) fn lateness(world: &World) -> Result<Duration> {
         worst = worst.max(link.report()?.lateness.mean());
     }
     Ok(worst)
-}
-
-/// The same for all servers: defaults, with root as root.
-pub(crate) fn configuration_text() -> String {
-    format!(
-        r#"[metrics]
-listen = "off"
-
-[[export]]
-path = "{export}"
-
-[[export.allow]]
-clients = "*"
-squash = "none"
-"#,
-        export = Meridian::EXPORT
-    )
 }
 
 impl Sent {

@@ -3,6 +3,7 @@
 //! What must never enter: what a set is, and how a server joins it.
 
 mod removal;
+mod warning;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -26,6 +27,7 @@ use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
 use crate::token;
+use warning::warning;
 
 /// How long a token works unless somebody says otherwise.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -379,13 +381,6 @@ fn removed(joined: &Joined) -> String {
         ""
     };
     format!("  removed       {}{this}\n", told.join(", "))
-}
-
-/// What a set of two has to be told, or one that a further server would make safer.
-fn warning(joined: &Joined) -> String {
-    let warning = set::warning(&joined.members).map(|warning| format!("WARNING: {warning}.\n"));
-    let hint = || set::hint(&joined.members).map(|hint| format!("Hint: {hint}.\n"));
-    warning.or_else(hint).unwrap_or_default()
 }
 
 fn recover(arguments: &RecoverSetArguments) -> Result<String, Failure> {

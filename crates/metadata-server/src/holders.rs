@@ -31,7 +31,8 @@ const COPIES_MAX: usize = 1 << 17;
 const WANTED_MAX: usize = 1 << 12;
 /// It is told of at most this many objects at once.
 const NEWS_MAX: usize = 1024;
-/// Before it is told again, and before it is looked again whether a lease has run out.
+/// Before it is told again, and before it is looked again whether a lease has run out: the clock of leases goes on while the machine is suspended, timers
+/// do not.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The way to metadata servers that have copies.

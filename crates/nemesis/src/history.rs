@@ -5,6 +5,7 @@
 //!
 //! What must never enter: judgement; see `check`.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -170,9 +171,31 @@ pub enum Outcome {
     /// It was done.
     Done,
     /// It was refused, and nothing has happened.
-    Refused(String),
+    Refused(Refusal),
     /// Whether it happened is not known.
     Unknown(String),
+}
+
+/// Why nothing has happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// NFS4ERR_EXIST: the name exists.
+    Exist,
+    /// NFS4ERR_NOENT: the name does not exist.
+    NoEnt,
+    /// What no check tells apart, in words.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Exist => "NFS4ERR_EXIST",
+            Refusal::NoEnt => "NFS4ERR_NOENT",
+            Refusal::Other(words) => words,
+        })
+    }
 }
 
 impl Event {

@@ -3,8 +3,9 @@
 //! What must never enter: comparison; see `check`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nfs4::{Attr, Bitmap4, NfsFh4, NfsFtype4};
 use nfs4_client::{Client, How, STAT};
 
@@ -63,14 +64,15 @@ impl Survey {
         };
         let mut directories = vec![(root, String::new())];
         while let Some((directory, path)) = directories.pop() {
-            let entries = client.readdir(&directory, Bitmap4::of(&[Attr::Type])).await;
+            let listed = client.readdir(&directory, Bitmap4::of(&[Attr::Type]));
+            let entries = in_time(listed).await;
             for entry in entries.with_context(|| format!("could not list /{path}"))? {
                 let name = String::from_utf8_lossy(&entry.name.0).into_owned();
                 let path = match path.is_empty() {
                     true => name.clone(),
                     false => format!("{path}/{name}"),
                 };
-                let handle = client.lookup(&directory, entry.name).await;
+                let handle = in_time(client.lookup(&directory, entry.name)).await;
                 let handle = handle.with_context(|| format!("could not find /{path}"))?;
                 if survey.object(&client, tree, &handle, &path).await? {
                     directories.push((handle, path));
@@ -89,7 +91,7 @@ impl Survey {
         handle: &NfsFh4,
         path: &str,
     ) -> Result<bool> {
-        let attributes = client.getattr(handle, compared()).await?;
+        let attributes = in_time(client.getattr(handle, compared())).await?;
         let is_file = attributes.type_ == Some(NfsFtype4::Reg);
         let is_directory = attributes.type_ == Some(NfsFtype4::Dir);
         let mut object = Object {
@@ -98,7 +100,7 @@ impl Survey {
         };
         if is_file {
             let log = tree.logs.iter().position(|log| log.path == path);
-            let content = read(client, handle, log).await;
+            let content = in_time(read(client, handle, log)).await;
             let content = content.with_context(|| format!("could not read /{path}"))?;
             object.digest = Some(content.digest.to_string());
             self.keep(tree, path, log, content);
@@ -124,6 +126,18 @@ impl Survey {
     pub fn has_record(&self, log: usize, number: u64) -> bool {
         let records = self.logs.get(log);
         records.and_then(|records| records.get(number as usize)) == Some(&true)
+    }
+}
+
+/// Nothing takes so long when everything is at rest; all of it takes longer the longer clients have worked.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+async fn in_time<T, E: Into<anyhow::Error>>(
+    step: impl Future<Output = std::result::Result<T, E>>,
+) -> Result<T> {
+    match tokio::time::timeout(PATIENCE, step).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(_) => bail!("it takes longer than {PATIENCE:?}"),
     }
 }
 

@@ -1,12 +1,14 @@
 //! The header of a call (RFC 5531, section 9), up to where the arguments of the
 //! procedure begin.
 
-use thiserror::Error;
-use xdr::{Decode, DecodeError, Encode, Reader, Writer};
+use xdr::{Decode, Encode, Reader, Writer};
 
-use crate::message::CALL;
-use crate::{AuthStat, Credentials, OpaqueAuth, RPC_VERSION, RejectedReply, ReplyHeader};
-use crate::{VersionRange, message::MessageError};
+use crate::RPC_VERSION;
+use crate::credentials::{Credentials, OpaqueAuth};
+use crate::error::{CallError, MessageError};
+
+/// The kind of the message, `msg_type`.
+pub(crate) const CALL: u32 = 0;
 
 /// Which procedure is called, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,52 +25,6 @@ pub struct CallHeader {
     pub credentials: Credentials,
     /// What is to prove the credentials; AUTH_NONE with the flavors known here.
     pub verifier: OpaqueAuth,
-}
-
-/// Why a message that is a call cannot be passed on to a program.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum CallError {
-    /// The header is not XDR. Its sender is confused; nothing sensible can be
-    /// answered.
-    #[error("the header of a call is malformed: {0}")]
-    Malformed(#[from] DecodeError),
-    /// The caller speaks another version of RPC.
-    #[error("call {xid} uses RPC version {version} instead of 2")]
-    RpcVersion {
-        /// The number of the call.
-        xid: u32,
-        /// The version it uses.
-        version: u32,
-    },
-    /// The credentials are not what their flavor promises.
-    #[error("call {xid} has malformed credentials: {cause}")]
-    BadCredentials {
-        /// The number of the call.
-        xid: u32,
-        /// What is wrong with them.
-        cause: DecodeError,
-    },
-}
-
-impl CallError {
-    /// The answer that RFC 5531, section 9, prescribes; none for a header in
-    /// which not even the number of the call can be trusted.
-    pub fn reply(&self) -> Option<ReplyHeader> {
-        match *self {
-            CallError::Malformed(_) => None,
-            CallError::RpcVersion { xid, .. } => Some(ReplyHeader::rejected(
-                xid,
-                RejectedReply::RpcMismatch(VersionRange {
-                    low: RPC_VERSION,
-                    high: RPC_VERSION,
-                }),
-            )),
-            CallError::BadCredentials { xid, .. } => Some(ReplyHeader::rejected(
-                xid,
-                RejectedReply::AuthError(AuthStat::BadCredentials),
-            )),
-        }
-    }
 }
 
 impl CallHeader {
@@ -123,6 +79,7 @@ impl Encode for CallHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reply::{AuthStat, RejectedReply, ReplyHeader, VersionRange};
     use xdr::Bytes;
 
     fn null_call() -> CallHeader {

@@ -8,15 +8,17 @@
 
 mod call;
 mod credentials;
+mod error;
 mod message;
 mod record;
 mod reply;
 
-pub use call::{CallError, CallHeader};
+pub use call::CallHeader;
 pub use credentials::{
     AuthFlavor, AuthSys, Credentials, Groups, MACHINE_NAME_MAX, OPAQUE_AUTH_MAX, OpaqueAuth,
 };
-pub use message::{Message, MessageError};
+pub use error::{CallError, MessageError};
+pub use message::Message;
 pub use record::{RECORD_MARK_SIZE, RecordError, RecordSplitter, RecordStart, frame};
 pub use reply::{AcceptStat, AuthStat, RejectedReply, ReplyHeader, VersionRange};
 

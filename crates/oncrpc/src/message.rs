@@ -1,13 +1,11 @@
 //! Tells calls from replies. Both arrive on one connection when an NFSv4.1
 //! session uses it for its back channel (RFC 8881, section 2.10.3.1).
 
-use thiserror::Error;
-use xdr::{DecodeError, Reader};
+use xdr::Reader;
 
-use crate::{CallError, CallHeader, ReplyHeader};
-
-pub(crate) const CALL: u32 = 0;
-pub(crate) const REPLY: u32 = 1;
+use crate::call::{CALL, CallHeader};
+use crate::error::MessageError;
+use crate::reply::{REPLY, ReplyHeader};
 
 /// The header of a message of either kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,23 +14,6 @@ pub enum Message {
     Call(CallHeader),
     /// Somebody answers.
     Reply(ReplyHeader),
-}
-
-/// Why a record is no RPC message that can be used.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum MessageError {
-    /// It is a call that must be refused; [`CallError::reply`] tells how.
-    #[error(transparent)]
-    Call(#[from] CallError),
-    /// It is a reply, and malformed.
-    #[error("the header of a reply is malformed: {0}")]
-    Reply(DecodeError),
-    /// It is too short to be either.
-    #[error("a record is too short to be an RPC message: {0}")]
-    Short(DecodeError),
-    /// It is neither, or not the one that was expected here.
-    #[error("an RPC message has the unexpected kind {0}")]
-    UnexpectedKind(u32),
 }
 
 impl Message {

@@ -5,8 +5,10 @@ use std::fmt;
 
 use xdr::{Decode, DecodeError, Encode, Reader, Writer, xdr_enum, xdr_struct, xdr_union};
 
-use crate::OpaqueAuth;
-use crate::message::REPLY;
+use crate::credentials::OpaqueAuth;
+
+/// The kind of the message, `msg_type`.
+pub(crate) const REPLY: u32 = 1;
 
 const MSG_ACCEPTED: u32 = 0;
 const MSG_DENIED: u32 = 1;

@@ -2,9 +2,9 @@
 //!
 //! What must never enter: the legend, and where other charts are.
 
+use super::marks::{Bars, CHART, Chart, Line, Marks, Sample, Value, colour};
 use super::scale::{Scale, Span};
 use super::svg::{Svg, text_width};
-use super::{Bars, CHART, Chart, Line, Marks, Sample, Value, colour};
 
 /// Space beside the area of a chart: left, right, above, below.
 const LEFT: f64 = 66.0;

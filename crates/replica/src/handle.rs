@@ -111,9 +111,7 @@ impl Replica {
         let signatures = Signatures::new(&identity)?;
         let replica = Arc::new(LocalReplica::new(engine.clone(), state, set, signatures));
         meeting::take_up_fault(&replica);
-        let weak = Arc::downgrade(&engine);
-        let keeps_removed = move || weak.upgrade().is_some_and(|engine| !engine.is_alone());
-        engine.store.replicate(keeps_removed);
+        engine.tell_store();
         engine.store.take_up_held().await?;
         let dispatch = Arc::new(Dispatch(Arc::downgrade(&replica)));
         let number = peer::Incarnation(incarnation);

@@ -92,24 +92,11 @@ impl Plan {
         draw_delays(&mut random, &mut links, replicas);
         Plan {
             seed,
-            replicas,
-            present: replicas,
-            founders: replicas,
-            witnesses: BTreeSet::new(),
-            mask: u64::MAX,
             slowest_write: slowest_write(seed),
             operations: 40,
             span: Duration::from_millis(200 + random.below(6000)),
             reconnects,
-            links,
-            settings,
-            failures: false,
-            majority: false,
-            model: Model::ALL,
-            lease: lease(),
-            drifts: Vec::new(),
-            joins: false,
-            faults: Vec::new(),
+            ..Plan::quiet(replicas, links, settings)
         }
     }
 
@@ -268,6 +255,11 @@ impl Plan {
                 links.set(from, to, lane, delay);
             }
         }
+        Plan::quiet(replicas, links, settings)
+    }
+
+    /// Nothing happens, and nothing fails.
+    fn quiet(replicas: u16, links: Links, settings: Settings) -> Plan {
         Plan {
             seed: 0,
             replicas,

@@ -100,7 +100,3 @@ pub trait CommitHook: Send + Sync + 'static {
         commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,
     ) -> Result<()>;
 }
-
-/// Says whether clients of other replicas may have a file open that loses its last name here. Then it is kept without one
-/// until [`crate::OpenStore::bury`]. Called like [`CommitHook::before_commit`].
-pub(crate) type KeepsRemoved = Box<dyn Fn() -> bool + Send + Sync>;

@@ -14,7 +14,6 @@ use tokio::sync::broadcast;
 use vfs::{Error, ObjectId, Properties, ReplicaSlot, Timestamp, WriteVerifier};
 
 use crate::clock::Clock;
-use crate::commit_hook::KeepsRemoved;
 use crate::committer::{Commits, Health, Ticket};
 use crate::counters::{Counters, Reserved, Sequence};
 use crate::data::{Buffers, DataFiles, DirtyFiles, Elsewhere, Guards, MAX_FILE_BYTES, OpenSums};
@@ -65,8 +64,8 @@ pub struct OpenStore {
     pub(crate) directory: Arc<Directory>,
     pub(crate) metadata: Metadata,
     pub(crate) writer: tokio::sync::Mutex<Writer>,
-    /// Set where other replicas keep the tree too.
-    pub(crate) keeps_removed: OnceLock<KeepsRemoved>,
+    /// Set where other replicas keep the tree too: whether their clients may have a file open that loses its last name here.
+    pub(crate) keeps_removed: OnceLock<AtomicBool>,
     /// Whether other replicas know of changes made here.
     pub(crate) shared: AtomicBool,
     pub(crate) unshipped: MarkedFiles,

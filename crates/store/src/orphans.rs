@@ -171,7 +171,8 @@ impl Orphans {
 impl OpenStore {
     /// Whether clients of other replicas may have a file open that is removed here.
     pub(crate) fn others_may_have_open(&self) -> bool {
-        (self.keeps_removed.get()).is_some_and(|keeps_removed| keeps_removed())
+        (self.keeps_removed.get())
+            .is_some_and(|keeps_removed| keeps_removed.load(Ordering::Acquire))
     }
 
     /// A file without a name was closed, or is not reclaimed: it goes, unless others may have it open.

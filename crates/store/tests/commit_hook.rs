@@ -285,7 +285,7 @@ async fn records_are_announced_when_they_are_stable_and_can_be_trimmed() {
 #[tokio::test]
 async fn a_change_of_a_replicated_tree_without_a_hook_fails() {
     let store = Fixture::new();
-    store.store().replicate(|| false);
+    store.store().replicate(false);
     let new = NewObject::File(Creation::Guarded);
     assert!(store.make(ROOT, "f", new).await.is_err());
     assert!(store.find(ROOT, "f").await.is_err());

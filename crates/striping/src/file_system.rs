@@ -121,7 +121,9 @@ impl FileSystem for Settled {
     ) -> Result<Created> {
         let _creating = {
             let creations = self.files.creations.lock();
-            Arc::clone(&creations.unwrap_or_else(PoisonError::into_inner))
+            creations
+                .unwrap_or_else(PoisonError::into_inner)
+                .subscribe()
         };
         let created = self.below.create(who, directory, name, new, set).await?;
         Ok(Created {

@@ -30,7 +30,7 @@ const HOLE_BYTES: usize = 64 << 10;
 /// is left is copied.
 const LITTLE_BYTES: u64 = 4 << 20;
 const ROUNDS: usize = 8;
-/// Between two looks whether data servers serve.
+/// Between two looks whether data servers serve, which messages and passing time decide, without telling of it.
 const BETWEEN: Duration = Duration::from_millis(20);
 /// How long holders of layouts and data servers of the new contents are waited for.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -9,18 +9,21 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pool::Act;
 use pool::home::{FileRow, Outcome, Request};
-use tokio::time::timeout;
+use tokio::sync::Notify;
+use tokio::time::{timeout, timeout_at};
 use vfs::{Error, ObjectId, Result};
 
 use crate::ranges::Ranges;
 use crate::striped::StripedFiles;
 
-/// Between two looks whether a layout that was asked for has been given.
+/// Before it is looked again whether nobody may write past the home. What goes on with a file here tells when it ends; a layout that data servers
+/// or their keys hold up does not.
 const BETWEEN: Duration = Duration::from_millis(5);
 
 /// How clients that write past the home are told to end it.
@@ -34,7 +37,11 @@ pub(crate) enum Ending {
 
 /// Files about which something is going on.
 #[derive(Debug, Default)]
-pub(crate) struct Uses(Mutex<HashMap<ObjectId, Use>>);
+pub(crate) struct Uses {
+    files: Mutex<HashMap<ObjectId, Use>>,
+    /// Told whenever something of it is over.
+    ended: Notify,
+}
 
 #[derive(Debug, Default)]
 struct Use {
@@ -55,7 +62,34 @@ struct Use {
 
 impl Uses {
     fn table(&self) -> MutexGuard<'_, HashMap<ObjectId, Use>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when this is so of a file, or has not become so until then. Asked whenever something is over.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] when that takes too long.
+    async fn wait<T>(
+        &self,
+        file: ObjectId,
+        until: Instant,
+        is_so: impl Fn(&mut Use) -> Option<T>,
+    ) -> Result<T> {
+        loop {
+            let mut ended = pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if let Some(so) = self.with(file, &is_so) {
+                return Ok(so);
+            }
+            let waited = timeout_at(until.into(), ended).await;
+            waited.map_err(|_| Error::Delay)?;
+        }
+    }
+
+    /// Changes something for which others may wait.
+    fn end(&self, file: ObjectId, change: impl FnOnce(&mut Use)) {
+        self.with(file, change);
+        self.ended.notify_waiters();
     }
 
     fn with<T>(&self, file: ObjectId, change: impl FnOnce(&mut Use) -> T) -> T {
@@ -101,7 +135,7 @@ pub(crate) struct Tracking {
 
 impl Drop for Tracking {
     fn drop(&mut self) {
-        self.files.uses.with(self.file, |of| of.moving = None);
+        self.files.uses.end(self.file, |of| of.moving = None);
     }
 }
 
@@ -125,22 +159,14 @@ impl Tracking {
     /// # Errors
     /// [`Error::Delay`] when that takes too long.
     pub(crate) async fn hold(&self) -> Result<()> {
-        let begun = Instant::now();
-        loop {
-            let is_still = self.files.uses.with(self.file, |of| {
-                if let Some(changes) = &mut of.moving {
-                    changes.is_held = true;
-                }
-                of.changing == 0
-            });
-            if is_still {
-                return Ok(());
+        let until = Instant::now() + self.files.patience();
+        let is_still = |of: &mut Use| {
+            if let Some(changes) = &mut of.moving {
+                changes.is_held = true;
             }
-            if begun.elapsed() > self.files.patience() {
-                return Err(Error::Delay);
-            }
-            tokio::time::sleep(BETWEEN).await;
-        }
+            (of.changing == 0).then_some(())
+        };
+        self.files.uses.wait(self.file, until, is_still).await
     }
 }
 
@@ -154,7 +180,7 @@ pub(crate) struct Going {
 impl Drop for Going {
     fn drop(&mut self) {
         let count = self.count;
-        self.files.uses.with(self.file, |of| {
+        self.files.uses.end(self.file, |of| {
             let count = count(of);
             *count = count.saturating_sub(1);
         });
@@ -184,14 +210,22 @@ impl StripedFiles {
         self.going(file, |of| &mut of.changing)
     }
 
-    /// The same, unless a file that is moved is about to lie elsewhere.
-    fn changing_unless_held(self: &Arc<Self>, file: ObjectId) -> Option<Going> {
-        let begins = self.uses.with(file, |of| {
+    /// The same, once no file that is moved is about to lie elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] when that takes too long.
+    async fn changing_unless_held(
+        self: &Arc<Self>,
+        file: ObjectId,
+        until: Instant,
+    ) -> Result<Going> {
+        let begins = |of: &mut Use| {
             let is_held = of.moving.as_ref().is_some_and(|moving| moving.is_held);
             of.changing += usize::from(!is_held);
-            !is_held
-        });
-        begins.then(|| Going {
+            (!is_held).then_some(())
+        };
+        self.uses.wait(file, until, begins).await?;
+        Ok(Going {
             files: Arc::clone(self),
             file,
             count: |of| &mut of.changing,
@@ -286,14 +320,8 @@ impl StripedFiles {
     /// # Errors
     /// [`Error::Delay`] when that takes too long, because a data server is away.
     pub(crate) async fn alone(self: &Arc<Self>, file: ObjectId, how: Ending) -> Result<Going> {
-        let begun = Instant::now();
-        let changing = loop {
-            match self.changing_unless_held(file) {
-                Some(changing) => break changing,
-                None if begun.elapsed() > self.patience() => return Err(Error::Delay),
-                None => tokio::time::sleep(BETWEEN).await,
-            }
-        };
+        let until = Instant::now() + self.patience();
+        let changing = self.changing_unless_held(file, until).await?;
         loop {
             if self.is_alone(file)? {
                 return Ok(changing);
@@ -310,10 +338,15 @@ impl StripedFiles {
             if self.is_alone(file)? {
                 return Ok(changing);
             }
-            if begun.elapsed() > self.patience() {
+            if Instant::now() > until {
                 return Err(Error::Delay);
             }
-            tokio::time::sleep(BETWEEN).await;
+            // A layout that is being asked for ends by itself.
+            let not_granting = |of: &mut Use| (of.granting == 0).then_some(());
+            self.uses.wait(file, until, not_granting).await?;
+            if !self.is_alone(file)? {
+                tokio::time::sleep(BETWEEN).await;
+            }
         }
     }
 }

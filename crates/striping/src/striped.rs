@@ -14,7 +14,7 @@ use pool::{Act, ContentsId, DataServerNumber, DeviceGroupNumber, Segment, ToHome
 use store::{PlacedRows, SyncError};
 use throttle::Throttle;
 use tokio::runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use vfs::{Error, ObjectId, Result};
 
@@ -31,7 +31,8 @@ const NOT_SERVED: &str = "a data server does not serve";
 
 /// Requests of one read or write that are on their way at once.
 const AT_ONCE: usize = 16;
-/// Between two looks whether a data server serves again.
+/// Before a data server is asked again that did not serve: it may have no session, no lease, or the bytes of an older generation, and nothing tells of
+/// all of these.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// How a home deals with its data servers.
@@ -72,7 +73,7 @@ pub(crate) struct StripedFiles {
     pub(crate) recalls: Arc<Recalls>,
     pub(crate) uses: Uses,
     /// Held by each creation that is under way, and another one after each question for their end.
-    pub(crate) creations: Mutex<Arc<()>>,
+    pub(crate) creations: Mutex<watch::Sender<()>>,
     /// The devices that clients may have been told of.
     pub(crate) given: Mutex<BTreeMap<DeviceId, DeviceGroupNumber>>,
 }
@@ -165,9 +166,7 @@ impl Striped {
             let mut creations = creations.unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *creations)
         };
-        while Arc::strong_count(&before) > 1 {
-            tokio::time::sleep(BETWEEN).await;
-        }
+        before.closed().await;
     }
 
     /// An administrator says that a data server has the contents that it is to have, though an older copy of them was seen. `false`

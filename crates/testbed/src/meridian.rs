@@ -65,6 +65,17 @@ impl Meridian {
     /// The path that clients mount where a configuration says nothing else.
     pub const EXPORT: &str = "/export";
 
+    /// Tables of a configuration by which everybody may write, and root is root: the address of a site is no loopback address, and those alone are
+    /// trusted unasked. Keys of the file's top come before them.
+    pub const OPEN: &str = r#"[metrics]
+listen = "off"
+[[export]]
+path = "/export"
+[[export.allow]]
+clients = "*"
+squash = "none"
+"#;
+
     /// Where servers of a set or pool call each other, unless they are told otherwise.
     pub const PEER_PORT: u16 = 7643;
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use bench::tally::{Span, Tally};
 
-use super::Hand;
+use super::hand::Hand;
 use crate::workload::data;
 
 /// How much one call writes or reads, in bytes.

@@ -5,6 +5,7 @@
 //!
 //! What must never enter: what servers do, and anything a thread keeps to spare itself a system call.
 
+mod hand;
 mod journal;
 mod large;
 mod small;
@@ -20,60 +21,16 @@ use bench::tally::{Span, Tally};
 use bench::trial::Point;
 use fastrand::Rng;
 
-use crate::contender::Kind;
 use crate::turn::{self, Extent, Outcomes};
 use crate::workload::Workload;
+use hand::{Hand, Shared};
 use journal::Journal;
 
-/// When changes of names are durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Promise {
-    /// Some time later, as with `commit = "async"`.
-    Later,
-    /// Before the loop goes on, as with `commit = "sync"`.
-    AtOnce,
-}
-
-impl Promise {
-    /// All of them.
-    pub(crate) const ALL: [Self; 2] = [Promise::Later, Promise::AtOnce];
-
-    /// What a server promises.
-    pub(crate) fn of(kind: Kind) -> Self {
-        match kind.is_durable() {
-            true => Promise::AtOnce,
-            false => Promise::Later,
-        }
-    }
-
-    /// How the tables call the loop that keeps it.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Promise::Later => "bare loop, async",
-            Promise::AtOnce => "bare loop, sync",
-        }
-    }
-
-    fn folder(self) -> &'static str {
-        match self {
-            Promise::Later => "bare-async",
-            Promise::AtOnce => "bare-sync",
-        }
-    }
-}
+pub(crate) use hand::Promise;
 
 /// A workload by this many threads.
 pub(crate) fn point(workload: Workload, promise: Promise, threads: usize) -> Point {
     Point::new(workload.title(), promise.title(), threads)
-}
-
-/// One thread's own.
-#[derive(Debug)]
-struct Hand {
-    folder: PathBuf,
-    /// How many small files it has made.
-    files: usize,
-    random: Rng,
 }
 
 /// Threads that do the same at the same time, and the journal that they share.
@@ -129,13 +86,6 @@ pub(crate) fn remove(mut bare: Loop) -> Result<Outcomes> {
     fs::remove_dir_all(&bare.folder)
         .with_context(|| format!("could not remove {}", bare.folder.display()))?;
     Ok(bare.outcomes)
-}
-
-/// What all threads share while they work.
-#[derive(Clone, Copy)]
-struct Shared<'a> {
-    journal: &'a Journal,
-    promise: Promise,
 }
 
 impl Loop {

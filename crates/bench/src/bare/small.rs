@@ -8,8 +8,8 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use bench::tally::{Span, Tally};
 
+use super::hand::{Hand, Promise, Shared};
 use super::journal::ROW;
-use super::{Hand, Promise, Shared};
 use crate::workload::directory::ENTRIES;
 use crate::workload::files::{FILES_MAX, SIZE};
 

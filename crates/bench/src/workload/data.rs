@@ -41,7 +41,7 @@ pub(crate) struct Share {
 
 impl Share {
     /// An equal part of `total` bytes for each of `workers` workers, at least a block.
-    pub(crate) fn of(total: u64, workers: usize) -> Self {
+    pub(crate) fn of((total, workers): (u64, usize)) -> Self {
         Self {
             blocks: (total / BLOCK / workers as u64).max(1),
             depth: (IN_FLIGHT / workers).max(IN_FLIGHT_EACH_MIN),
@@ -302,9 +302,9 @@ mod tests {
 
     #[test]
     fn the_data_is_shared_out() {
-        let share = Share::of(512 << 20, 16);
+        let share = Share::of((512 << 20, 16));
         assert_eq!((share.blocks, share.depth), (32, 2));
-        let share = Share::of(1, 1);
+        let share = Share::of((1, 1));
         assert_eq!((share.blocks, share.depth), (1, 8));
     }
 }

@@ -15,7 +15,8 @@ use plot::{Axis, Chart, Plot};
 use testbed::LinkSettings;
 
 use super::{BANDWIDTH, ROUND_TRIP, check_copy, gigabytes, noise, share, transfer};
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::sites::Sites;
 
@@ -92,11 +93,7 @@ impl Experiment for Lanes {
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
-        let heads = Heads {
-            panel: "",
-            series: "packets lost",
-            x: "data_lanes",
-        };
+        let heads = Heads::of("packets lost", "data_lanes");
         let columns = [
             Figure::plain(TOTAL, "there (s)"),
             Figure {
@@ -117,17 +114,15 @@ impl Experiment for Lanes {
             ),
             claims: include_str!("../claims/lanes.md"),
             tables: vec![table::by_point(results, heads, &columns, None)],
-            plots: vec![Plot {
-                name: "",
-                title: "A large file by the number of connections".to_owned(),
-                columns: 1,
-                charts: vec![Chart {
-                    title: String::new(),
-                    x: Axis::linear("data_lanes"),
-                    y: Axis::log("until the other site has it (s)"),
-                    marks: chart::lines(results, "", TOTAL, 1.0, None),
-                }],
-            }],
+            plots: vec![Plot::only(
+                "A large file by the number of connections",
+                1,
+                vec![Chart::untitled(
+                    Axis::linear("data_lanes"),
+                    Axis::log("until the other site has it (s)"),
+                    chart::lines(results, "", TOTAL, 1.0, None),
+                )],
+            )],
         }
     }
 

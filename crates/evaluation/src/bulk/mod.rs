@@ -27,7 +27,8 @@ use plot::{Axis, Chart, Plot};
 use testbed::LinkSettings;
 use tokio::task::JoinSet;
 
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::sites::Sites;
 
@@ -323,11 +324,7 @@ impl Experiment for Bulk {
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
-        let heads = Heads {
-            panel: "",
-            series: "by",
-            x: "size",
-        };
+        let heads = Heads::of("by", "size");
         let columns = [
             Figure::plain("written_s", "until the client's close (s)"),
             Figure::plain("total_s", "complete at the other site (s)"),
@@ -346,11 +343,7 @@ impl Experiment for Bulk {
             milliseconds("most_us", "95 % within (ms)"),
             milliseconds("longest_us", "longest (ms)"),
         ];
-        let when = Heads {
-            panel: "",
-            series: "at the",
-            x: "when",
-        };
+        let when = Heads::of("at the", "when");
         Shown {
             title: "One large file",
             about: format!(
@@ -369,17 +362,15 @@ impl Experiment for Bulk {
                 table::by_point(&results.of_panel(FILE), heads, &columns, None),
                 table::by_point(&results.of_panel(NEIGHBOURS), when, &others, None),
             ],
-            plots: vec![Plot {
-                name: "",
-                title: "One large file, until it is complete at the other site".to_owned(),
-                columns: 1,
-                charts: vec![Chart {
-                    title: String::new(),
-                    x: Axis::linear(""),
-                    y: Axis::linear("time (s)"),
-                    marks: chart::bars(results, FILE, "total_s", 1.0),
-                }],
-            }],
+            plots: vec![Plot::only(
+                "One large file, until it is complete at the other site",
+                1,
+                vec![Chart::untitled(
+                    Axis::linear(""),
+                    Axis::linear("time (s)"),
+                    chart::bars(results, FILE, "total_s", 1.0),
+                )],
+            )],
         }
     }
 

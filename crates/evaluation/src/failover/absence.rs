@@ -22,7 +22,8 @@ use nfs4_client::{How, StableHow4};
 use plot::{Axis, Chart, Plot};
 use tokio::runtime::Runtime;
 
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::failover::takeover::onlook;
 use crate::failover::{runtime, seconds, start, where_words};
 use crate::field::Field;
@@ -208,11 +209,7 @@ impl Experiment for Absence {
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
-        let heads = Heads {
-            panel: "",
-            series: "caught up",
-            x: "",
-        };
+        let heads = Heads::of("caught up", "");
         let columns = [
             Figure::plain("made_s", "made in (s)"),
             Figure::plain("returned_s", "back after (s)"),
@@ -235,17 +232,15 @@ impl Experiment for Absence {
             ),
             claims: "",
             tables: vec![table::by_point(results, heads, &columns, None)],
-            plots: vec![Plot {
-                name: "",
-                title: "A server that was away catches up".to_owned(),
-                columns: 1,
-                charts: vec![Chart {
-                    title: String::new(),
-                    x: Axis::linear(""),
-                    y: Axis::linear("back after (s)"),
-                    marks: chart::bars(results, "", "returned_s", 1.0),
-                }],
-            }],
+            plots: vec![Plot::only(
+                "A server that was away catches up",
+                1,
+                vec![Chart::untitled(
+                    Axis::linear(""),
+                    Axis::linear("back after (s)"),
+                    chart::bars(results, "", "returned_s", 1.0),
+                )],
+            )],
         }
     }
 

@@ -15,7 +15,8 @@ use nfs4::NfsFh4;
 use nfs4_client::{Client, How, StableHow4};
 use plot::{Axis, Chart, Plot};
 
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::failover::{start, where_words};
 use crate::field::{Field, runtime};
 
@@ -132,11 +133,7 @@ impl Experiment for Leases {
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
-        let heads = Heads {
-            panel: "",
-            series: "leases",
-            x: "",
-        };
+        let heads = Heads::of("leases", "");
         let columns = [Figure::plain("us_per_file", "one file (µs)")];
         Shown {
             title: "Leases while nothing fails",
@@ -149,17 +146,15 @@ impl Experiment for Leases {
             ),
             claims: "",
             tables: vec![table::by_point(results, heads, &columns, Some(USUAL))],
-            plots: vec![Plot {
-                name: "",
-                title: "One file, by how often leases are asked for".to_owned(),
-                columns: 1,
-                charts: vec![Chart {
-                    title: String::new(),
-                    x: Axis::linear(""),
-                    y: Axis::linear("one file (µs)"),
-                    marks: chart::bars(results, "", "us_per_file", 1.0),
-                }],
-            }],
+            plots: vec![Plot::only(
+                "One file, by how often leases are asked for",
+                1,
+                vec![Chart::untitled(
+                    Axis::linear(""),
+                    Axis::linear("one file (µs)"),
+                    chart::bars(results, "", "us_per_file", 1.0),
+                )],
+            )],
         }
     }
 

@@ -18,7 +18,8 @@ use nfs4_client::{Client, How, StableHow4};
 use plot::{Axis, Chart, Plot};
 use tokio::runtime::Runtime;
 
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::failover::{runtime, seconds, start, where_words};
 use crate::field::Field;
 use crate::sites::Sites;
@@ -203,11 +204,7 @@ impl Experiment for Takeover {
     }
 
     fn shown(&self, results: &Results, _: Extent) -> Shown {
-        let heads = Heads {
-            panel: "",
-            series: "settings",
-            x: "",
-        };
+        let heads = Heads::of("settings", "");
         let columns = [
             Figure::plain("accepted_s", "accepted elsewhere after (s)"),
             Figure::plain("stall_s", "longest operation at the third site (s)"),
@@ -231,12 +228,7 @@ impl Experiment for Takeover {
             ),
             claims: "",
             tables: vec![table::by_point(results, heads, &columns, None)],
-            plots: vec![Plot {
-                name: "",
-                title: "A primary is killed".to_owned(),
-                columns: 3,
-                charts: charts.to_vec(),
-            }],
+            plots: vec![Plot::only("A primary is killed", 3, charts.to_vec())],
         }
     }
 

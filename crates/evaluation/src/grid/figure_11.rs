@@ -16,7 +16,8 @@ use testbed::Requirements;
 use super::graph::{Benchmark, Class, Graph};
 use super::servers::{BANDWIDTH, Servers, System};
 use super::{divisor, divisors, job, panel, problem, scaled};
-use crate::experiment::{Book, Experiment, Extent, Peer, Shown, by_place};
+use crate::experiment::{Book, Experiment, Peer, Shown, by_place};
+use crate::extent::Extent;
 use crate::field::Field;
 use crate::peers;
 use crate::ssh_build::round_trip;
@@ -291,12 +292,11 @@ impl Experiment for Figure11 {
             about: self.about(extent),
             claims: include_str!("../claims/figure-11.md"),
             tables: vec![table::by_point(results, heads, &figures, replicated)],
-            plots: vec![Plot {
-                name: "",
-                title: "Turnaround of the NAS Grid Benchmarks".to_owned(),
-                columns: extent.choose(4, 2),
-                charts: charts.collect(),
-            }],
+            plots: vec![Plot::only(
+                "Turnaround of the NAS Grid Benchmarks",
+                extent.choose(4, 2),
+                charts.collect(),
+            )],
         }
     }
 

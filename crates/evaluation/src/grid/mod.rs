@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 pub(crate) use figure_11::Figure11;
 pub(crate) use table_2::Table2;
 
-use crate::experiment::Extent;
+use crate::extent::Extent;
 use graph::{Benchmark, Class};
 
 /// What the authors' times of computing are divided by: the small classes compute as long as they did there, so that turnarounds are to be

@@ -16,7 +16,8 @@ use super::graph::{Benchmark, Class, Graph, single_node};
 use super::job::{self, Ground};
 use super::servers::runtime;
 use super::{divisor, divisors, panel, problem, scaled};
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::Field;
 use crate::files::LocalFolder;
 use crate::ssh_build::sweep::side_by_side;
@@ -112,15 +113,14 @@ impl Experiment for Table2 {
             ),
             claims: include_str!("../claims/table-2.md"),
             tables: vec![table],
-            plots: vec![Plot {
-                name: "",
-                title: "The NAS Grid Benchmarks on one node (Table 2)".to_owned(),
-                columns: 3,
-                charts: Class::ALL
+            plots: vec![Plot::only(
+                "The NAS Grid Benchmarks on one node (Table 2)",
+                3,
+                Class::ALL
                     .iter()
                     .filter_map(|class| chart(results, *class, extent))
                     .collect(),
-            }],
+            )],
         }
     }
 

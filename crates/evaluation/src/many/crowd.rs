@@ -21,7 +21,8 @@ use testbed::{LinkSettings, World};
 use tokio::task::JoinSet;
 
 use super::Single;
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 
 const SERIES: &str = "Meridian";
@@ -198,11 +199,7 @@ impl Experiment for Crowd {
     }
 
     fn shown(&self, results: &Results, _: Extent) -> Shown {
-        let heads = Heads {
-            panel: "",
-            series: "",
-            x: "there are",
-        };
+        let heads = Heads::of("", "there are");
         let columns = [
             Figure::plain("arrived_s", "until all have arrived (s)"),
             Figure {
@@ -224,17 +221,15 @@ impl Experiment for Crowd {
             ),
             claims: "",
             tables: vec![table::by_point(results, heads, &columns, None)],
-            plots: vec![Plot {
-                name: "",
-                title: "Memory by who is there".to_owned(),
-                columns: 1,
-                charts: vec![Chart {
-                    title: String::new(),
-                    x: Axis::linear(""),
-                    y: Axis::linear("memory (MiB)"),
-                    marks: bench::chart::bars(results, "", "memory_bytes", 1024.0 * 1024.0),
-                }],
-            }],
+            plots: vec![Plot::only(
+                "Memory by who is there",
+                1,
+                vec![Chart::untitled(
+                    Axis::linear(""),
+                    Axis::linear("memory (MiB)"),
+                    bench::chart::bars(results, "", "memory_bytes", 1024.0 * 1024.0),
+                )],
+            )],
         }
     }
 

@@ -19,7 +19,8 @@ use testbed::{LinkSettings, Meridian, Role, World};
 use tokio::task::JoinSet;
 
 use super::Single;
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::sites::{is_ready, lacks_nothing};
 
@@ -231,11 +232,7 @@ impl Experiment for Files {
     }
 
     fn shown(&self, results: &Results, _: Extent) -> Shown {
-        let heads = Heads {
-            panel: "",
-            series: "",
-            x: "files",
-        };
+        let heads = Heads::of("", "files");
         let mib = |name, title| Figure {
             name,
             title,
@@ -270,16 +267,15 @@ impl Experiment for Files {
             ),
             claims: "",
             tables: vec![table::by_point(results, heads, &columns, None)],
-            plots: vec![Plot {
-                name: "",
-                title: "By the number of files".to_owned(),
-                columns: 3,
-                charts: vec![
+            plots: vec![Plot::only(
+                "By the number of files",
+                3,
+                vec![
                     chart("start after kill -9 (s)", "start_s"),
                     chart("files made (1/s)", "made_per_s"),
                     chart("files copied (1/s)", "copied_per_s"),
                 ],
-            }],
+            )],
         }
     }
 

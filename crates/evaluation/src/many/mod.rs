@@ -33,7 +33,7 @@ impl Single {
     fn start(place: &Place, program: &Path, data: &Path, settings: &str) -> Result<Self> {
         let meridian = Meridian::new(place.site(), program, data);
         let address = place.nfs_address();
-        let text = crate::sites::configuration_text() + settings;
+        let text = Meridian::OPEN.to_owned() + settings;
         let service = meridian.serve("meridian", address, &text)?;
         Ok(Self {
             place: place.clone(),

@@ -15,30 +15,16 @@ use tokio::task::JoinSet;
 
 use super::bytes::{BLOCK, Contents};
 use super::machines::{Count, Machines, of_bandwidth, processor_figures};
+use super::series::{Doing, ONE, PNFS, THROUGH, size};
 use super::streams::{DEPTH, Stream};
 use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, shown};
-use crate::experiment::{Book, Experiment, Extent, Peer, Shown};
+use crate::experiment::{Book, Experiment, Peer, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::sites::lateness;
 
-/// All clients at the first metadata server, which reads and writes for them.
-pub(super) const ONE: &str = "one metadata server, through it";
-/// Clients spread over all metadata servers, which read and write for them.
-pub(super) const THROUGH: &str = "all metadata servers, through them";
-/// The same clients, who read and write at the data servers.
-pub(super) const PNFS: &str = "all metadata servers, pNFS";
-
 /// The file that all clients read.
 const LARGE: &str = "large";
-
-/// What clients do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing {
-    /// All read one file.
-    Reading,
-    /// Each writes a file of its own.
-    Writing,
-}
 
 /// Figure 4, or 5.
 #[derive(Debug)]
@@ -55,11 +41,6 @@ impl Bandwidth {
     pub(crate) const WRITING: Self = Self {
         doing: Doing::Writing,
     };
-}
-
-/// How much each client reads or writes, in bytes.
-pub(super) fn size(extent: Extent) -> u64 {
-    extent.choose(16 << 20, 1 << 20)
 }
 
 /// How many clients there are at a time. Where one card bounds all of them, few places say it.

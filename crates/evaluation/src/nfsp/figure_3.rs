@@ -14,8 +14,10 @@ use testbed::Requirements;
 use tokio::runtime::Runtime;
 
 use super::machines::{Count, Machines, pool_status};
+use super::series::{CAT, CENTRAL, FILES, NUMBER, SEARCHED, STAT, sizes};
 use super::{CARD, ONE_WAY, shown};
-use crate::experiment::{Book, Experiment, Extent, Peer, Shown};
+use crate::experiment::{Book, Experiment, Peer, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::sites::lateness;
 
@@ -25,10 +27,6 @@ const SERIES: [(&str, Look); 3] = [
     (CAT, Look::Contents),
     (CENTRAL, Look::Contents),
 ];
-pub(super) const STAT: &str = "Meridian, stat";
-pub(super) const CAT: &str = "Meridian, cat";
-pub(super) const CENTRAL: &str = "NFS-Ganesha, cat";
-
 /// What a client wants of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
@@ -38,22 +36,9 @@ enum Look {
     Contents,
 }
 
-/// The panel of the paper's figure: by the number of metadata servers that the paper's prototype searches.
-pub(super) const SEARCHED: &str = "all servers, one after another";
-/// The panel by the number of metadata servers that there are.
-pub(super) const NUMBER: &str = "more and more servers";
-
-/// How many files are made and looked at.
-pub(super) const FILES: u32 = 100;
-
 /// Figure 3.
 #[derive(Debug)]
 pub(crate) struct Figure3;
-
-/// Sizes of the pool, on the way to the last.
-pub(super) fn sizes(extent: Extent) -> &'static [usize] {
-    extent.choose(&[2, 4, 8, 16], &[2, 4])
-}
 
 fn all(extent: Extent) -> usize {
     sizes(extent).last().copied().unwrap_or(0)

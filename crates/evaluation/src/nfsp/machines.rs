@@ -13,7 +13,7 @@ use testbed::measure::{self, Throughput};
 use testbed::{Ganesha, LinkSettings, Meridian, Place, Role, Traffic, World};
 
 use super::{CARD, ONE_WAY, STRIPE_UNIT};
-use crate::experiment::Extent;
+use crate::extent::Extent;
 use crate::field::Field;
 use crate::sites::{Server, processor_time};
 

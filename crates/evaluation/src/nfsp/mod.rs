@@ -11,6 +11,7 @@ mod bandwidth;
 mod bytes;
 mod figure_3;
 mod machines;
+mod series;
 mod shown;
 mod streams;
 

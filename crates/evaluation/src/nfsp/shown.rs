@@ -8,13 +8,13 @@ use bench::table::{self, Figure, Heads};
 use bench::trial::Point;
 use plot::{Axis, Chart, Plot};
 
-use super::bandwidth::{Doing, ONE, PNFS, THROUGH, size};
 use super::bytes::BLOCK;
-use super::figure_3::{CAT, FILES, NUMBER, SEARCHED, STAT, sizes};
 use super::machines::{Count, of_bandwidth};
+use super::series::{CAT, Doing, FILES, NUMBER, ONE, PNFS, SEARCHED, STAT, THROUGH, size, sizes};
 use super::streams::DEPTH;
 use super::{GANESHA, where_words};
-use crate::experiment::{Extent, Shown};
+use crate::experiment::Shown;
+use crate::extent::Extent;
 
 /// Which client works, in the words of both pages.
 const CLIENT: &str = "The clients are the one of `crates/nfs4-client`, all in one process; it reads and writes at the data servers by the \
@@ -43,11 +43,7 @@ pub(super) fn figure_3(results: &Results, extent: Extent) -> Shown {
         },
         Figure::plain("messages", "messages between servers for a file"),
     ];
-    let heads = |x| Heads {
-        panel: "",
-        series: "server",
-        x,
-    };
+    let heads = |x| Heads::of("server", x);
     let searched = heads("servers that the paper's would ask");
     let number = heads("metadata servers");
     let chart = |panel: &str, x: &str, figure: Figure| Chart {
@@ -65,17 +61,16 @@ pub(super) fn figure_3(results: &Results, extent: Extent) -> Shown {
             table::by_point(&results.of_panel(SEARCHED), searched, &columns, None),
             table::by_point(&results.of_panel(NUMBER), number, &columns, None),
         ],
-        plots: vec![Plot {
-            name: "",
-            title: "A file that another metadata server made (NFSP, Figure 3)".to_owned(),
-            columns: 2,
-            charts: vec![
+        plots: vec![Plot::only(
+            "A file that another metadata server made (NFSP, Figure 3)",
+            2,
+            vec![
                 chart(SEARCHED, searched.x, time),
                 chart(SEARCHED, searched.x, messages),
                 chart(NUMBER, number.x, time),
                 chart(NUMBER, number.x, messages),
             ],
-        }],
+        )],
     }
 }
 
@@ -116,17 +111,14 @@ pub(super) fn bandwidth(doing: Doing, results: &Results, extent: Extent) -> Show
         Figure::plain("put_off", "requests put off"),
     ];
     let [rate, share, each, _, processor, ..] = columns;
-    let chart = |figure: Figure, y: Axis| Chart {
-        title: String::new(),
-        x: Axis::linear("clients"),
-        y,
-        marks: chart::lines(results, "", figure.name, figure.unit, None),
+    let chart = |figure: Figure, y: Axis| {
+        Chart::untitled(
+            Axis::linear("clients"),
+            y,
+            chart::lines(results, "", figure.name, figure.unit, None),
+        )
     };
-    let heads = Heads {
-        panel: "",
-        series: "way",
-        x: "clients",
-    };
+    let heads = Heads::of("way", "clients");
     let (title, claims) = match doing {
         Doing::Reading => (
             "NFSP, Figure 4: reading, with more and more clients",
@@ -142,17 +134,16 @@ pub(super) fn bandwidth(doing: Doing, results: &Results, extent: Extent) -> Show
         about: about(doing, extent),
         claims,
         tables: vec![table::by_point(results, heads, &columns, None)],
-        plots: vec![Plot {
-            name: "",
-            title: title.to_owned(),
-            columns: 2,
-            charts: vec![
+        plots: vec![Plot::only(
+            title.to_owned(),
+            2,
+            vec![
                 chart(rate, Axis::linear(rate.title)),
                 chart(share, Axis::linear(share.title)),
                 chart(each, Axis::linear(each.title)),
                 chart(processor, Axis::log(processor.title)),
             ],
-        }],
+        )],
     }
 }
 

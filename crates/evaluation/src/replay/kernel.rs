@@ -16,8 +16,7 @@ use nfs4_client::{Client, How, STAT, ops};
 
 use super::compare::{Object, Outcome};
 use super::content::Text;
-use super::names::of_size;
-use super::requests::{Found, Requests};
+use super::requests::{Found, Requests, of_size};
 use super::work::Counts;
 use crate::trace::{Action, OpenNumber, PathNumber, Trace};
 

@@ -7,7 +7,7 @@ use nfs4::{Attributes4, CreateType4, Stateid4};
 use nfs4_client::{STAT, ops};
 
 use super::kernel::{Kernel, Name};
-use super::requests::{attributes, found};
+use super::requests::{attributes, found, of_size};
 
 impl Kernel {
     pub(super) async fn make(&mut self, path: &str, kind: CreateType4) -> Result<()> {
@@ -140,13 +140,5 @@ impl Kernel {
         self.requests.counts.requests += 1;
         self.requests.client().readdir(&handle, STAT).await?;
         Ok(())
-    }
-}
-
-/// What SETATTR of a size carries.
-pub(super) fn of_size(size: u64) -> Attributes4 {
-    Attributes4 {
-        size: Some(size),
-        ..Attributes4::default()
     }
 }

@@ -188,3 +188,11 @@ pub(crate) fn attributes(results: &[ResOp4]) -> Result<Attributes4> {
     let encoded = encoded.context("a reply lacks attributes")?;
     Ok(Attributes4::decode(encoded)?)
 }
+
+/// What SETATTR of a size carries.
+pub(super) fn of_size(size: u64) -> Attributes4 {
+    Attributes4 {
+        size: Some(size),
+        ..Attributes4::default()
+    }
+}

@@ -5,8 +5,10 @@
 use bench::statistics::Results;
 use bench::trial::Point;
 
+use super::series::{
+    BURST, CONTEND, CONTENTIONS, LAID_OUT, LAY_OUT, MAKE, SINGLE, UNPACK, WAIT, WRITE,
+};
 use super::work;
-use super::{BURST, CONTEND, CONTENTIONS, LAID_OUT, LAY_OUT, MAKE, SINGLE, UNPACK, WAIT, WRITE};
 
 /// A curve counts as straight, or flat, as long as it stays within this of where it should be.
 const TOLERANCE: f64 = 0.1;

@@ -10,7 +10,7 @@ use sim::{Random, World};
 use vfs::ObjectId;
 
 use super::set::directory;
-use super::work::{make, run_until, took};
+use super::update::{make, run_until, took};
 
 /// A client begins its next update this long after the last, or when that is answered.
 pub(super) const EVERY: Duration = Duration::from_millis(100);

@@ -5,7 +5,8 @@
 //!
 //! - `cities`: places, distances, delays;
 //! - `set`: a set of replicas in cities drawn by the trial;
-//! - `work`, `contend`: what clients do;
+//! - `series`: panels and series;
+//! - `work`, `contend`, `update`: what clients do;
 //! - `count`: messages and bytes;
 //! - `rules`: what one expects on paper;
 //! - `shown`: tables, plots, and where they bend.
@@ -17,8 +18,10 @@ mod cities;
 mod contend;
 mod count;
 mod rules;
+mod series;
 mod set;
 mod shown;
+mod update;
 mod work;
 
 use std::time::Duration;
@@ -27,69 +30,17 @@ use anyhow::{Context, Result, bail};
 use bench::statistics::Results;
 use bench::trial::{Job, Outcome, Point};
 use control::Contention;
+use series::{Amount, BURST, CONTEND, CONTENTIONS, LAID_OUT, LAY_OUT, MAKE, SINGLE, UNPACK, WRITE};
 use set::Places;
 use testbed::Requirements;
 
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::Field;
 use work::Single;
 
-/// Panels, one for each sort of work.
-const SINGLE: &str = "single updates";
-const BURST: &str = "a burst under deep control";
-const CONTEND: &str = "two sites share a directory";
-const LAY_OUT: &str = "the same at distances laid out, with wait";
-
-/// Series of single updates.
-const MAKE: &str = "a file is made";
-const WRITE: &str = "a file is written and closed";
-
-/// The series of the burst.
-const UNPACK: &str = "files are unpacked";
-
-/// Series of two sites, by what happens to an update of a directory that the other one controls.
-const CONTENTIONS: [(&str, Contention); 2] =
-    [("forward", Contention::Forward), (WAIT, Contention::Wait)];
-
-/// The series in which a site waits until it has the directory itself.
-const WAIT: &str = "wait";
-
-/// One way between two replicas where distances are laid out: about the farthest that anybody is in a large set.
-const FAR: Duration = Duration::from_millis(140);
-
-/// Series of two sites that wait for each other where distances are laid out: between the two, and all others.
-const LAID_OUT: [(&str, Duration, Duration); 2] = [
-    ("all equally far", FAR, FAR),
-    (
-        "the two farther from each other",
-        FAR,
-        Duration::from_millis(70),
-    ),
-];
-
 /// Counts in the hash of settings: raised when simulation or cities change.
 const VERSION: u32 = 1;
-
-/// How much clients do.
-#[derive(Debug, Clone, Copy)]
-struct Amount {
-    single_updates: u64,
-    burst_files: u64,
-    updates_a_site: u64,
-    /// This many runs at different places are one trial, which is their mean.
-    draws: u32,
-}
-
-impl Amount {
-    fn of(extent: Extent) -> Self {
-        Self {
-            single_updates: extent.choose(24, 6),
-            burst_files: extent.choose(200, 20),
-            updates_a_site: extent.choose(200, 20),
-            draws: extent.choose(4, 1),
-        }
-    }
-}
 
 /// The experiment.
 #[derive(Debug)]

@@ -8,7 +8,9 @@ use bench::table::{self, Figure, Heads};
 use bench::trial::Point;
 use plot::{Axis, Chart, Line, Marks, Plot, Value};
 
-use super::{Amount, BURST, CONTEND, CONTENTIONS, LAID_OUT, LAY_OUT, SINGLE, UNPACK, WRITE};
+use super::series::{
+    Amount, BURST, CONTEND, CONTENTIONS, LAID_OUT, LAY_OUT, SINGLE, UNPACK, WRITE,
+};
 use super::{bend, cities, contend, rules, set, work};
 use crate::experiment::Shown;
 

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use bench::trial::{self, Outcome};
-use control::{Contention, Moment, ReplicaSlot};
+use control::{Contention, ReplicaSlot};
 use sim::{Intent, Random, World};
 use vfs::ObjectId;
 
@@ -14,6 +14,7 @@ use super::contend::{Load, Sites};
 use super::count::Count;
 use super::rules;
 use super::set::{Places, directory, file, finish, slots, stage};
+use super::update::{carry_out, make, run_until};
 
 /// From one single update to the next: longer than it takes until the control of the last one has ended everywhere.
 pub(super) const APART: Duration = Duration::from_secs(10);
@@ -23,9 +24,6 @@ pub(super) const FILE_EVERY: Duration = Duration::from_millis(5);
 
 /// Once in this many files of a burst a directory is made, for those that follow.
 pub(super) const FILES_A_DIRECTORY: u64 = 10;
-
-/// Nothing may take longer than this, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a single update is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,44 +145,6 @@ pub(super) fn contend(
     outcome.insert("own_proposals_a_site".to_owned(), own);
     outcome.extend(times);
     Ok(outcome)
-}
-
-/// Making something in a directory.
-pub(super) fn make(parent: ObjectId, name: u64, directory: bool) -> Intent {
-    Intent::Create {
-        parent,
-        name,
-        directory,
-    }
-}
-
-/// Lets a client carry an operation out, and says how long it took.
-fn carry_out(world: &mut World, home: ReplicaSlot, intent: Intent) -> Result<Duration> {
-    let begun = world.now;
-    let number = world.submit(Duration::ZERO, home, intent);
-    let limit = Duration::from_micros(begun.0) + PATIENCE;
-    let ended = world
-        .run_until_ended(number, limit)
-        .map_err(|broken| anyhow!("{broken}"))?;
-    let ended = ended.with_context(|| format!("{intent:?} was not answered"))?;
-    took(begun, ended)
-}
-
-/// From the beginning of an operation to its end.
-///
-/// # Errors
-/// Fails when it was refused.
-pub(super) fn took(begun: Moment, ended: (sim::Outcome, Moment)) -> Result<Duration> {
-    ensure!(ended.0 == sim::Outcome::Done, "an update was refused");
-    Ok(Duration::from_micros(ended.1.0 - begun.0))
-}
-
-/// Lets what happens until then happen.
-///
-/// # Errors
-/// Fails when an invariant is broken.
-pub(super) fn run_until(world: &mut World, until: Duration) -> Result<()> {
-    world.run_until(until).map_err(|broken| anyhow!("{broken}"))
 }
 
 fn entry(world: &mut World, home: ReplicaSlot, directory: ObjectId, name: u64) -> Result<ObjectId> {

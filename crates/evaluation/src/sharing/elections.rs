@@ -18,7 +18,8 @@ use plot::{Axis, Chart, Plot};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::replay::{Pauses, Requests};
 use crate::sites::{Server, Sites};
@@ -217,11 +218,7 @@ impl Experiment for Elections {
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
-        let heads = Heads {
-            panel: "",
-            series: "round trip",
-            x: "competitors",
-        };
+        let heads = Heads::of("round trip", "competitors");
         let unit = 1e3;
         let columns = [(FIRST, "first answer (ms)"), (LAST, "last answer (ms)")];
         let times = columns.map(|(name, title)| Figure { name, title, unit });
@@ -248,15 +245,14 @@ impl Experiment for Elections {
                 &[times[0], times[1], delays],
                 None,
             )],
-            plots: vec![Plot {
-                name: "",
-                title: "Elections with several competitors".to_owned(),
-                columns: 2,
-                charts: vec![
+            plots: vec![Plot::only(
+                "Elections with several competitors",
+                2,
+                vec![
                     chart("the first answer", FIRST),
                     chart("the last answer", LAST),
                 ],
-            }],
+            )],
         }
     }
 

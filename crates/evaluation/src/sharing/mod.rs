@@ -21,7 +21,8 @@ use bench::table::{self, Figure, Heads};
 use bench::trial::{Job, Point};
 use plot::{Axis, Chart, Plot};
 
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::Field;
 use crate::replay::Pauses;
 use crate::ssh_build::stands::{Beside, Setup, Stands};
@@ -148,11 +149,7 @@ fn about(extent: Extent) -> String {
 
 /// The table of both, by share and series.
 fn table(results: &Results, series: &'static str) -> String {
-    let heads = Heads {
-        panel: "",
-        series,
-        x: "shared (%)",
-    };
+    let heads = Heads::of(series, "shared (%)");
     table::by_point(results, heads, &columns(), None)
 }
 
@@ -198,12 +195,11 @@ impl Experiment for Contention {
             ),
             claims: include_str!("../claims/contention.md"),
             tables: vec![table(results, "directory_contention")],
-            plots: vec![Plot {
-                name: "",
-                title: "Two sites that share a directory: forward or wait".to_owned(),
-                columns: 2,
-                charts: charts(results),
-            }],
+            plots: vec![Plot::only(
+                "Two sites that share a directory: forward or wait",
+                2,
+                charts(results),
+            )],
         }
     }
 
@@ -242,14 +238,11 @@ impl Experiment for SharedStrategies {
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
-        let panel = Plot {
-            name: "",
-            title: format!(
-                "Two sites that share a directory, without one strategy ({ALL_ON} first)"
-            ),
-            columns: 2,
-            charts: charts(results),
-        };
+        let panel = Plot::only(
+            format!("Two sites that share a directory, without one strategy ({ALL_ON} first)"),
+            2,
+            charts(results),
+        );
         Shown {
             title: "Ablation: two sites that share a directory",
             about: about(extent),

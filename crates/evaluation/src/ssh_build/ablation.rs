@@ -14,7 +14,8 @@ use super::stands::Setup;
 use super::sweep::Sweep;
 use super::waits;
 use super::{FINE_GRAINED, LOCAL, THINKING, TOTAL, beside, figures, panel, round_trip, shortened};
-use crate::experiment::{Extent, Shown};
+use crate::experiment::Shown;
+use crate::extent::Extent;
 use crate::replay::Pauses;
 use crate::strategies::{ALL_ON, NO_DEEP_CONTROL, VARIANTS};
 
@@ -74,11 +75,7 @@ impl Sweep for Ablation {
             waits::ABOUT,
             shortened(extent, QUICK_STEPS)
         );
-        let heads = Heads {
-            panel: "",
-            series: "strategies",
-            x: "round trip (ms)",
-        };
+        let heads = Heads::of("strategies", "round trip (ms)");
         let charts = figures(results).into_iter().map(|figure| {
             Chart::over_distance(
                 figure.title.replace(" (s)", ""),
@@ -91,12 +88,11 @@ impl Sweep for Ablation {
             about,
             claims: include_str!("../claims/ablation.md"),
             tables: vec![waits::table(results, heads, &[], ALL_ON)],
-            plots: vec![Plot {
-                name: "",
-                title: "SSH-Build with each strategy of section 3.3 off in turn".to_owned(),
-                columns: 2,
-                charts: charts.collect(),
-            }],
+            plots: vec![Plot::only(
+                "SSH-Build with each strategy of section 3.3 off in turn",
+                2,
+                charts.collect(),
+            )],
         }
     }
 

@@ -16,7 +16,8 @@ use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
 use super::waits;
 use super::{ELECTIONS, LOCAL, TOTAL, WITHOUT_SUBTREES, figures, round_trip, shortened};
-use crate::experiment::{Extent, Shown};
+use crate::experiment::Shown;
+use crate::extent::Extent;
 use crate::replay::Pauses;
 
 /// Answers wait for a majority.
@@ -91,11 +92,7 @@ impl Sweep for Durability {
             waits::ABOUT,
             shortened(extent, QUICK_STEPS)
         );
-        let heads = Heads {
-            panel: "",
-            series: "durability",
-            x: "round trip (ms)",
-        };
+        let heads = Heads::of("durability", "round trip (ms)");
         let charts = figures(results).into_iter().map(|figure| {
             Chart::over_distance(
                 figure.title.replace(" (s)", ""),
@@ -108,12 +105,11 @@ impl Sweep for Durability {
             about,
             claims: include_str!("../claims/durability.md"),
             tables: vec![waits::table(results, heads, &[], RELAXED)],
-            plots: vec![Plot {
-                name: "",
-                title: "SSH-Build with relaxed and majority durability".to_owned(),
-                columns: 2,
-                charts: charts.collect(),
-            }],
+            plots: vec![Plot::only(
+                "SSH-Build with relaxed and majority durability",
+                2,
+                charts.collect(),
+            )],
         }
     }
 

@@ -15,9 +15,11 @@ use bench::trial::{Job, Outcome, Point};
 use plot::{Axis, Chart, Plot};
 use testbed::{Ganesha, LinkSettings, Requirements, World};
 
+use super::play::time_of;
 use super::sweep::side_by_side;
-use super::{Play, SERVER, TOTAL, figures, round_trip, shortened, time_of};
-use crate::experiment::{Book, Experiment, Extent, Peer, Shown};
+use super::{Play, SERVER, TOTAL, figures, round_trip, shortened};
+use crate::experiment::{Book, Experiment, Peer, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, Folder};
 use crate::replay::Pauses;
 use crate::sites::{Server, lateness};
@@ -203,11 +205,7 @@ impl Experiment for Figure5 {
              not built, which would take an hour and a half at 120 ms. Compared afterwards is what the server itself shows.{}",
             shortened(extent, QUICK_STEPS)
         );
-        let heads = Heads {
-            panel: "",
-            series: "server",
-            x: "round trip (ms)",
-        };
+        let heads = Heads::of("server", "round trip (ms)");
         let mut columns = figures(results);
         columns.insert(0, Figure::plain(SERVER, "all, without pauses (s)"));
         let chart = |figure: Figure| Chart {
@@ -222,12 +220,11 @@ impl Experiment for Figure5 {
             about,
             claims: include_str!("../claims/figure-5.md"),
             tables: vec![table::by_point(results, heads, &columns, Some(GANESHA))],
-            plots: vec![Plot {
-                name: "",
-                title: "SSH-Build at one distant server (Figure 5)".to_owned(),
-                columns: 2,
+            plots: vec![Plot::only(
+                "SSH-Build at one distant server (Figure 5)",
+                2,
                 charts,
-            }],
+            )],
         }
     }
 

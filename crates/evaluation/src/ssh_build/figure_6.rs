@@ -16,7 +16,8 @@ use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
 use super::waits;
 use super::{FINE_GRAINED, LOCAL, TOTAL, WITHOUT_SUBTREES, charts_by_phase, round_trip, shortened};
-use crate::experiment::{Extent, Shown};
+use crate::experiment::Shown;
+use crate::extent::Extent;
 
 /// Control of single files and directories only.
 const FINE: &str = "fine-grained";

@@ -12,7 +12,8 @@ use super::stands::Setup;
 use super::sweep::Sweep;
 use super::waits;
 use super::{LOCAL, TOTAL, beside, charts_by_phase, round_trip, shortened};
-use crate::experiment::{Extent, Shown};
+use crate::experiment::Shown;
+use crate::extent::Extent;
 use crate::replay::Pauses;
 
 /// Timeouts as the configuration writes them.
@@ -72,22 +73,17 @@ impl Sweep for Figure7 {
             waits::ABOUT,
             shortened(extent, QUICK_STEPS)
         );
-        let heads = Heads {
-            panel: "",
-            series: "timeout",
-            x: "round trip (ms)",
-        };
+        let heads = Heads::of("timeout", "round trip (ms)");
         Shown {
             title: "Figure 7: how long control of a subtree is kept",
             about,
             claims: include_str!("../claims/figure-7.md"),
             tables: vec![waits::table(results, heads, &[], LOCAL)],
-            plots: vec![Plot {
-                name: "",
-                title: "SSH-Build by the timeout of deep control (Figure 7)".to_owned(),
-                columns: 2,
-                charts: charts_by_phase(results, "", Some(LOCAL)),
-            }],
+            plots: vec![Plot::only(
+                "SSH-Build by the timeout of deep control (Figure 7)",
+                2,
+                charts_by_phase(results, "", Some(LOCAL)),
+            )],
         }
     }
 

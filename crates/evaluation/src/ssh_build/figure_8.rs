@@ -14,7 +14,8 @@ use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
 use super::waits;
 use super::{LOCAL, TOTAL, round_trip, shortened};
-use crate::experiment::{Extent, Shown};
+use crate::experiment::Shown;
+use crate::extent::Extent;
 
 /// Series, with their round trips in milliseconds.
 const NETWORKS: [(&str, &str); 2] = [("LAN, 0.2 ms", "0.2"), ("WAN, 120 ms", "120")];
@@ -95,12 +96,11 @@ impl Sweep for Figure8 {
             about,
             claims: include_str!("../claims/figure-8.md"),
             tables: vec![waits::table(results, heads, &out, LOCAL)],
-            plots: vec![Plot {
-                name: "",
-                title: "SSH-Build with more replicas (Figure 8)".to_owned(),
-                columns: 2,
+            plots: vec![Plot::only(
+                "SSH-Build with more replicas (Figure 8)",
+                2,
                 charts,
-            }],
+            )],
         }
     }
 

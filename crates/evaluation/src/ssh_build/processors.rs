@@ -14,7 +14,8 @@ use plot::{Axis, Chart, Line, Marks, Plot};
 use super::stands::{Beside, Setup, Stands};
 use super::waits;
 use super::{LOCAL, TOTAL, round_trip, shortened};
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::Field;
 use crate::replay::Pauses;
 
@@ -139,17 +140,15 @@ impl Experiment for Processors {
             ),
             claims: "",
             tables: vec![waits::table(results, heads, &[], LOCAL)],
-            plots: vec![Plot {
-                name: "",
-                title: "Time at two replicas by that at one server, beside busy loops".to_owned(),
-                columns: 1,
-                charts: vec![Chart {
-                    title: String::new(),
-                    x: Axis::linear("busy loops"),
-                    y: Axis::linear("two replicas / single local server"),
-                    marks: Marks::Lines(PANELS.map(|(panel, _)| line(panel)).to_vec()),
-                }],
-            }],
+            plots: vec![Plot::only(
+                "Time at two replicas by that at one server, beside busy loops",
+                1,
+                vec![Chart::untitled(
+                    Axis::linear("busy loops"),
+                    Axis::linear("two replicas / single local server"),
+                    Marks::Lines(PANELS.map(|(panel, _)| line(panel)).to_vec()),
+                )],
+            )],
         }
     }
 

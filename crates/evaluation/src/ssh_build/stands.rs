@@ -9,7 +9,7 @@ use bench::affinity::Parts;
 use bench::trial::Outcome;
 use testbed::{LinkSettings, World};
 
-use super::Play;
+use super::play::Play;
 use crate::field::{Field, Folder};
 use crate::replay::Pauses;
 use crate::sites::{Server, Sites};

@@ -11,7 +11,8 @@ use bench::statistics::Results;
 use bench::trial::{Job, Point};
 
 use super::stands::{Beside, Setup, Stands};
-use crate::experiment::{Book, Experiment, Extent, Shown, by_place};
+use crate::experiment::{Book, Experiment, Shown, by_place};
+use crate::extent::Extent;
 use crate::field::Field;
 
 /// About how many steps the whole recording has, for the time left.

@@ -14,7 +14,7 @@ use bench::table::{self, Figure, Heads};
 use bench::trial::{Outcome, named};
 use bench::waiting;
 
-use super::figures;
+use super::columns::figures;
 use crate::sites::{Server, Sites};
 
 /// The name of the figure with the time that client and server waited for a processor.

@@ -21,7 +21,8 @@ use tokio::runtime::Runtime;
 
 use super::stand::Stand;
 use super::{BANDWIDTH, DISTANCES, GLUSTER, MERIDIAN, RSYNC, at_each_place, outcome};
-use crate::experiment::{Book, Experiment, Extent, Peer, Shown};
+use crate::experiment::{Book, Experiment, Peer, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::peers;
 
@@ -108,11 +109,7 @@ impl Experiment for Age {
             figure("age_max_s", "age at most (ms)"),
             figure("age_s", "age (ms)"),
         ];
-        let heads = Heads {
-            panel: "",
-            series: "files",
-            x: "round trip (ms)",
-        };
+        let heads = Heads::of("files", "round trip (ms)");
         let chart = Chart::over_distance(
             "",
             Axis::linear("age of what is read, mean (ms)"),
@@ -133,12 +130,11 @@ impl Experiment for Age {
             ),
             claims: include_str!("../claims/today-age.md"),
             tables: vec![table::by_point(results, heads, &figures, None)],
-            plots: vec![Plot {
-                name: "",
-                title: "How old is what another site reads".to_owned(),
-                columns: 1,
-                charts: vec![chart],
-            }],
+            plots: vec![Plot::only(
+                "How old is what another site reads",
+                1,
+                vec![chart],
+            )],
         }
     }
 

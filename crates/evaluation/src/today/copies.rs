@@ -19,7 +19,8 @@ use super::stand::{Mounted, SITES, Stand};
 use super::{
     BANDWIDTH, DISTANCES, GLUSTER, GRIDFTP, MERIDIAN, RSYNC, link, note_lateness, outcome,
 };
-use crate::experiment::{Book, Experiment, Extent, Peer, Shown, by_place};
+use crate::experiment::{Book, Experiment, Peer, Shown, by_place};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::files::{LocalFolder, Material, NfsFolder};
 use crate::peers;
@@ -178,12 +179,7 @@ impl Experiment for Copies {
                 .to_owned(),
             claims: include_str!("../claims/today-copies.md"),
             tables: vec![table::by_point(results, heads, &figures, Some(MERIDIAN))],
-            plots: vec![Plot {
-                name: "",
-                title: "From the first write until all three sites have it".to_owned(),
-                columns: 2,
-                charts: charts.collect(),
-            }],
+            plots: vec![Plot::only("From the first write until all three sites have it", 2, charts.collect())],
         }
     }
 

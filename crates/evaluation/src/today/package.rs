@@ -16,7 +16,8 @@ use testbed::Requirements;
 
 use super::stand::{Mounted, Stand};
 use super::{BANDWIDTH, DISTANCES, GLUSTER, MERIDIAN, at_each_place, outcome};
-use crate::experiment::{Book, Experiment, Extent, Peer, Shown};
+use crate::experiment::{Book, Experiment, Peer, Shown};
+use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::peers;
 use crate::replay::{self, Calls, Pauses, Replay, same_tree};
@@ -92,11 +93,7 @@ impl Experiment for Package {
             Figure::plain("everywhere_s", "at all sites (s)"),
             Figure::plain("total_s", "work (s)"),
         ];
-        let heads = Heads {
-            panel: "",
-            series: "files",
-            x: "round trip (ms)",
-        };
+        let heads = Heads::of("files", "round trip (ms)");
         let chart = Chart::over_distance(
             "",
             Axis::log("time (s)"),
@@ -115,12 +112,11 @@ impl Experiment for Package {
             ),
             claims: include_str!("../claims/today-ssh-build.md"),
             tables: vec![table::by_point(results, heads, &figures, Some(MERIDIAN))],
-            plots: vec![Plot {
-                name: "",
-                title: "The beginning of SSH-Build at one of three sites".to_owned(),
-                columns: 1,
-                charts: vec![chart],
-            }],
+            plots: vec![Plot::only(
+                "The beginning of SSH-Build at one of three sites",
+                1,
+                vec![chart],
+            )],
         }
     }
 

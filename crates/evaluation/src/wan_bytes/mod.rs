@@ -13,7 +13,8 @@ use bench::table::{self, Figure, Heads};
 use bench::trial::{self, Job, Outcome, Point};
 use plot::{Axis, Chart, Plot};
 
-use crate::experiment::{Book, Experiment, Extent, Shown};
+use crate::experiment::{Book, Experiment, Shown};
+use crate::extent::Extent;
 use crate::field::Field;
 use crate::replay::Pauses;
 use crate::ssh_build::stands::{Beside, Setup, Stands};
@@ -101,11 +102,7 @@ impl Experiment for WanBytes {
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
-        let heads = Heads {
-            panel: "",
-            series: "server",
-            x: "work",
-        };
+        let heads = Heads::of("server", "work");
         let megabytes = |name, title| Figure {
             name,
             title,
@@ -145,11 +142,10 @@ impl Experiment for WanBytes {
             ),
             claims: include_str!("../claims/wan-bytes.md"),
             tables: vec![table::by_point(results, heads, &columns, None)],
-            plots: vec![Plot {
-                name: "",
-                title: "Bytes sent to the other site for each byte written".to_owned(),
-                columns: 2,
-                charts: vec![
+            plots: vec![Plot::only(
+                "Bytes sent to the other site for each byte written",
+                2,
+                vec![
                     chart(
                         "contents shipped, before compression",
                         "content_per_written",
@@ -157,7 +153,7 @@ impl Experiment for WanBytes {
                     kilobytes("changes of names and attributes"),
                     chart("everything on the wire", "wire_per_written"),
                 ],
-            }],
+            )],
         }
     }
 

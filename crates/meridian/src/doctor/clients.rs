@@ -9,7 +9,7 @@ use names::probe;
 use server::set;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::Finding;
+use super::finding::Finding;
 
 const CLIENTS: &str = "clients";
 
@@ -74,7 +74,7 @@ async fn asked(address: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::finding::Verdict;
     use super::*;
 
     #[tokio::test]

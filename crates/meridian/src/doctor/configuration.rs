@@ -7,7 +7,7 @@ use std::path::Path;
 
 use server::{Configuration, ConfigurationError};
 
-use super::Finding;
+use super::finding::Finding;
 
 const CONFIGURATION: &str = "config";
 
@@ -57,7 +57,7 @@ pub(super) fn wrong(error: &ConfigurationError) -> Finding {
 mod tests {
     use std::fs;
 
-    use super::super::Verdict;
+    use super::super::finding::Verdict;
     use super::*;
 
     #[test]

@@ -10,7 +10,7 @@ use names::{Domain, Lookup, NamedServer};
 use server::{Configuration, set};
 use tokio::task::spawn_blocking;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::domain;
 
 const DNS: &str = "dns";

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use server::size;
 
-use super::{Finding, Verdict};
+use super::finding::{Finding, Verdict};
 
 const CLOCK: &str = "clock";
 const DISK: &str = "disk";

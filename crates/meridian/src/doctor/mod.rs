@@ -5,15 +5,14 @@
 mod clients;
 mod configuration;
 mod domain;
+mod finding;
 mod machine;
 mod mounts;
 mod server_side;
 mod set;
 
-use std::fmt;
 use std::path::Path;
 
-use serde::Serialize;
 use server::{Configuration, ConfigurationError};
 
 use crate::arguments::DoctorArguments;
@@ -21,82 +20,7 @@ use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
-
-/// One thing that was looked at.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Finding {
-    /// What was looked at.
-    about: &'static str,
-    verdict: Verdict,
-    /// What is the case.
-    what: String,
-    /// What to do; absent when there is nothing to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
-}
-
-/// How something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Verdict {
-    /// As it should be.
-    Well,
-    /// It works, and will not always.
-    Mind,
-    /// It does not work, or harms somebody.
-    Mend,
-    /// It cannot be told here.
-    Unknown,
-}
-
-impl Finding {
-    fn well(about: &'static str, what: impl Into<String>) -> Finding {
-        Finding::new(about, Verdict::Well, what, None)
-    }
-
-    fn unknown(about: &'static str, what: impl Into<String>) -> Finding {
-        Finding::new(about, Verdict::Unknown, what, None)
-    }
-
-    fn mind(about: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding::new(about, Verdict::Mind, what, Some(remedy.into()))
-    }
-
-    fn mend(about: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding::new(about, Verdict::Mend, what, Some(remedy.into()))
-    }
-
-    fn new(
-        about: &'static str,
-        verdict: Verdict,
-        what: impl Into<String>,
-        remedy: Option<String>,
-    ) -> Finding {
-        let what = server::plain(what.into());
-        Finding {
-            about,
-            verdict,
-            what,
-            remedy,
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = match self.verdict {
-            Verdict::Well => "ok",
-            Verdict::Mind => "MIND",
-            Verdict::Mend => "MEND",
-            Verdict::Unknown => "?",
-        };
-        write!(f, "{verdict:<5} {:<12} {}", self.about, self.what)?;
-        match &self.remedy {
-            Some(remedy) => write!(f, "\n      {:<12} {remedy}", ""),
-            None => Ok(()),
-        }
-    }
-}
+use finding::{Finding, Verdict};
 
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<Exit, Failure> {
     let (configuration, found) = match configuration(arguments) {

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use super::Finding;
+use super::finding::Finding;
 
 const ABOUT: &str = "mounts";
 
@@ -98,7 +98,7 @@ fn of_one(mount: &Mount<'_>) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::finding::Verdict;
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 use server::configuration::ListenAddress;
 use server::{Configuration, Status, StatusError, set};
 
-use super::{Finding, Verdict};
+use super::finding::{Finding, Verdict};
 
 const SERVER: &str = "server";
 const PORTS: &str = "ports";

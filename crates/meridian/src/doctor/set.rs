@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use server::{Counted, PeerView, Status, StatusError, set};
 
-use super::Finding;
+use super::finding::Finding;
 
 const SET: &str = "set";
 const NAMES: &str = "names";
@@ -156,7 +156,7 @@ fn certificate(expires: Result<SystemTime, set::SetCommandError>, now: SystemTim
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::finding::Verdict;
     use super::*;
 
     #[test]

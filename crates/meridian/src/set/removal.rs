@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use server::set;
 use server::{Status, ThawQuestion, ViewStatus};
 
-use super::warning;
+use super::warning::warning;
 use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::progress::Progress;

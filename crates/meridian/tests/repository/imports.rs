@@ -32,6 +32,12 @@ pub fn imports(sources: &Path) -> BTreeMap<String, BTreeSet<String>> {
     imports.collect()
 }
 
+/// The code of each module of the crate whose sources lie in this folder, without comments and tests.
+pub fn code(sources: &Path) -> BTreeMap<String, String> {
+    let code = Modules::read(sources).code.into_iter();
+    code.map(|(names, code)| (names.join("::"), code)).collect()
+}
+
 /// The modules that import from each other, directly or by way of others; each with those that it reaches of them.
 pub fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<(&str, &str)> {
     let reached = |from: &str| {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Violation;
+use super::violation::Violation;
 use crate::history::{Act, Event};
 use crate::survey::Survey;
 

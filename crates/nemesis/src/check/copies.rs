@@ -2,7 +2,7 @@
 //!
 //! What must never enter: which of two copies is right.
 
-use super::Violation;
+use super::violation::Violation;
 use crate::survey::Survey;
 
 const PROMISE: &str = "equal copies";

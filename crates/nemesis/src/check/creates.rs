@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Violation;
+use super::violation::Violation;
 use crate::clients::tree::contest_path;
-use crate::history::{Act, Event, Outcome};
+use crate::history::{Act, Event, Outcome, Refusal};
 use crate::survey::Survey;
 
 const PROMISE: &str = "exclusive create";
@@ -61,7 +61,7 @@ fn one(name: u64, attempts: &[&Event], surveys: &[Survey]) -> Vec<Violation> {
 }
 
 fn says_exist(event: &Event) -> bool {
-    event.outcome == Outcome::Refused("Exist".to_owned())
+    event.outcome == Outcome::Refused(Refusal::Exist)
 }
 
 #[cfg(test)]
@@ -87,11 +87,14 @@ mod tests {
 
     #[test]
     fn one_winner_is_in_order_and_so_is_one_that_is_not_known() {
-        let events = [create(0, [1, 5]), refused("Exist", create(1, [2, 6]))];
+        let events = [
+            create(0, [1, 5]),
+            refused(Refusal::Exist, create(1, [2, 6])),
+        ];
         assert_eq!(check(&events, &[with(&[5])]), []);
         let events = [
             unknown(create(0, [1, 5])),
-            refused("Exist", create(1, [2, 6])),
+            refused(Refusal::Exist, create(1, [2, 6])),
         ];
         assert_eq!(check(&events, &[with(&[5])]), []);
         assert_eq!(check(&events, &[with(&[])]), []);
@@ -104,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_refusal_without_a_creator_is_found() {
-        let early = refused("Exist", create(1, [1, 2]));
+        let early = refused(Refusal::Exist, create(1, [1, 2]));
         assert_eq!(check(&[early.clone(), create(0, [3, 5])], &[]).len(), 1);
         assert_eq!(check(&[early], &[]).len(), 1);
     }
@@ -115,7 +118,10 @@ mod tests {
             check(&[create(0, [1, 5])], &[with(&[5]), with(&[])]).len(),
             1
         );
-        let full = [refused("NoSpc", create(0, [1, 5]))];
+        let full = [refused(
+            Refusal::Other("full".to_owned()),
+            create(0, [1, 5]),
+        )];
         assert_eq!(check(&full, &[with(&[])]), []);
         assert_eq!(check(&full, &[with(&[5])]).len(), 1);
     }

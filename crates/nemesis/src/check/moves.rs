@@ -2,7 +2,7 @@
 //!
 //! What must never enter: names that are replaced; see `replaces`.
 
-use super::Violation;
+use super::violation::Violation;
 use crate::clients::tree::{TOKENS, token_paths, token_start};
 use crate::history::{Act, Event};
 use crate::survey::Survey;
@@ -72,6 +72,7 @@ fn balance(token: usize, events: &[Event]) -> ([i64; 3], u64) {
 mod tests {
     use super::super::made::{done, refused, unknown};
     use super::*;
+    use crate::history::Refusal;
     use crate::survey::Object;
 
     fn step(from: usize, to: usize) -> Event {
@@ -95,7 +96,7 @@ mod tests {
     fn a_token_is_where_the_moves_have_brought_it() {
         let events = [
             step(0, 1),
-            refused("NoEnt", step(0, 2)),
+            refused(Refusal::NoEnt, step(0, 2)),
             step(1, 2),
             step(2, 1),
         ];

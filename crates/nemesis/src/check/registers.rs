@@ -6,7 +6,8 @@
 //!
 //! What must never enter: names that are replaced; see `replaces`.
 
-use super::{KnownBefore, Violation, Writings, seconds};
+use super::violation::{Violation, seconds};
+use super::writings::{KnownBefore, Writings};
 use crate::clients::tree::REGISTERS;
 use crate::history::{Act, Event, Seen, Time};
 use crate::survey::Survey;
@@ -118,6 +119,7 @@ fn sights<'e>(register: usize, events: &'e [Event], surveys: &'e [Survey]) -> Ve
 mod tests {
     use super::super::made::{done, refused, unknown};
     use super::*;
+    use crate::history::Refusal;
 
     fn write(site: usize, times: [Time; 2], value: u64) -> Event {
         done(site, times, Act::Write { register: 1, value })
@@ -197,7 +199,7 @@ mod tests {
     #[test]
     fn values_of_nobody_and_of_refused_writes_are_found() {
         assert_eq!(broken(&[read(1, [1, 2], 99)]), 1);
-        let full = refused("NoSpc", write(0, [10, 20], 7));
+        let full = refused(Refusal::Other("full".to_owned()), write(0, [10, 20], 7));
         assert_eq!(broken(&[full, read(1, [30, 31], 7)]), 1);
         assert_eq!(broken(&[write(0, [10, 20], 7), read(1, [1, 2], 7)]), 1);
         let saw = Some(Seen::Garbage("half".to_owned()));

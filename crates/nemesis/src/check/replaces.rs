@@ -5,9 +5,10 @@
 //!
 //! What must never enter: moves between directories; see `moves`.
 
-use super::{KnownBefore, Violation, Writings};
+use super::violation::Violation;
+use super::writings::{KnownBefore, Writings};
 use crate::clients::tree::REPLACED_NAMES;
-use crate::history::{Act, Event, Outcome, Seen, Time};
+use crate::history::{Act, Event, Outcome, Refusal, Seen, Time};
 use crate::survey::Survey;
 
 const PROMISE: &str = "atomic rename";
@@ -32,7 +33,7 @@ fn one(name: usize, events: &[Event], surveys: &[Survey]) -> Vec<Violation> {
         .collect();
     let mut violations = Vec::new();
     for (event, _) in &reads {
-        if event.outcome == Outcome::Refused("NoEnt".to_owned()) {
+        if event.outcome == Outcome::Refused(Refusal::NoEnt) {
             let what = format!(
                 "client {} at site {} did not find name {name}",
                 event.client, event.site
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn a_missing_or_torn_name_is_found() {
         let missing = refused(
-            "NoEnt",
+            Refusal::NoEnt,
             done(1, [1, 2], Act::ReadReplaced { name: 0, saw: None }),
         );
         assert_eq!(check(&[missing], &[]).len(), 1);

@@ -2,7 +2,7 @@
 //!
 //! What must never enter: what was begun before; it may go either way.
 
-use super::{Violation, seconds};
+use super::violation::{Violation, seconds};
 use crate::history::{Act, Event, Right};
 
 pub(super) fn check(events: &[Event]) -> Vec<Violation> {

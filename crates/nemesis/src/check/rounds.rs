@@ -3,7 +3,7 @@
 //!
 //! What must never enter: changes that may not have been carried out at all.
 
-use super::Violation;
+use super::violation::Violation;
 use crate::history::{Act, Event, Outcome};
 
 const PROMISE: &str = "exactly once";
@@ -25,6 +25,7 @@ pub(super) fn check(events: &[Event]) -> Vec<Violation> {
 mod tests {
     use super::super::made::{done, refused, unknown};
     use super::*;
+    use crate::history::Refusal;
 
     fn round() -> Event {
         done(1, [1, 2], Act::Round { name: 5 })
@@ -32,13 +33,13 @@ mod tests {
 
     #[test]
     fn rounds_that_were_answered_or_not_are_in_order() {
-        let other = refused("Exist", done(0, [1, 2], Act::Create { name: 1 }));
+        let other = refused(Refusal::Exist, done(0, [1, 2], Act::Create { name: 1 }));
         assert_eq!(check(&[round(), unknown(round()), other]), []);
     }
 
     #[test]
     fn a_refusal_of_a_change_of_ones_own_is_found() {
-        let repeated = refused("mkdir: File exists", round());
+        let repeated = refused(Refusal::Other("mkdir: File exists".to_owned()), round());
         assert_eq!(check(&[round(), repeated]).len(), 1);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! What must never enter: what is there in the end; see `moves`.
 
-use super::{Violation, seconds};
+use super::violation::{Violation, seconds};
 use crate::clients::tree::{TOKENS, token_start};
 use crate::history::{Act, Event, Time};
 
@@ -63,6 +63,7 @@ fn place_of(token: usize, moves: &[&Event], [begin, end]: [Time; 2]) -> Option<u
 mod tests {
     use super::super::made::{done, refused, unknown};
     use super::*;
+    use crate::history::Refusal;
 
     fn step(times: [Time; 2], from: usize, to: usize) -> Event {
         done(0, times, Act::Move { token: 0, from, to })
@@ -81,7 +82,7 @@ mod tests {
             search([12, 15], &[]),
             search([12, 30], &[0, 1]),
             search([21, 30], &[1]),
-            refused("NoEnt", step([31, 40], 0, 2)),
+            refused(Refusal::NoEnt, step([31, 40], 0, 2)),
             search([35, 45], &[1]),
             unknown(step([50, 60], 1, 2)),
             search([70, 75], &[1]),

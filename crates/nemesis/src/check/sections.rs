@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{KnownBefore, Violation, seconds};
+use super::violation::{Violation, seconds};
+use super::writings::KnownBefore;
 use crate::clients::tree::COUNTER_FILES;
 use crate::history::{Act, Event, Section, Seen, Time};
 use crate::survey::Survey;

@@ -2,7 +2,8 @@
 //!
 //! What must never enter: opens, which see it at once; see `registers`.
 
-use super::{KnownBefore, Violation};
+use super::violation::Violation;
+use super::writings::KnownBefore;
 use crate::clients::content::RECORD_SIZE;
 use crate::history::{Act, Event, Time};
 

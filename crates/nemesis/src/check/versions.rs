@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Violation;
+use super::violation::Violation;
 use crate::history::{Act, Event, Seen};
 
 const PROMISE: &str = "one content under a change attribute";

@@ -3,32 +3,18 @@
 //!
 //! What must never enter: what is read and written.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nfs4::callback::CbLayoutrecallArgs;
-use nfs4::{LayoutIomode4, NfsFh4, NfsStat4, StableHow4, Stateid4, Verifier4};
-use nfs4_client::{Callbacks, Client, DataServers, Error, OpenFile, Options, Striped};
+use nfs4::{LayoutIomode4, NfsFh4, StableHow4, Stateid4, Verifier4};
+use nfs4_client::{Client, Error, OpenFile, Striped};
 
-use super::{Target, Worker, within};
+use super::Worker;
+use super::answers::within;
 
 /// How long a data server is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(4);
-
-/// How long one is asked again that says "later".
-const LATER: Duration = Duration::from_secs(2);
-
-/// Gives layouts back soon, also without a recall: none is kept for longer than a few requests.
-#[derive(Debug)]
-pub(super) struct GivesBackSoon;
-
-impl Callbacks for GivesBackSoon {
-    fn recall_layout(&self, _: &CbLayoutrecallArgs) -> NfsStat4 {
-        NfsStat4::Delay
-    }
-}
 
 /// A file of which the client has a layout, with sessions to all its data servers.
 #[derive(Debug)]
@@ -116,19 +102,6 @@ impl Direct {
         };
         Direct(self.0.with_handles(forge))
     }
-}
-
-/// The data servers that a client reaches from its site, under a name of their own.
-pub(super) fn data_servers(target: &Target, name: String) -> DataServers {
-    let target = target.clone();
-    let connected = Arc::new(AtomicU64::new(0));
-    DataServers::reached(move |address| {
-        let generation = connected.fetch_add(1, Ordering::Relaxed) + 1;
-        Options {
-            patience: LATER,
-            ..target.with_address(address).options(&name, generation)
-        }
-    })
 }
 
 impl Worker {

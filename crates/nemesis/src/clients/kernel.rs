@@ -14,10 +14,11 @@ use anyhow::Result;
 use testbed::{Guest, GuestConfig, Mount, Output, Place, Script, quoted};
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::Common;
+use super::answers::{LIMIT, denied};
 use super::content::{VALUE_SIZE, of_value, value_in};
 use super::tree::{EXPORT, OWN};
-use super::{Common, LIMIT};
-use crate::history::{Act, Outcome, Section, Time};
+use crate::history::{Act, Outcome, Refusal, Section, Time};
 use crate::random::Random;
 
 /// Where guests mount.
@@ -208,7 +209,7 @@ impl Worker {
                 let why = output.error_text().trim().to_owned();
                 let outcome = match output.code {
                     0 => Outcome::Done,
-                    DENIED => Outcome::Refused("somebody else has the lock".to_owned()),
+                    DENIED => denied(),
                     _ => Outcome::Unknown(why),
                 };
                 (
@@ -244,7 +245,7 @@ impl Worker {
             Ok(failed) => {
                 let why = failed.error_text().trim().to_owned();
                 match failed.code {
-                    REPEATED => Outcome::Refused(why),
+                    REPEATED => Outcome::Refused(Refusal::Other(why)),
                     _ => Outcome::Unknown(why),
                 }
             }

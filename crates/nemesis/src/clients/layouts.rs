@@ -5,10 +5,11 @@
 use nfs4::{Attr, Bitmap4, LayoutIomode4};
 use nfs4_client::{Client, Error, How, OpenFile};
 
+use super::Worker;
+use super::answers::{outcome_of, unknown, within};
 use super::content::{VALUE_SIZE, of_value, value_in};
 use super::registers::{read_value, write_through};
 use super::tree::Place;
-use super::{Worker, outcome_of, unknown, within};
 use crate::history::{Act, Outcome, Seen};
 
 impl Worker {

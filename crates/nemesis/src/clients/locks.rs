@@ -7,9 +7,10 @@ use std::time::Duration;
 use nfs4::{NfsLockType4, NfsStat4};
 use nfs4_client::{Client, Error, Held, How, LockAnswer, OpenFile, StableHow4};
 
+use super::Worker;
+use super::answers::{denied, unknown, within};
 use super::content::of_value;
 use super::registers::read_value;
-use super::{Worker, unknown, within};
 use crate::history::{Act, Outcome, Section, Seen};
 
 /// How often a lock is asked for before the client goes on to something else.
@@ -31,7 +32,7 @@ impl Worker {
             section.asked = begin;
             let outcome = match self.section(&client, &mut section).await {
                 Ok(true) => Outcome::Done,
-                Ok(false) => Outcome::Refused("somebody else has the lock".to_owned()),
+                Ok(false) => denied(),
                 Err(error) => unknown(&error),
             };
             self.record(begin, Act::Section(section), outcome).await;

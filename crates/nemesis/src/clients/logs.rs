@@ -5,9 +5,10 @@
 use nfs4::LayoutIomode4;
 use nfs4_client::{Client, Error, How, OpenFile};
 
+use super::Worker;
+use super::answers::{unknown, within};
 use super::content::{RECORD_SIZE, of_record};
 use super::direct::Direct;
-use super::{Worker, unknown, within};
 use crate::history::{Act, Outcome};
 
 /// After this many records the file is closed and opened again.

@@ -5,8 +5,9 @@
 use nfs4::NfsStat4;
 use nfs4_client::{Client, Error};
 
+use super::Worker;
+use super::answers::{unknown, within};
 use super::tree::{TOKENS, token_name};
-use super::{Worker, unknown, within};
 use crate::history::{Act, Outcome};
 
 impl Worker {

@@ -6,6 +6,7 @@
 //!
 //! What must never enter: judgement; see `check`.
 
+mod answers;
 pub mod content;
 mod direct;
 pub mod kernel;
@@ -16,28 +17,23 @@ mod looks;
 mod names;
 mod registers;
 mod rights;
+mod target;
 pub mod tree;
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use nfs4::{NfsStat4, Opnum, Verifier4};
-use nfs4_client::{Client, DataServers, Error, Options};
-use testbed::{Place, Site};
+use nfs4_client::{Client, DataServers};
+use testbed::Place;
 use tokio::task::JoinHandle;
 
 use crate::history::{Act, Event, Outcome, Recorder, Time};
 use crate::random::Random;
+use answers::LIMIT;
 use tree::{TOKENS, Tree};
 
-/// How long a request may try: longer than any fault and what follows it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// After this a request counts as lost.
-const LIMIT: Duration = Duration::from_secs(90);
+pub use target::Target;
 
 /// The longest pause between two things that a client does, in milliseconds.
 const PAUSE_MS_MAX: u64 = 60;
@@ -103,53 +99,6 @@ impl Common {
     }
 }
 
-/// How a server is reached from its own site.
-#[derive(Debug, Clone)]
-pub struct Target {
-    site: Site,
-    address: SocketAddr,
-}
-
-impl Target {
-    /// The server of a place.
-    pub fn of(place: &Place) -> Self {
-        Self {
-            site: place.site().clone(),
-            address: place.nfs_address(),
-        }
-    }
-
-    /// The same site, and another server.
-    fn with_address(&self, address: SocketAddr) -> Self {
-        Self {
-            site: self.site.clone(),
-            address,
-        }
-    }
-
-    /// A client called so, in its run of this number.
-    pub async fn client(&self, name: &str, generation: u64) -> Result<Client, Error> {
-        Client::connect(self.options(name, generation)).await
-    }
-
-    fn options(&self, name: &str, generation: u64) -> Options {
-        let Self { site, address } = self.clone();
-        let options = Options::dialling(move || {
-            let stream = site.enter(|| nfs4_client::connect(address));
-            stream.map_err(io::Error::other)?
-        });
-        Options {
-            owner: name.to_owned().into(),
-            verifier: Verifier4(generation.to_be_bytes()),
-            patience: PATIENCE,
-            renewal: Some(Duration::from_secs(3)),
-            slots: 4,
-            callbacks: Arc::new(direct::GivesBackSoon),
-            ..options
-        }
-    }
-}
-
 /// What a client does.
 #[derive(Debug, Clone, Copy)]
 enum Role {
@@ -185,7 +134,7 @@ pub fn employ(common: &Arc<Common>, places: &[Place], is_pool: bool) -> Vec<Join
                 targets: targets.clone(),
                 // One of the two logs of a site.
                 has_layouts: is_pool && matches!(role, Role::Log(log) if log % 2 == 0),
-                data_servers: direct::data_servers(
+                data_servers: target::data_servers(
                     &targets[site],
                     format!("nemesis {} {} of layouts", common.seed, clients.len()),
                 ),
@@ -285,52 +234,5 @@ impl Worker {
     fn count_put_off(&self, client: &Client) {
         let times = client.session().times_put_off();
         self.common.put_off.fetch_add(times, Ordering::Relaxed);
-    }
-}
-
-/// Waits for an answer, but not for ever.
-async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    match tokio::time::timeout(LIMIT, work).await {
-        Ok(answer) => answer,
-        Err(_) => {
-            let cause = format!("no answer for {} s", LIMIT.as_secs());
-            Err(Error::Transport(io::Error::other(cause)))
-        }
-    }
-}
-
-/// What an error says about a request that changes something in one step.
-fn outcome_of(error: &Error) -> Outcome {
-    use NfsStat4 as S;
-    let refusals = [
-        S::Exist,
-        S::NoEnt,
-        S::NoSpc,
-        S::Access,
-        S::Perm,
-        S::ShareDenied,
-        S::Locked,
-        S::RoFs,
-    ];
-    match error {
-        Error::Status { op, status }
-            if *op != Opnum::Sequence as u32 && refusals.contains(status) =>
-        {
-            Outcome::Refused(format!("{status:?}"))
-        }
-        Error::Status { op, status } => {
-            let name =
-                Opnum::try_from(*op).map_or("an operation".to_owned(), |op| format!("{op:?}"));
-            Outcome::Unknown(format!("{name}: {status:?}"))
-        }
-        other => Outcome::Unknown(other.to_string()),
-    }
-}
-
-/// The same for the later steps of several: the first has been done.
-fn unknown(error: &Error) -> Outcome {
-    match outcome_of(error) {
-        Outcome::Refused(what) => Outcome::Unknown(what),
-        other => other,
     }
 }

@@ -5,11 +5,12 @@
 use nfs4::Verifier4;
 use nfs4_client::{Client, Error, How, StableHow4};
 
+use super::Worker;
+use super::answers::{outcome_of, unknown, within};
 use super::content::of_value;
 use super::registers::read_value;
 use super::tree::{REPLACED_NAMES, TOKENS, contest_name, replaced_name, token_name};
-use super::{Worker, outcome_of, unknown, within};
-use crate::history::{Act, Outcome, Seen, Time};
+use crate::history::{Act, Outcome, Refusal, Seen, Time};
 
 /// How long all compete for one name, in microseconds.
 const CONTEST_US: Time = 500_000;
@@ -76,7 +77,7 @@ impl Worker {
         };
         if let Err(error) = within(preparing).await {
             // The name was not touched, whatever became of the draft.
-            let what = format!("no draft: {error}");
+            let what = Refusal::Other(format!("no draft: {error}"));
             self.record(begin, act, Outcome::Refused(what)).await;
             return self.forget().await;
         }

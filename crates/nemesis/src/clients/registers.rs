@@ -4,9 +4,10 @@
 
 use nfs4_client::{Client, Error, How, OpenFile, StableHow4};
 
+use super::Worker;
+use super::answers::{outcome_of, unknown, within};
 use super::content::{VALUE_SIZE, of_value, value_in};
 use super::tree::Place;
-use super::{Worker, outcome_of, unknown, within};
 use crate::history::{Act, Outcome, Seen};
 
 impl Worker {

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use nfs4::{Attributes4, LayoutIomode4, StableHow4};
 use nfs4_client::{Client, Error, How, OpenFile};
 
+use super::Worker;
+use super::answers::within;
 use super::content::{VALUE_SIZE, of_value};
 use super::direct::{Direct, Undone};
-use super::{Worker, within};
 use crate::history::{Act, Outcome, Right, Time};
 
 /// Pauses before a right is tried again.

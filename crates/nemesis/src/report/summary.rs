@@ -84,7 +84,7 @@ pub fn longest(events: &[Event], sites: usize) -> Vec<Option<&Event>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Act;
+    use crate::history::{Act, Refusal};
 
     fn event(took: u64, outcome: Outcome) -> Event {
         Event {
@@ -101,7 +101,7 @@ mod tests {
     fn lines_count_outcomes_and_waits() {
         let events = [
             event(5, Outcome::Done),
-            event(9, Outcome::Refused("Exist".to_owned())),
+            event(9, Outcome::Refused(Refusal::Exist)),
             event(100, Outcome::Unknown("lost".to_owned())),
         ];
         let lines = by_kind(&events);

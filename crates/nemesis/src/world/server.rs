@@ -12,22 +12,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use testbed::{Meridian, Place, Role, Service, Signal};
 
-use super::Plan;
 use super::clock::{Clock, Jumps};
 use super::disk::Disk;
+use super::plan::Plan;
 
-/// Everybody may write, root is root, and what a dead client held is soon free.
-const CONFIGURATION: &str = "\
-[[export]]
-path = \"/export\"
-[[export.allow]]
-clients = \"*\"
-squash = \"none\"
-[time]
-lease_seconds = 10
-[metrics]
-listen = \"off\"
-";
+/// What a dead client held is soon free.
+const LEASE: &str = "[time]\nlease_seconds = 10\n";
 
 /// How many lines of a log explain why a server has ended.
 const LOG_LINES: usize = 12;
@@ -92,7 +82,7 @@ impl Server {
             Some(inviter) => meridian.join(&inviter.handle(), role, address_of(place, role))?,
         }
         let folder = place.site().folder();
-        let configuration = format!("{CONFIGURATION}{}", plan.settings);
+        let configuration = format!("{}{LEASE}{}", Meridian::OPEN, plan.settings);
         let jumps = plan.jumps.then(|| Jumps::in_folder(folder)).transpose()?;
         let listen = place.nfs_address().to_string();
         let clock = Clock::True.environment(folder, jumps.as_ref())?;

@@ -17,7 +17,7 @@ use crate::driver::lease_state::LeaseState;
 use crate::driver::remembered::Remembered;
 use crate::driver::tree::{LocalTree, Parents};
 use crate::state::ledger::{Ledger, Verdict};
-use crate::state::locks::AroundCore;
+use crate::state::locks::{AroundCore, Table};
 use crate::state::outcomes::Outcomes;
 use crate::state::settings::{Durability, Settings};
 use crate::state::shipping::{self, Unshipped};
@@ -73,6 +73,8 @@ pub(crate) struct Engine {
     demanded: watch::Sender<Mark>,
     foreign: AtomicUsize,
     alone: AtomicBool,
+    /// Held while the store is told whether others may have open what is removed.
+    telling_store: Table<()>,
     began: Instant,
 }
 
@@ -146,6 +148,7 @@ impl Engine {
             demanded: watch::Sender::new(Mark(0)),
             foreign: AtomicUsize::new(0),
             alone: AtomicBool::new(false),
+            telling_store: Table::default(),
             began: Instant::now(),
         }
     }
@@ -249,6 +252,20 @@ impl Engine {
 
     pub(crate) fn set_alone(&self, alone: bool) {
         self.alone.store(alone, Ordering::Release);
+        self.tell_store();
+    }
+
+    /// Nothing is answered any more, whatever is granted.
+    pub(crate) fn bar(&self) {
+        self.lease.bar();
+        self.tell_store();
+    }
+
+    /// Has the store record changes, and keep what is removed while clients of other members may have it open. It is told again
+    /// whenever that changes, so that it need not ask.
+    pub(crate) fn tell_store(&self) {
+        let _last = self.telling_store.lock();
+        self.store.replicate(!self.is_alone());
     }
 
     /// Remembers that the next answer has to wait for this mark.

@@ -166,7 +166,7 @@ impl LeaseState {
     }
 
     /// Nothing is answered any more, whatever is granted.
-    pub(crate) fn bar(&self) {
+    pub(super) fn bar(&self) {
         self.barred.store(true, Ordering::Release);
         self.set_up_to_date(false);
     }

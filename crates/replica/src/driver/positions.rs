@@ -12,8 +12,9 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 use crate::driver::engine::{Engine, Guard};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::copies::{TRIMMED, trimmed_before};
+use crate::state::peers::Peer;
 use crate::state::settings::Durability;
-use crate::state::wire::Shipped;
+use crate::state::wire::{LeaseRequest, Shipped};
 
 /// What a replica says of itself with each request for a lease, as it is at one moment.
 pub(crate) struct OwnReport {
@@ -52,14 +53,22 @@ impl LocalReplica {
 }
 
 impl LocalReplica {
-    /// Which contents that were changed here all other members have. Nothing while one of them takes part anew, or this replica does,
-    /// or has not handed over what earlier incarnations made: nobody knows then since when they lack what they lack.
-    pub(crate) fn shipped(&self) -> Option<Shipped> {
+    /// A peer requests a lease. Which contents that were changed here all other members have, by the last question before which they were.
+    /// Nothing while one of them takes part anew, or this replica does, or has not handed over what earlier incarnations made: nobody knows
+    /// then since when they lack what they lack.
+    pub(crate) fn shipped(&self, from: ReplicaSlot, ask: &LeaseRequest) -> Option<Shipped> {
+        let now = self.engine.with_core(|guard| guard.now);
+        let noted = |peer: &mut Peer| peer.questions.note(ask.incarnation, ask.asked, now);
+        self.state.peers.with(from, noted);
         let active = self.lease.view().active;
         let anew = (self.state.debts.lock().keys()).any(|slot| active.contains(slot));
-        let knows = self.lease.is_up_to_date() && !anew;
-        let shipped = || self.engine.with_core(|guard| guard.shipped());
-        knows.then(shipped)?
+        if !self.lease.is_up_to_date() || anew {
+            return None;
+        }
+        let (epoch, until) = self.engine.with_core(|guard| guard.shipped())?;
+        let asked = |peer: &mut Peer| peer.questions.until(until);
+        let asked = self.state.peers.with(from, asked)?;
+        Some(Shipped { epoch, asked })
     }
 }
 
@@ -150,25 +159,22 @@ impl Guard<'_> {
         self.is_steady() && self.ledger.is_settled_in_configuration(contents)
     }
 
-    fn shipped(&self) -> Option<Shipped> {
+    /// The epoch, and since when something is lacking of what was changed here.
+    fn shipped(&self) -> Option<(u64, Moment)> {
         let ledger = &self.ledger;
         if ledger.previous.is_some() {
             return None;
         }
-        let mut before_us = 0;
+        let mut until = self.now;
         let keepers = ledger.active.difference(&ledger.witnesses);
         for slot in keepers.filter(|slot| **slot != ledger.slot) {
             let backlog = ledger.unshipped.backlog(*slot)?;
             if !backlog.is_exact() {
                 return None;
             }
-            let since = backlog
-                .oldest()
-                .map_or(0, |oldest| self.now.0.saturating_sub(oldest.0));
-            before_us = since.max(before_us);
+            until = backlog.oldest().map_or(until, |oldest| oldest.min(until));
         }
-        let epoch = self.epoch().0;
-        Some(Shipped { epoch, before_us })
+        Some((self.epoch().0, until))
     }
 
     /// A replica that writes all the time always owes something; that does not count.

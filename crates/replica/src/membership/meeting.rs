@@ -101,14 +101,14 @@ fn unproven(by: ReplicaSlot, of: ReplicaSlot) -> String {
 /// An earlier start found that this directory was put back.
 pub(crate) fn take_up_fault(replica: &LocalReplica) {
     if let Some(fault) = replica.state.lineage.fault() {
-        replica.lease.bar();
+        replica.engine.bar();
         tracing::error!("{}", fault.of_own());
     }
 }
 
 /// This directory was put back: from here on nothing is said in its name.
 fn give_up(replica: &Arc<LocalReplica>, fault: Fault) {
-    replica.lease.bar();
+    replica.engine.bar();
     if !replica.state.lineage.accept(fault) {
         return;
     }

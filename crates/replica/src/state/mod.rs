@@ -44,6 +44,7 @@ pub(crate) mod outcomes;
 pub(crate) mod pace;
 pub(crate) mod peers;
 pub(crate) mod plausible;
+pub(crate) mod questions;
 pub(crate) mod rejoins;
 pub(crate) mod relays;
 pub(crate) mod removed;

@@ -13,6 +13,7 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::locks::{Table, TableGuard};
 use crate::state::nonsense::Nonsense;
+use crate::state::questions::Questions;
 use crate::state::rejoins::{Rejoin, RejoinView};
 use crate::state::shipments::Shipments;
 use crate::state::views::News;
@@ -28,6 +29,8 @@ pub(crate) struct Peer {
     pub(crate) rejoin: Rejoin,
     /// Its lack of space for contents.
     pub(crate) shipments: Shipments,
+    /// When it has asked for leases.
+    pub(crate) questions: Questions,
     /// Files that are complete there, as it is told next, with the places of the own stream up to which they are.
     pub(crate) completed: BTreeMap<ObjectId, u64>,
 }
@@ -78,7 +81,8 @@ impl Peers {
     /// A peer says which of its contents all members of a view have; what it had said before may be more.
     pub(crate) fn note_shipped(&self, slot: ReplicaSlot, shipped: (u64, Moment)) {
         self.note_news(slot, |news| {
-            news.shipped = news.shipped.max(Some(shipped));
+            let known = news.shipped.filter(|known| known.0 == shipped.0);
+            news.shipped = known.max(Some(shipped));
         });
     }
 

@@ -249,13 +249,13 @@ pub(crate) struct LeaseGrant {
     pub(crate) shipped: Option<Shipped>,
 }
 
-/// All other members of a view that keep contents have those that the sender had changed until so long before it said so.
+/// All other members of a view that keep contents have those that the sender had changed before it heard an earlier question of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shipped {
     /// The view in force at the sender.
     pub(crate) epoch: u64,
-    /// In microseconds.
-    pub(crate) before_us: u64,
+    /// When that was asked, on the receiver's clock.
+    pub(crate) asked: u64,
 }
 
 /// The sender has entered a view in which the receiver takes part anew.

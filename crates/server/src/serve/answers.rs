@@ -24,81 +24,52 @@ impl Overview {
     pub(super) fn into_answering(self: Arc<Overview>) -> Answering {
         Arc::new(move |question| {
             let overview = self.clone();
-            Box::pin(async move {
-                match question {
-                    Question::Status => Answer::Status(Box::new(overview.status().await)),
-                    Question::Drain(question) => {
-                        let answer = overview.drain(&question).await;
-                        answer.map_or_else(Answer::Refused, Answer::Drain)
-                    }
-                    Question::View => {
-                        let answer = overview.view().map(Box::new);
-                        answer.map_or_else(Answer::Refused, Answer::View)
-                    }
-                    Question::Frozen => {
-                        let answer = overview.frozen().await;
-                        answer.map_or_else(Answer::Refused, Answer::Frozen)
-                    }
-                    Question::Thaw(question) => {
-                        let answer = overview.thaw(&question).await;
-                        answer.map_or_else(Answer::Refused, Answer::Thaw)
-                    }
-                    Question::Scrub(question) => {
-                        let answer = overview.scrub(question);
-                        answer.map_or_else(Answer::Refused, Answer::Scrub)
-                    }
-                    Question::MoveAuthority(to) => {
-                        let answer = overview.move_authority(to).await;
-                        answer.map_or_else(Answer::Refused, Answer::AuthorityMoved)
-                    }
-                    Question::Clients => Answer::Clients(overview.clients()),
-                    Question::Evict(question) => {
-                        let answer = overview.evict(&question).await;
-                        answer.map_or_else(Answer::Refused, Answer::Clients)
-                    }
-                    Question::Reload => {
-                        let answer = overview.reload().await;
-                        answer.map_or_else(Answer::Misconfigured, Answer::Reloaded)
-                    }
-                    Question::Junctions => {
-                        let answer = overview.junctions();
-                        answer.map_or_else(Answer::Refused, Answer::Junctions)
-                    }
-                    Question::Junction(wish) => {
-                        let answer = overview.junction(wish).await;
-                        answer.map_or_else(Answer::Refused, Answer::Junction)
-                    }
-                    Question::Where(path) => {
-                        let answer = overview.whereabouts(&path).await;
-                        answer.map_or_else(Answer::Refused, Answer::Whereabouts)
-                    }
-                    Question::RemoveDataServer(number) => {
-                        let removed = overview.remove_data_server(number).await;
-                        removed.map_or_else(Answer::Refused, |()| Answer::DataServerRemoved)
-                    }
-                    Question::DrainData(question) => {
-                        let drained = overview.drain_data(question).await;
-                        drained.map_or_else(Answer::Refused, Answer::DataDrained)
-                    }
-                    Question::Rebalance(question) => {
-                        let rebalanced = overview.rebalance(question).await;
-                        rebalanced.map_or_else(Answer::Refused, Answer::Rebalanced)
-                    }
-                    Question::ForgetDataServer(question) => {
-                        let forgotten = overview.forget_data_server(question).await;
-                        forgotten.map_or_else(Answer::Refused, Answer::DataServerForgotten)
-                    }
-                    Question::ReadmitDataServer(number) => {
-                        let readmitted = overview.readmit_data_server(number).await;
-                        readmitted.map_or_else(Answer::Refused, Answer::DataServerReadmitted)
-                    }
-                    Question::Durability(question) => {
-                        let answer = overview.durability(&question).await;
-                        answer.map_or_else(Answer::Refused, Answer::Durability)
-                    }
-                }
-            })
+            Box::pin(async move { overview.answer(question).await })
         })
+    }
+
+    async fn answer(&self, question: Question) -> Answer {
+        match question {
+            Question::Status => Answer::Status(Box::new(self.status().await)),
+            Question::Drain(question) => told(self.drain(&question).await, Answer::Drain),
+            Question::View => told(self.view().map(Box::new), Answer::View),
+            Question::Frozen => told(self.frozen().await, Answer::Frozen),
+            Question::Thaw(question) => told(self.thaw(&question).await, Answer::Thaw),
+            Question::Scrub(question) => told(self.scrub(question), Answer::Scrub),
+            Question::MoveAuthority(to) => {
+                told(self.move_authority(to).await, Answer::AuthorityMoved)
+            }
+            Question::Clients => Answer::Clients(self.clients()),
+            Question::Evict(question) => told(self.evict(&question).await, Answer::Clients),
+            Question::Reload => {
+                let answer = self.reload().await;
+                answer.map_or_else(Answer::Misconfigured, Answer::Reloaded)
+            }
+            Question::Junctions => told(self.junctions(), Answer::Junctions),
+            Question::Junction(wish) => told(self.junction(wish).await, Answer::Junction),
+            Question::Where(path) => told(self.whereabouts(&path).await, Answer::Whereabouts),
+            Question::RemoveDataServer(number) => {
+                let removed = self.remove_data_server(number).await;
+                told(removed, |()| Answer::DataServerRemoved)
+            }
+            Question::DrainData(question) => {
+                told(self.drain_data(question).await, Answer::DataDrained)
+            }
+            Question::Rebalance(question) => {
+                told(self.rebalance(question).await, Answer::Rebalanced)
+            }
+            Question::ForgetDataServer(question) => {
+                let forgotten = self.forget_data_server(question).await;
+                told(forgotten, Answer::DataServerForgotten)
+            }
+            Question::ReadmitDataServer(number) => {
+                let readmitted = self.readmit_data_server(number).await;
+                told(readmitted, Answer::DataServerReadmitted)
+            }
+            Question::Durability(question) => {
+                told(self.durability(&question).await, Answer::Durability)
+            }
+        }
     }
 
     /// Looks up, and changes if asked to, when updates of an object are answered.
@@ -149,6 +120,11 @@ impl Overview {
             from: from.map(path_of),
         })
     }
+}
+
+/// The answer to a question that may be refused.
+fn told<T>(found: Result<T, String>, answer: impl FnOnce(T) -> Answer) -> Answer {
+    found.map_or_else(Answer::Refused, answer)
 }
 
 fn replicated(tree: &Tree) -> Option<(&Tree, &Arc<Replica>)> {

@@ -13,7 +13,7 @@ use crate::configuration::NFS_PORT;
 use crate::set::{resolve, silence_at};
 use crate::status::{DrainAnswer, DrainQuestion};
 
-/// How often it is looked whether all clients have gone.
+/// How often it is looked whether all clients have gone: each request of any of them may be the last one, and a task for each would be told in vain.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Where clients are to go: a host, and the replica that serves them there where somebody says so.

@@ -49,7 +49,8 @@ use trees::Tree;
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the other replicas may take to get what they lack when the server stops.
 const PARTING_PATIENCE: Duration = Duration::from_secs(10);
-/// How long work that was given up may take to notice, once everything is put away, and how often to look.
+/// How long work that was given up may take to notice, once everything is put away, and how often to look: only counts of references tell that nobody
+/// has a store any more.
 const LEFTOVER_PATIENCE: Duration = Duration::from_secs(2);
 const LEFTOVER_PAUSE: Duration = Duration::from_millis(10);
 

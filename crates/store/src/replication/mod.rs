@@ -18,6 +18,7 @@ mod unshipped;
 mod updates;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::{broadcast, watch};
@@ -86,11 +87,10 @@ impl OpenStore {
     /// [`crate::Store::with_hook`], and fails without one.
     ///
     /// `keeps_removed` says whether clients of other replicas may have a file open that loses its last name here; then it is
-    /// kept without one until [`crate::OpenStore::bury`]. It is asked with the writer's lock held and must not wait.
-    pub fn replicate(&self, keeps_removed: impl Fn() -> bool + Send + Sync + 'static) {
-        if self.keeps_removed.set(Box::new(keeps_removed)).is_err() {
-            tracing::error!("a store is replicated already; please report it");
-        }
+    /// kept without one until [`crate::OpenStore::bury`]. Called again whenever that changes.
+    pub fn replicate(&self, keeps_removed: bool) {
+        let known = self.keeps_removed.get_or_init(AtomicBool::default);
+        known.store(keeps_removed, Ordering::Release);
     }
 
     /// The position up to which every record of this store is stable; none below will still appear.

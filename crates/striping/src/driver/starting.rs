@@ -34,21 +34,7 @@ impl Driver {
     ) -> Result<Arc<Driver>> {
         let (issue, key) = next_numbers(&rows).await?;
         let present: BTreeSet<DataServerNumber> = servers.into_iter().collect();
-        let (mut intents, mut settled) = (BTreeMap::new(), Vec::new());
-        for (key, row) in rows.facts(records::INTENTS)? {
-            let mut owed = records::parse_intent(&key, &row).ok_or_else(|| damaged("an intent"))?;
-            // Those that were removed owe nothing, though the home was stopped before that was noted.
-            owed.owed.retain(|server| present.contains(server));
-            match owed.in_row && owed.owed.is_empty() {
-                true => settled.push((key.to_vec(), None)),
-                false => {
-                    intents.insert(owed.intent.number, owed);
-                }
-            }
-        }
-        if !settled.is_empty() {
-            rows.keep(Vec::new(), settled).await?;
-        }
+        let mut intents = intents_of(&rows, &present).await?;
         let mut known: BTreeMap<_, _> = present.iter().map(|server| (*server, None)).collect();
         for (key, row) in rows.facts(records::SERVERS)? {
             let identity = records::parse_identity(&key, &row);
@@ -135,6 +121,29 @@ async fn next_numbers(rows: &PlacedRows) -> Result<(IssueNumber, KeyNumber)> {
 
 fn damaged(what: &str) -> Error {
     Error::Io(format!("{what} that a home has kept is damaged"))
+}
+
+/// What data servers still owe. What was settled before the home could note it is forgotten.
+async fn intents_of(
+    rows: &PlacedRows,
+    present: &BTreeSet<DataServerNumber>,
+) -> Result<BTreeMap<IntentNumber, Owed>> {
+    let (mut intents, mut settled) = (BTreeMap::new(), Vec::new());
+    for (key, row) in rows.facts(records::INTENTS)? {
+        let mut owed = records::parse_intent(&key, &row).ok_or_else(|| damaged("an intent"))?;
+        // Those that were removed owe nothing, though the home was stopped before that was noted.
+        owed.owed.retain(|server| present.contains(server));
+        match owed.in_row && owed.owed.is_empty() {
+            true => settled.push((key.to_vec(), None)),
+            false => {
+                intents.insert(owed.intent.number, owed);
+            }
+        }
+    }
+    if !settled.is_empty() {
+        rows.keep(Vec::new(), settled).await?;
+    }
+    Ok(intents)
 }
 
 /// What files were being moved to, and the largest number that a placement was given.

@@ -19,31 +19,27 @@ const WRITE: Share = Share {
     deny_write: false,
 };
 
+impl Table {
+    /// Opens the first file.
+    fn open(&mut self, client: ClientId, owner: &[u8], share: Share) -> Stateid4 {
+        let granted = self.state.record_open(client, owner, file(1), share);
+        granted.unwrap().stateid
+    }
+}
+
 #[test]
 fn opening_again_adds_to_the_same_state() {
     let mut table = Table::new();
     let (client, _) = table.client("a");
-    let first = table
-        .state
-        .record_open(client, b"o", file(1), READ)
-        .unwrap()
-        .stateid;
-    let second = table
-        .state
-        .record_open(client, b"o", file(1), WRITE)
-        .unwrap()
-        .stateid;
+    let first = table.open(client, b"o", READ);
+    let second = table.open(client, b"o", WRITE);
     assert_eq!(first.other, second.other);
     assert_eq!((first.seqid, second.seqid), (1, 2));
     let old = table.state.open_file(client, &first, file(1));
     assert_eq!(old.unwrap_err(), NfsStat4::OldStateid);
     let open = table.state.open_file(client, &second, file(1)).unwrap();
     assert!(open.share.read && open.share.write);
-    let other_owner = table
-        .state
-        .record_open(client, b"p", file(1), READ)
-        .unwrap()
-        .stateid;
+    let other_owner = table.open(client, b"p", READ);
     assert_ne!(other_owner.other, first.other);
 }
 
@@ -52,11 +48,7 @@ fn stateids_are_good_only_for_their_client_and_file() {
     let mut table = Table::new();
     let (client, _) = table.client("a");
     let (stranger, _) = table.client("b");
-    let stateid = table
-        .state
-        .record_open(client, b"o", file(1), READ)
-        .unwrap()
-        .stateid;
+    let stateid = table.open(client, b"o", READ);
     let use_it = |state: &State, client, stateid: &Stateid4, key| {
         state.resolve_for_io(client, stateid, key, StateidUse::Read)
     };
@@ -100,16 +92,8 @@ fn stateids_are_good_only_for_their_client_and_file() {
 fn writing_needs_an_open_for_writing() {
     let mut table = Table::new();
     let (client, _) = table.client("a");
-    let reader = table
-        .state
-        .record_open(client, b"r", file(1), READ)
-        .unwrap()
-        .stateid;
-    let writer = table
-        .state
-        .record_open(client, b"w", file(1), WRITE)
-        .unwrap()
-        .stateid;
+    let reader = table.open(client, b"r", READ);
+    let writer = table.open(client, b"w", WRITE);
     let resolve = |stateid, wanted| table.state.resolve_for_io(client, stateid, file(1), wanted);
     assert_eq!(resolve(&reader, StateidUse::Write), Err(NfsStat4::OpenMode));
     let used = resolve(&writer, StateidUse::Write);
@@ -129,15 +113,8 @@ fn writing_needs_an_open_for_writing() {
 fn a_downgrade_goes_back_to_what_was_opened() {
     let mut table = Table::new();
     let (client, _) = table.client("a");
-    table
-        .state
-        .record_open(client, b"o", file(1), READ)
-        .unwrap();
-    let both = table
-        .state
-        .record_open(client, b"o", file(1), READ.union(WRITE))
-        .unwrap()
-        .stateid;
+    table.open(client, b"o", READ);
+    let both = table.open(client, b"o", READ.union(WRITE));
     let open = table.state.open_file(client, &both, file(1)).unwrap();
     assert!(table.state.may_downgrade(&open, READ));
     assert!(
@@ -155,11 +132,7 @@ fn a_downgrade_goes_back_to_what_was_opened() {
 fn closing_takes_the_locks_along() {
     let mut table = Table::new();
     let (client, _) = table.client("a");
-    let stateid = table
-        .state
-        .record_open(client, b"o", file(1), WRITE)
-        .unwrap()
-        .stateid;
+    let stateid = table.open(client, b"o", WRITE);
     let grant = table
         .state
         .first_lock(client, &stateid, b"l", file(1))
@@ -183,11 +156,7 @@ fn closing_takes_the_locks_along() {
 fn a_lock_owner_has_one_state_a_file() {
     let mut table = Table::new();
     let (client, _) = table.client("a");
-    let open = table
-        .state
-        .record_open(client, b"o", file(1), WRITE)
-        .unwrap()
-        .stateid;
+    let open = table.open(client, b"o", WRITE);
     let grant = table
         .state
         .first_lock(client, &open, b"l", file(1))
@@ -224,10 +193,7 @@ fn owners_cannot_be_confused_by_where_one_string_ends() {
 fn sequence_numbers_of_stateids_start_again_at_one() {
     let mut table = Table::new();
     let (client, _) = table.client("a");
-    let open = |table: &mut Table| {
-        let granted = table.state.record_open(client, b"o", file(1), READ);
-        granted.unwrap().stateid
-    };
+    let open = |table: &mut Table| table.open(client, b"o", READ);
     let lock = |table: &mut Table, open: &Stateid4| {
         let grant = table.state.first_lock(client, open, b"l", file(1)).unwrap();
         table.state.record_lock(client, &grant, file(1)).unwrap()
@@ -269,8 +235,7 @@ fn sequence_numbers_of_stateids_start_again_at_one() {
 fn a_sequence_number_that_never_was_is_not_old() {
     let mut table = Table::new();
     let (client, _) = table.client("a");
-    let open = table.state.record_open(client, b"o", file(1), READ);
-    let open = open.unwrap().stateid;
+    let open = table.open(client, b"o", READ);
     for seqid in [2, u32::MAX, u32::MAX / 2] {
         let stateid = Stateid4 { seqid, ..open };
         let told = table.state.test_stateid(client, &stateid);

@@ -180,11 +180,11 @@ fn have_all<'h>(
         let of = here.of.0;
         let mut applied = ask.applied.iter();
         let level = applied.any(|(slot, there)| *slot == of && *there >= here.applied);
-        let lacks = here.whole
-            && match is_present(here.of) {
-                true => !has_shipped(here.of),
-                false => ask.lacks.contains(&of),
-            };
+        // Of one that is there this one may have the contents of some files and lack those of others.
+        let lacks = match is_present(here.of) {
+            true => !has_shipped(here.of),
+            false => here.whole && ask.lacks.contains(&of),
+        };
         *by == here.of || level && !lacks
     };
     !present.is_empty() && here.all(|here| present.iter().all(|one| has(one, here)))
@@ -254,6 +254,9 @@ mod tests {
         let have_all = |shipped, whole| have_all(&both, |_| shipped, [here(whole)].iter());
         assert!(!have_all(false, true));
         assert!(have_all(true, true));
-        assert!(have_all(false, false), "they are not here either");
+        assert!(
+            !have_all(false, false),
+            "others of the same replica may be here"
+        );
     }
 }

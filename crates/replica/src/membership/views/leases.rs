@@ -181,7 +181,7 @@ pub(crate) fn lease_requested(replica: &Arc<LocalReplica>, from: ReplicaSlot, as
         asked: ask.asked,
         given,
         time_of_day_us: time_of_day_us(replica),
-        shipped: replica.shipped(),
+        shipped: replica.shipped(from, &ask),
     };
     if ask.up_to_date {
         join::forgive(replica, from, ask.epoch);
@@ -230,15 +230,12 @@ fn time_of_day_us(replica: &LocalReplica) -> i64 {
     now.seconds.saturating_mul(1_000_000).saturating_add(micros)
 }
 
-/// The view in which all members have the contents that the sender had changed before this moment on the own clock of leases. It
-/// answered after it was asked, and its clock may have run as much too fast as this one ran too slow.
+/// The view in which all members have the contents that the sender had changed before it heard what was asked at this moment on the own clock of
+/// leases.
 fn shipped_there(replica: &LocalReplica, grant: LeaseGrant) -> Option<(u64, Moment)> {
-    let Shipped { epoch, before_us } = grant.shipped?;
-    let asked_here = grant.incarnation == replica.state.incarnation;
-    let before = Duration::from_micros(before_us);
-    let drift = control::drift(before, replica.state.settings.clock_drift_ppm);
-    let asked = Moment(grant.asked).before(before + 4 * drift);
-    asked_here.then_some((epoch, asked))
+    let Shipped { epoch, asked } = grant.shipped?;
+    let asked_here = grant.incarnation == replica.state.incarnation && asked <= grant.asked;
+    asked_here.then_some((epoch, Moment(asked)))
 }
 
 /// How far the sender's time of day is from the own one. Nothing if another start of this replica asked: that may have been on another clock of

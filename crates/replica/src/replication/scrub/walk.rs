@@ -22,7 +22,7 @@ const AT_ONCE: usize = 8;
 const LAST: ObjectId = ObjectId::from_u64(u64::MAX);
 /// How often to see whether a run is due, or may begin.
 const LOOK: Duration = Duration::from_secs(10);
-/// How often to see whether this replica can compare yet.
+/// How often to see whether this replica can compare yet. Nobody waits for that, and several things decide.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// The fact that says how far the scrub is.

@@ -22,7 +22,7 @@ use super::connection;
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Before a question is asked again that did not get through.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// How often a question that waits looks whether the other server is silent, and whether copies that are in use need another lease.
+/// How often a question that waits looks whether the other server is silent, which no event tells, and whether copies that are in use need another lease.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The bytes of files that are under way to or from another server, by what was asked for: more than a link of 1 Gbit/s carries in 30 ms.

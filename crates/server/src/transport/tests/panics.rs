@@ -148,216 +148,76 @@ impl Panicking {
     }
 }
 
-#[async_trait]
-impl FileSystem for Panicking {
-    fn properties(&self) -> &Properties {
-        self.near.properties()
-    }
-
-    async fn space(&self) -> Result<Space> {
-        unreachable!()
-    }
-
-    async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
-        self.near.attributes(id).await
-    }
-
-    async fn lookup(
-        &self,
-        who: &vfs::Credentials,
-        id: ObjectId,
-        name: &Name,
-    ) -> Result<Attributes> {
-        self.lookups.fetch_add(1, Ordering::SeqCst);
-        match name.as_bytes() {
-            b"panics at once" => panic!("at once"),
-            b"panics later" => {
-                tokio::task::yield_now().await;
-                panic!("later");
-            }
-            b"slow" => self.slow.acquire().await.unwrap().forget(),
-            _ => {}
+/// A tree: some operations, and those that nobody asks for.
+macro_rules! panicking {
+    ({ $($asked:tt)* } { $($name:ident($($argument:ty),*) -> $answer:ty;)* }) => {
+        #[async_trait]
+        impl FileSystem for Panicking {
+            $($asked)*
+            $(async fn $name(&self, $(_: $argument),*) -> Result<$answer> {
+                unreachable!()
+            })*
         }
-        self.near.lookup(who, id, name).await
-    }
+    };
+}
 
-    async fn set_attributes(
-        &self,
-        _: AccessCheck<'_>,
-        _: ObjectId,
-        _: &SetAttributes,
-    ) -> Result<Attributes> {
-        unreachable!()
-    }
+panicking! {
+    {
+        fn properties(&self) -> &Properties {
+            self.near.properties()
+        }
 
-    async fn parent(&self, _: &vfs::Credentials, _: ObjectId) -> Result<Attributes> {
-        unreachable!()
-    }
+        async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
+            self.near.attributes(id).await
+        }
 
-    async fn read_directory(
-        &self,
-        _: &vfs::Credentials,
-        _: ObjectId,
-        _: Cookie,
-        _: usize,
-    ) -> Result<DirectoryPage> {
-        unreachable!()
+        async fn lookup(
+            &self,
+            who: &vfs::Credentials,
+            id: ObjectId,
+            name: &Name,
+        ) -> Result<Attributes> {
+            self.lookups.fetch_add(1, Ordering::SeqCst);
+            match name.as_bytes() {
+                b"panics at once" => panic!("at once"),
+                b"panics later" => {
+                    tokio::task::yield_now().await;
+                    panic!("later");
+                }
+                b"slow" => self.slow.acquire().await.unwrap().forget(),
+                _ => {}
+            }
+            self.near.lookup(who, id, name).await
+        }
     }
-
-    async fn create(
-        &self,
-        _: &vfs::Credentials,
-        _: ObjectId,
-        _: &Name,
-        _: NewObject,
-        _: &SetAttributes,
-    ) -> Result<Created> {
-        unreachable!()
-    }
-
-    async fn remove(&self, _: &vfs::Credentials, _: ObjectId, _: &Name) -> Result<DirectoryChange> {
-        unreachable!()
-    }
-
-    async fn rename(
-        &self,
-        _: &vfs::Credentials,
-        _: (ObjectId, &Name),
-        _: (ObjectId, &Name),
-    ) -> Result<(DirectoryChange, DirectoryChange)> {
-        unreachable!()
-    }
-
-    async fn link(
-        &self,
-        _: &vfs::Credentials,
-        _: ObjectId,
-        _: ObjectId,
-        _: &Name,
-    ) -> Result<DirectoryChange> {
-        unreachable!()
-    }
-
-    async fn read_link(&self, _: &vfs::Credentials, _: ObjectId) -> Result<Bytes> {
-        unreachable!()
-    }
-
-    async fn open(
-        &self,
-        _: AccessCheck<'_>,
-        _: ObjectId,
-        _: &OpenOwner,
-        _: Share,
-    ) -> Result<Attributes> {
-        unreachable!()
-    }
-
-    async fn downgrade(&self, _: ObjectId, _: &OpenOwner, _: Share) -> Result<()> {
-        unreachable!()
-    }
-
-    async fn close(&self, _: ObjectId, _: &OpenOwner) -> Result<()> {
-        unreachable!()
-    }
-
-    async fn lock(&self, _: ObjectId, _: &LockOwner, _: ByteRange, _: LockKind) -> Result<()> {
-        unreachable!()
-    }
-
-    async fn test_lock(
-        &self,
-        _: ObjectId,
-        _: &LockOwner,
-        _: ByteRange,
-        _: LockKind,
-    ) -> Result<Option<LockConflict>> {
-        unreachable!()
-    }
-
-    async fn unlock(&self, _: ObjectId, _: &LockOwner, _: ByteRange) -> Result<()> {
-        unreachable!()
-    }
-
-    async fn holds_lock(&self, _: ObjectId, _: &LockOwner) -> Result<bool> {
-        unreachable!()
-    }
-
-    async fn read(&self, _: AccessCheck<'_>, _: ObjectId, _: u64, _: u32) -> Result<ReadData> {
-        unreachable!()
-    }
-
-    async fn write(
-        &self,
-        _: AccessCheck<'_>,
-        _: ObjectId,
-        _: u64,
-        _: Bytes,
-        _: Stability,
-    ) -> Result<Written> {
-        unreachable!()
-    }
-
-    async fn commit(&self, _: ObjectId, _: u64, _: u32) -> Result<Commitment> {
-        unreachable!()
-    }
-
-    async fn seek(
-        &self,
-        _: AccessCheck<'_>,
-        _: ObjectId,
-        _: u64,
-        _: SeekTarget,
-    ) -> Result<Option<u64>> {
-        unreachable!()
-    }
-
-    async fn allocate(&self, _: AccessCheck<'_>, _: ObjectId, _: Extent) -> Result<()> {
-        unreachable!()
-    }
-
-    async fn deallocate(&self, _: AccessCheck<'_>, _: ObjectId, _: Extent) -> Result<()> {
-        unreachable!()
-    }
-
-    async fn xattr(&self, _: &vfs::Credentials, _: ObjectId, _: &XattrName) -> Result<Bytes> {
-        unreachable!()
-    }
-
-    async fn set_xattr(
-        &self,
-        _: &vfs::Credentials,
-        _: ObjectId,
-        _: &XattrName,
-        _: Bytes,
-        _: XattrMode,
-    ) -> Result<DirectoryChange> {
-        unreachable!()
-    }
-
-    async fn remove_xattr(
-        &self,
-        _: &vfs::Credentials,
-        _: ObjectId,
-        _: &XattrName,
-    ) -> Result<DirectoryChange> {
-        unreachable!()
-    }
-
-    async fn xattrs(
-        &self,
-        _: &vfs::Credentials,
-        _: ObjectId,
-        _: u64,
-        _: usize,
-    ) -> Result<XattrPage> {
-        unreachable!()
-    }
-
-    async fn end_reclaim(&self) -> Result<()> {
-        unreachable!()
-    }
-
-    async fn sync(&self) -> Result<()> {
-        unreachable!()
+    {
+        space() -> Space;
+        set_attributes(AccessCheck<'_>, ObjectId, &SetAttributes) -> Attributes;
+        parent(&vfs::Credentials, ObjectId) -> Attributes;
+        read_directory(&vfs::Credentials, ObjectId, Cookie, usize) -> DirectoryPage;
+        create(&vfs::Credentials, ObjectId, &Name, NewObject, &SetAttributes) -> Created;
+        remove(&vfs::Credentials, ObjectId, &Name) -> DirectoryChange;
+        rename(&vfs::Credentials, (ObjectId, &Name), (ObjectId, &Name)) -> (DirectoryChange, DirectoryChange);
+        link(&vfs::Credentials, ObjectId, ObjectId, &Name) -> DirectoryChange;
+        read_link(&vfs::Credentials, ObjectId) -> Bytes;
+        open(AccessCheck<'_>, ObjectId, &OpenOwner, Share) -> Attributes;
+        downgrade(ObjectId, &OpenOwner, Share) -> ();
+        close(ObjectId, &OpenOwner) -> ();
+        lock(ObjectId, &LockOwner, ByteRange, LockKind) -> ();
+        test_lock(ObjectId, &LockOwner, ByteRange, LockKind) -> Option<LockConflict>;
+        unlock(ObjectId, &LockOwner, ByteRange) -> ();
+        holds_lock(ObjectId, &LockOwner) -> bool;
+        read(AccessCheck<'_>, ObjectId, u64, u32) -> ReadData;
+        write(AccessCheck<'_>, ObjectId, u64, Bytes, Stability) -> Written;
+        commit(ObjectId, u64, u32) -> Commitment;
+        seek(AccessCheck<'_>, ObjectId, u64, SeekTarget) -> Option<u64>;
+        allocate(AccessCheck<'_>, ObjectId, Extent) -> ();
+        deallocate(AccessCheck<'_>, ObjectId, Extent) -> ();
+        xattr(&vfs::Credentials, ObjectId, &XattrName) -> Bytes;
+        set_xattr(&vfs::Credentials, ObjectId, &XattrName, Bytes, XattrMode) -> DirectoryChange;
+        remove_xattr(&vfs::Credentials, ObjectId, &XattrName) -> DirectoryChange;
+        xattrs(&vfs::Credentials, ObjectId, u64, usize) -> XattrPage;
+        end_reclaim() -> ();
+        sync() -> ();
     }
 }

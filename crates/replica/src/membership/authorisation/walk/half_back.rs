@@ -1,5 +1,7 @@
 //! A member that is on its way back in the view, and has of a lost one only a part.
 
+use control::Moment;
+
 use super::*;
 
 /// More updates than travel in one message.
@@ -210,15 +212,28 @@ async fn a_member_says_whether_the_others_have_its_contents() {
     set.sites[0].save(ROOT, "before", b"before").await.unwrap();
     set.rest().await;
     let first = set.sites[0].replica.local().clone();
-    let lacking_us = || first.shipped().map(|shipped| shipped.before_us);
-    eventually("they have all", || lacking_us() == Some(0)).await;
+    // The third asks all the time; what it asked last the first has heard.
+    let asked = || {
+        let questions =
+            |peer: &mut crate::state::peers::Peer| peer.questions.until(Moment(u64::MAX));
+        first.state.peers.with(ReplicaSlot(3), questions)
+    };
+    let third = set.sites[2].replica.local().clone();
+    let said = || {
+        let news = third.state.peers.news();
+        news.get(&ReplicaSlot(1)).and_then(|news| news.shipped)
+    };
+    eventually("they have all, and the third is told so", || {
+        said().is_some_and(|(_, before)| Some(before.0) == asked())
+    })
+    .await;
     first.state.peers.with(ReplicaSlot(2), |peer| {
         peer.shipments.hold_back(Instant::now() + SLOW);
     });
     set.sites[0].save(ROOT, "after", b"after").await.unwrap();
-    eventually("the second has lacked something for a while", || {
-        lacking_us() > Some(100_000)
-    })
-    .await;
-    eventually("they have all again", || lacking_us() == Some(0)).await;
+    let since = Moment(asked().unwrap());
+    let later = || asked() > Some(since.0 + 500_000);
+    eventually("the third asks while the second lacks something", later).await;
+    assert!(said().unwrap().1 <= since, "it is told so too early");
+    eventually("they have all again", || said().unwrap().1 > since).await;
 }

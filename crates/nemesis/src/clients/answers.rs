@@ -1,0 +1,55 @@
+//! What an answer, or none, says of a request.
+//!
+//! What must never enter: what was asked.
+
+use std::io;
+use std::time::Duration;
+
+use nfs4::{NfsStat4, Opnum};
+use nfs4_client::Error;
+
+use crate::history::{Outcome, Refusal};
+
+/// After this a request counts as lost.
+pub(super) const LIMIT: Duration = Duration::from_secs(90);
+
+/// Waits for an answer, but not for ever.
+pub(super) async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    match tokio::time::timeout(LIMIT, work).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let cause = format!("no answer for {} s", LIMIT.as_secs());
+            Err(Error::Transport(io::Error::other(cause)))
+        }
+    }
+}
+
+/// What an error says about a request that changes something in one step.
+pub(super) fn outcome_of(error: &Error) -> Outcome {
+    use NfsStat4 as S;
+    let status = match error {
+        Error::Status { op, status } if *op != Opnum::Sequence as u32 => *status,
+        other => return Outcome::Unknown(other.to_string()),
+    };
+    match status {
+        S::Exist => Outcome::Refused(Refusal::Exist),
+        S::NoEnt => Outcome::Refused(Refusal::NoEnt),
+        S::NoSpc | S::Access | S::Perm | S::ShareDenied | S::Locked | S::RoFs => {
+            Outcome::Refused(Refusal::Other(status.to_string()))
+        }
+        _ => Outcome::Unknown(error.to_string()),
+    }
+}
+
+/// A lock is not granted.
+pub(super) fn denied() -> Outcome {
+    Outcome::Refused(Refusal::Other("somebody else has the lock".to_owned()))
+}
+
+/// The same for the later steps of several: the first has been done.
+pub(super) fn unknown(error: &Error) -> Outcome {
+    match outcome_of(error) {
+        Outcome::Refused(why) => Outcome::Unknown(why.to_string()),
+        other => other,
+    }
+}
