@@ -262,6 +262,7 @@ async fn serve(replica: Arc<LocalReplica>, from: ReplicaSlot, forwarded: Forward
         // What is read at another site is wanted there before what nobody reads.
         file_system.replica.engine.expedite(Some(*file));
     }
+    let changed = operation.changes_file();
     let outcome = match operation {
         Operation::Settle(file) => file_system.settle(file).await.map(|()| Value::Nothing),
         Operation::Lookup(who, directory, name) => {
@@ -275,6 +276,10 @@ async fn serve(replica: Arc<LocalReplica>, from: ReplicaSlot, forwarded: Forward
         }
         operation => forward::perform(&file_system, operation).await,
     };
+    if let Some(file) = changed {
+        // Control of the file goes to who changes it when its contents are everywhere (decision 52).
+        file_system.replica.engine.expedite_much(file);
+    }
     match outcome {
         Err(_) if file_system.was_not_primary() => Answer::NotPrimary,
         outcome => Answer::Done(outcome),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use replica::NameSpace;
-use vfs::{Cookie, Error, ObjectId};
+use vfs::{Cookie, DirectoryPage, Error, ObjectId};
 
 use crate::fixture::{ROOT, Set, Site, eventually, name, root};
 
@@ -78,4 +78,71 @@ async fn a_listing_is_not_older_than_what_its_site_was_told_before() {
         near.files.attributes(shared).await.unwrap();
         assert!(names(near, shared).await.contains(&made), "{round}");
     }
+}
+
+/// One page, and whether another site was asked for it.
+async fn page(site: &Site, directory: ObjectId, after: Cookie) -> (DirectoryPage, bool) {
+    let forwarded = || site.replica.status().forwarded;
+    let (who, before) = (root(), forwarded());
+    let page = site.files.read_directory(&who, directory, after, 2);
+    let page = page.await.unwrap();
+    (page, forwarded() > before)
+}
+
+/// A page that followed one of the other site's came from an older copy: what was listed had a name that it did not have any more, or none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_follows_of_a_listing_is_no_older() {
+    let set = two(NameSpace::Relaxed).await;
+    let (near, far) = (&set.sites[1], &set.sites[0]);
+    let shared = far.directory(ROOT, "shared").await.unwrap();
+    let mut forwarded = 0;
+    for round in 0..200 {
+        let (told, made) = (format!("told {round}"), format!("made {round}"));
+        near.file(shared, &told).await.unwrap();
+        far.file(shared, &made).await.unwrap();
+        let (first, asked) = page(near, shared, Cookie::START).await;
+        let mut listed = first.entries;
+        let mut end = first.end;
+        while !end {
+            let after = listed.last().unwrap().cookie;
+            let (next, _) = page(near, shared, after).await;
+            listed.extend(next.entries);
+            end = next.end;
+        }
+        forwarded += usize::from(asked);
+        let has = |wanted: &str| listed.iter().any(|entry| entry.name == name(wanted));
+        assert!(!asked || has(&made), "{round}: it was there before");
+        far.remove(shared, &told).await.unwrap();
+        far.remove(shared, &made).await.unwrap();
+        far.file(shared, &format!("kept {}", round % 4)).await.ok();
+    }
+    assert!(forwarded > 0, "nothing was shown");
+}
+
+/// A listing tells of the versions of the directories in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_is_not_older_than_what_that_of_its_parent_told() {
+    let set = two(NameSpace::Relaxed).await;
+    let (near, far) = (&set.sites[1], &set.sites[0]);
+    let parent = far.directory(ROOT, "parent").await.unwrap();
+    let below = far.directory(parent, "below").await.unwrap();
+    let mut forwarded = 0;
+    for round in 0..200 {
+        let (told, made) = (format!("told {round}"), format!("made {round}"));
+        let both = tokio::join!(near.file(parent, &told), far.file(below, &made));
+        both.0.unwrap();
+        both.1.unwrap();
+        let (listed, asked) = page(near, parent, Cookie::START).await;
+        let entry = listed
+            .entries
+            .iter()
+            .find(|entry| entry.name == name("below"));
+        let version = far.files.attributes(below).await.unwrap().change;
+        if asked && entry.is_some_and(|entry| entry.attributes.change == version) {
+            forwarded += 1;
+            assert!(names(near, below).await.contains(&made), "{round}");
+        }
+        far.remove(parent, &told).await.unwrap();
+    }
+    assert!(forwarded > 0, "nothing was shown");
 }

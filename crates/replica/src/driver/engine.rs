@@ -331,6 +331,11 @@ impl Engine {
         if nothing {
             return;
         }
+        self.notify_urgent();
+    }
+
+    /// What would rest otherwise is to be shipped.
+    pub(super) fn notify_urgent(&self) {
         self.urgent.send_modify(|count| *count += 1);
         self.notify_of_contents();
     }

@@ -8,26 +8,42 @@ use control::{Moment, Position};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::engine::{Engine, Guard};
+use crate::state::free_space::is_fair_part;
 use crate::state::shipping::{Piece, PieceId};
 
 impl Engine {
     /// The piece that goes to a peer now, and when the next one is due. Where clients keep this server busy (`is_busy`), contents that nobody
-    /// asks for rest on; not those that control waits for which somebody wants, nor for a peer outside the view.
+    /// asks for rest on; not those that control waits for which somebody wants, nor for a peer outside the view. `left` is what is left on the
+    /// peer's disk; nothing rests without it, nor while the peer lacks more than this member's part of it.
     pub(crate) fn next_piece(
         &self,
         to: ReplicaSlot,
         is_busy: bool,
+        left: Option<u64>,
     ) -> (Option<Piece>, Option<Moment>) {
         self.with_core(|guard| {
             let now = guard.now;
-            if guard.ledger.active.contains(&to) {
-                guard.let_rest(to, is_busy);
+            if guard.ledger.active.contains(&to)
+                && let Some(left) = left
+            {
+                guard.let_rest(to, is_busy, left);
             }
             let Some(backlog) = guard.ledger.unshipped.peer(to) else {
                 return (None, None);
             };
             (backlog.next(now), backlog.next_due())
         })
+    }
+
+    /// Another site changes a file: it is shipped to all without a longer rest.
+    pub(crate) fn expedite_much(&self, file: ObjectId) {
+        let unshipped = |guard: &mut Guard<'_>| {
+            let now = guard.now;
+            guard.ledger.unshipped.expedite_much(now, file)
+        };
+        if self.with_core(unshipped) {
+            self.notify_urgent();
+        }
     }
 
     /// Has a piece reach to `end`, as far as that can be. Returns its range and the place of the own stream that it follows; `None` when its
@@ -183,9 +199,10 @@ impl Engine {
 }
 
 impl Guard<'_> {
-    fn let_rest(&mut self, to: ReplicaSlot, is_busy: bool) {
-        let now = self.now;
+    fn let_rest(&mut self, to: ReplicaSlot, is_busy: bool, left: u64) {
+        let (now, members) = (self.now, self.ledger.active.len());
         while let Some(backlog) = self.ledger.unshipped.peer(to)
+            && is_fair_part(backlog.bytes(), left, members)
             && let Some(file) = backlog.would_rest(now, is_busy)
             && !self.is_awaited(file)
         {

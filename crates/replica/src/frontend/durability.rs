@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use store::{RowChange, RowSubject};
 use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, XattrName};
@@ -15,6 +16,9 @@ use crate::state::settings::Durability;
 
 /// The attribute, in the `user.` name space.
 const ATTRIBUTE: &[u8] = b"meridian.durability";
+
+/// After this time it is said again that contents are waited for.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// Of the root: some directory asks for relaxed durability, whatever holds above it.
 const MIXED: &[u8] = b"meridian.durability.mixed";
@@ -48,7 +52,11 @@ pub(crate) async fn hold_content_by_majority(replica: &LocalReplica, file: Objec
         .fetch_add(1, Ordering::AcqRel);
     replica.engine.expedite(Some(file));
     replica.send_completed();
-    replica.engine.until_majority_holds(file).await;
+    let held = || replica.engine.until_majority_holds(file);
+    while tokio::time::timeout(AGAIN, held()).await.is_err() {
+        // What was changed since is waited for, too.
+        replica.engine.expedite(Some(file));
+    }
     replica
         .state
         .majority_awaited

@@ -6,10 +6,10 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use vfs::{
-    Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
-    DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
-    ObjectId, OpenOwner, OwnedAccessCheck, ReadData, ReplicaSlot, RequestId, Result, SeekTarget,
-    SetAttributes, Share, Stability, Written, XattrMode, XattrName, XattrPage,
+    Attributes, ByteRange, ChangeAttribute, Commitment, Cookie, Created, Credentials,
+    DirectoryChange, DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner,
+    Name, NewObject, ObjectId, OpenOwner, OwnedAccessCheck, ReadData, ReplicaSlot, RequestId,
+    Result, SeekTarget, SetAttributes, Share, Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
 use crate::state::wire::Origin;
@@ -65,6 +65,18 @@ impl Operation {
         }
     }
 
+    /// The file whose content or size it changes, or makes stable.
+    pub(crate) fn changes_file(&self) -> Option<ObjectId> {
+        match self {
+            Operation::Write(_, file, ..)
+            | Operation::Commit(file, ..)
+            | Operation::Allocate(_, file, _)
+            | Operation::Deallocate(_, file, _)
+            | Operation::SetAttributes(_, file, _) => Some(*file),
+            _ => None,
+        }
+    }
+
     /// The name of the client's request, if it is for a change that must not be made twice.
     pub(crate) fn request(&mut self) -> Option<&mut RequestId> {
         let who = match self {
@@ -116,7 +128,8 @@ pub(crate) enum Value {
     Nothing,
     Attributes(Attributes),
     Found(Found),
-    Page(DirectoryPage),
+    /// With a version of the directory that is as new as the entries, or newer.
+    Page(DirectoryPage, ChangeAttribute),
     Created(Created),
     Change(DirectoryChange),
     Changes(DirectoryChange, DirectoryChange),
@@ -182,7 +195,7 @@ expected! {
     (): Value::Nothing => ();
     Attributes: Value::Attributes(attributes) => attributes;
     Found: Value::Found(found) => found;
-    DirectoryPage: Value::Page(page) => page;
+    DirectoryPage: Value::Page(page, _) => page;
     Created: Value::Created(created) => created;
     DirectoryChange: Value::Change(change) => change;
     (DirectoryChange, DirectoryChange): Value::Changes(from, to) => (from, to);
@@ -208,7 +221,8 @@ pub(crate) async fn perform(files: &impl FileSystem, operation: Operation) -> Re
         O::Parent(who, directory) => Value::Attributes(files.parent(&who, directory).await?),
         O::ReadDirectory(who, directory, after, count) => {
             let count = count.min(MOST_ENTRIES) as usize;
-            Value::Page(files.read_directory(&who, directory, after, count).await?)
+            let page = files.read_directory(&who, directory, after, count).await?;
+            Value::Page(page, files.attributes(directory).await?.change)
         }
         O::Create(who, directory, name, new, set) => {
             Value::Created(files.create(&who, directory, &name, new, &set).await?)

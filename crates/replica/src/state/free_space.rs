@@ -20,6 +20,12 @@ const AUTOMATIC_BYTES: u64 = 64 << 20;
 const AUTOMATIC_PART: u64 = 50;
 /// Where less than this, or than the reserve, is left beside the reserve, changes will soon be refused.
 const LITTLE_BYTES: u64 = 16 << 20;
+/// Contents may rest where this many times the reserve is left.
+const RESTING_RESERVES: u64 = 16;
+/// And this part of the own file system, one in this many,
+const RESTING_PART: u64 = 10;
+/// or this much, if that is less: of a large disk a tenth is more than what rests.
+const RESTING_BYTES: u64 = 4 << 30;
 /// For how long a refusal counts.
 const LATELY: Duration = Duration::from_secs(60);
 /// What is not known of the own disk yet.
@@ -35,6 +41,8 @@ pub(crate) struct FreeSpace {
     is_set: bool,
     /// Bytes that users may still fill here.
     own: AtomicU64,
+    /// Where less is left contents do not rest, as far as the size of the own disk says.
+    resting: AtomicU64,
     refusals: Table<Refusals>,
 }
 
@@ -54,6 +62,7 @@ impl FreeSpace {
             reserve: AtomicU64::new(reserve.unwrap_or(AUTOMATIC_BYTES)),
             is_set: reserve.is_some(),
             own: AtomicU64::new(UNKNOWN),
+            resting: AtomicU64::new(0),
             refusals: Table::default(),
         }
     }
@@ -61,6 +70,8 @@ impl FreeSpace {
     /// The own disk is like this.
     pub(crate) fn note_own(&self, space: &Space) {
         self.own.store(space.available_bytes, Ordering::Relaxed);
+        let resting = RESTING_BYTES.min(space.total_bytes / RESTING_PART);
+        self.resting.store(resting, Ordering::Relaxed);
         if !self.is_set {
             let suiting = AUTOMATIC_BYTES.min(space.total_bytes / AUTOMATIC_PART);
             self.reserve.store(suiting, Ordering::Relaxed);
@@ -75,6 +86,15 @@ impl FreeSpace {
     /// Bytes that users may still fill here, as far as is known.
     pub(crate) fn own(&self) -> u64 {
         self.own.load(Ordering::Relaxed)
+    }
+
+    /// What is left at a replica when contents on their way there may rest: `None` while that is not known, and while it, or the own disk,
+    /// has little. What other replicas let rest is not known here, and has to be stored there, too.
+    pub(crate) fn left_for_resting(&self, slot: ReplicaSlot) -> Option<u64> {
+        let reserves = self.reserve().saturating_mul(RESTING_RESERVES);
+        let little = self.resting.load(Ordering::Relaxed).max(reserves);
+        let left = self.left().get(&slot).copied()?;
+        (left.min(self.own()) >= little).then_some(left)
     }
 
     /// Takes so much at every replica, or nothing if one of them has less: returns that one and what it has.
@@ -136,6 +156,13 @@ impl FreeSpace {
     pub(crate) fn left(&self) -> TableGuard<'_, BTreeMap<ReplicaSlot, u64>> {
         self.left.lock()
     }
+}
+
+/// Whether a replica that lacks so much of what one of this many members sends has space for as much again of each of them: then what all of
+/// them let rest fits, together with what they write while it is sent.
+pub(crate) fn is_fair_part(lacking: u64, left: u64, members: usize) -> bool {
+    let members = u64::try_from(members).unwrap_or(u64::MAX);
+    lacking <= left / members.saturating_mul(2).max(1)
 }
 
 #[cfg(test)]
@@ -228,6 +255,76 @@ mod tests {
     fn counterexample_28_equal_disks_do_not_fill_together_beyond_the_reserve() {
         assert_eq!(fill_equal_disks(20), 0);
         assert_eq!(fill_equal_disks(0), 3, "every replica leaves the view");
+    }
+
+    /// Three replicas write what only they read, and let it rest on its way to a fourth one. Returns whether that one could store all that
+    /// was answered.
+    fn rest_towards_one_disk(free: u64, may_rest: impl Fn(&FreeSpace, u64) -> bool) -> bool {
+        const WRITE_BYTES: u64 = 10;
+        let mut writers = [1; 3].map(|_| (FreeSpace::new(Some(3 * WRITE_BYTES)), 0));
+        let (mut stored, mut answered) = (0, 0);
+        loop {
+            let before = answered;
+            for (space, lacking) in &mut writers {
+                space.set(ONE, free.saturating_sub(stored), Some(*lacking));
+            }
+            for (space, lacking) in &mut writers {
+                if space.take(WRITE_BYTES).is_ok() {
+                    *lacking += WRITE_BYTES;
+                    answered += WRITE_BYTES;
+                }
+            }
+            let is_over = answered == before;
+            for (space, lacking) in &mut writers {
+                if is_over || !may_rest(space, *lacking) {
+                    stored += std::mem::take(lacking);
+                }
+            }
+            if is_over {
+                return stored <= free;
+            }
+        }
+    }
+
+    #[test]
+    fn what_several_replicas_let_rest_fits_on_a_disk() {
+        let bounded = |space: &FreeSpace, lacking| {
+            let left = space.left_for_resting(ONE);
+            left.is_some_and(|left| is_fair_part(lacking, left, 4))
+        };
+        assert!(rest_towards_one_disk(100_000, bounded));
+        assert!(!rest_towards_one_disk(100_000, |_, _| true));
+    }
+
+    #[test]
+    fn nothing_rests_towards_a_disk_with_little_space_or_from_one() {
+        let space = FreeSpace::new(Some(10));
+        let own = |available_bytes| Space {
+            total_bytes: 1000,
+            free_bytes: 0,
+            available_bytes,
+            total_objects: 0,
+            free_objects: 0,
+        };
+        assert_eq!(space.left_for_resting(ONE), None, "it has not told");
+        space.set(ONE, 170, Some(0));
+        assert_eq!(space.left_for_resting(ONE), Some(160));
+        space.set(ONE, 170, Some(1));
+        assert_eq!(space.left_for_resting(ONE), None);
+        space.set(ONE, 1000, Some(0));
+        space.note_own(&own(159));
+        assert_eq!(space.left_for_resting(ONE), None);
+        space.note_own(&own(160));
+        assert_eq!(space.left_for_resting(ONE), Some(990));
+        let large = FreeSpace::new(Some(0));
+        large.note_own(&Space {
+            total_bytes: 20 << 30,
+            ..own(2 << 30)
+        });
+        large.set(ONE, (2 << 30) - 1, Some(0));
+        assert_eq!(large.left_for_resting(ONE), None);
+        large.set(ONE, 2 << 30, Some(0));
+        assert_eq!(large.left_for_resting(ONE), Some(2 << 30));
     }
 
     #[test]

@@ -53,17 +53,25 @@ impl Told {
 
     /// Asked without the lock, for the core comes before it.
     fn retain(&self, is_foreign: impl Fn(ObjectId) -> bool) {
-        let known: Vec<ObjectId> = self.0.lock().of.keys().copied().collect();
-        let over: Vec<ObjectId> = known.into_iter().filter(|id| !is_foreign(*id)).collect();
+        let known: Vec<_> = self.0.lock().of.clone().into_iter().collect();
+        let over = known.into_iter().filter(|(id, _)| !is_foreign(*id));
+        let over: Vec<_> = over.collect();
         let mut versions = self.0.lock();
-        for directory in over {
-            versions.of.remove(&directory);
+        for (directory, version) in over {
+            // Another one may have been noted since.
+            if versions.of.get(&directory) == Some(&version) {
+                versions.of.remove(&directory);
+            }
         }
     }
 
-    /// Nobody else decides about anything, so the own copy has all that anybody was told of.
-    pub(crate) fn clear(&self) {
+    /// Forgets all, unless others decide about something: otherwise the own copy has all that anybody was told of. That is looked at when
+    /// nothing can be noted: what is noted before is over then, or they do decide about it.
+    pub(crate) fn clear_unless(&self, anything_foreign: impl FnOnce() -> bool) {
         let mut versions = self.0.lock();
+        if anything_foreign() {
+            return;
+        }
         versions.of.clear();
         versions.forgot = false;
     }
@@ -121,7 +129,9 @@ mod tests {
         told.note(id(most + 1), NEW, |_| true);
         assert!(told.may_be_newer(id(most + 1), OLD));
         assert!(told.may_be_newer(id(most + 2), OLD));
-        told.clear();
+        told.clear_unless(|| true);
+        assert!(told.may_be_newer(id(1), OLD));
+        told.clear_unless(|| false);
         assert!(!told.may_be_newer(id(1), OLD));
     }
 }

@@ -329,7 +329,7 @@ impl ReplicatedFileSystem {
         let forwarded = forwarding::forward(&self.replica, to, (operation(), removed), deadline);
         match forwarded.await? {
             Handed::Done(value) => {
-                self.note_told(operation, &value);
+                self.note_told(&operation, &value).await;
                 expected(value).map(Some)
             }
             Handed::NotPrimary => Ok(None),

@@ -145,6 +145,8 @@ async fn bring(
             return false;
         }
         left = lacking;
+        // What was changed meanwhile is waited for, too.
+        engine.expedite(Some(file));
     }
     false
 }

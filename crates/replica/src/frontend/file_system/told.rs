@@ -2,7 +2,7 @@
 //!
 //! What must never enter: how names are looked up and listed.
 
-use vfs::{Attributes, ChangeAttribute, ObjectId};
+use vfs::{Attributes, ChangeAttribute, DirectoryPage, ObjectId};
 
 use super::ReplicatedFileSystem;
 use crate::state::forward::{Found, Operation, Value};
@@ -16,8 +16,9 @@ impl ReplicatedFileSystem {
         if replica.state.settings.name_space != NameSpace::Relaxed || self.is_forwarded() {
             return false;
         }
-        if !replica.engine.anything_foreign() {
-            replica.state.told.clear();
+        let anything_foreign = || replica.engine.anything_foreign();
+        if !anything_foreign() {
+            replica.state.told.clear_unless(anything_foreign);
             return false;
         }
         let frozen = self.holder(directory).is_some_and(|by| self.is_lost(by));
@@ -29,14 +30,31 @@ impl ReplicatedFileSystem {
     }
 
     /// Takes note of the versions of directories that an answer of another replica tells of.
-    pub(super) fn note_told(&self, operation: impl Fn() -> Operation, answer: &Value) {
+    pub(super) async fn note_told(&self, operation: impl Fn() -> Operation, answer: &Value) {
         if self.replica.state.settings.name_space != NameSpace::Relaxed {
             return;
         }
-        for (directory, version) in versions_in(&operation(), answer) {
+        let mut versions = versions_in(&operation(), answer);
+        if let Value::Page(page, _) = answer {
+            versions.extend(self.newer_in(page).await);
+        }
+        for (directory, version) in versions {
             let told = &self.replica.state.told;
             told.note(directory, version, |id| self.holder(id).is_some());
         }
+    }
+
+    /// The versions of directories among the entries of a page, where the own copy is older.
+    async fn newer_in(&self, page: &DirectoryPage) -> Vec<(ObjectId, ChangeAttribute)> {
+        let mut newer = Vec::new();
+        for told in page.entries.iter().map(|entry| &entry.attributes) {
+            if told.is_directory()
+                && (self.local(told.id).await).map_or(true, |own| own.change < told.change)
+            {
+                newer.push((told.id, told.change));
+            }
+        }
+        newer
     }
 }
 
@@ -52,6 +70,10 @@ fn versions_in(operation: &Operation, answer: &Value) -> Vec<(ObjectId, ChangeAt
                 attributes: found, ..
             }),
         ) => of(found).into_iter().collect(),
+        // What follows of the listing is no older.
+        (O::ReadDirectory(_, directory, ..), Value::Page(_, version)) => {
+            vec![(*directory, *version)]
+        }
         (O::Create(_, directory, ..), Value::Created(created)) => {
             let around = (*directory, created.directory.after);
             [around]

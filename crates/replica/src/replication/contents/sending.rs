@@ -54,7 +54,9 @@ pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
             tokio::time::sleep_until(until).await;
             continue;
         }
-        let (piece, due) = engine.next_piece(to, replica.state.load.is_busy(now));
+        let is_busy = replica.state.load.is_busy(now);
+        let left = replica.state.free_space.left_for_resting(to);
+        let (piece, due) = engine.next_piece(to, is_busy, left);
         let Some(piece) = piece else {
             match due {
                 Some(due) => tokio::select! {

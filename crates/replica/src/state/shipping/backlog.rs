@@ -208,7 +208,7 @@ impl Backlog {
         self.update(file, |state| {
             state.follows = state.follows.max(follows);
             if state.lacking.is_empty() {
-                let rests = !state.expedited && everything_expedited < Some(state.since);
+                let rests = !state.is_expedited() && everything_expedited < Some(state.since);
                 state.due = if rests { rested } else { state.due_from(now) };
             }
             state.change(range, most);
@@ -243,7 +243,7 @@ impl Backlog {
             self.bytes -= state.bytes();
             self.ages.remove(&(state.since, file));
             state.queued.map(|place| self.queue.remove(&place));
-            self.awaited -= usize::from(state.expedited);
+            self.awaited -= usize::from(state.is_expedited());
             self.resting.remove(&file);
         }
         // Nobody acknowledges what is not sent: there is space for others at once.
@@ -576,13 +576,14 @@ impl Backlog {
             state.queued = free.then_some((state.due, count));
             state.queued.map(|place| self.queue.insert(place, file));
         }
-        let since = state.since;
+        let (since, was_expedited) = (state.since, state.is_expedited());
         if state.is_complete() {
             self.ages.remove(&(since, file));
-            self.awaited -= usize::from(state.expedited);
+            self.awaited -= usize::from(was_expedited);
             self.resting.remove(&file);
             self.files.remove(&file);
         } else if state.go_round(self.now) {
+            self.awaited -= usize::from(was_expedited && !state.is_expedited());
             self.ages.remove(&(since, file));
             self.ages.insert((state.since, file));
         }

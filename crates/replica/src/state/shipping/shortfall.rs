@@ -16,6 +16,10 @@ pub(super) type QueuePlace = (Moment, u64);
 /// others, but for those that have waited so much longer, so that it cannot keep them from being sent for ever.
 const HEAD_START: Duration = Duration::from_secs(10);
 
+/// What is lacking when somebody waits for the file has gone after as many rounds: what was changed since the round under way began is
+/// not in that, but in the next one.
+const ROUNDS_EXPEDITED: u8 = 2;
+
 /// A piece that the peer has not acknowledged.
 #[derive(Clone, Debug)]
 struct Flying {
@@ -51,8 +55,8 @@ pub(super) struct Shortfall {
     pub(super) due: Moment,
     /// Its place in the queue; none while everything lacking waits for acknowledgements.
     pub(super) queued: Option<QueuePlace>,
-    /// Somebody waits for the file.
-    pub(super) expedited: bool,
+    /// For how many more rounds somebody waits for the file, the one under way included.
+    rounds_expedited: u8,
     /// The peer may have what it is said to lack: it is asked before that is sent.
     pub(super) offers: bool,
     /// Where the next piece is looked for first, so that a part that is written over and over does not
@@ -72,7 +76,7 @@ impl Shortfall {
             since: now,
             due: now,
             queued: None,
-            expedited: false,
+            rounds_expedited: 0,
             offers: false,
             cursor: 0,
         }
@@ -96,9 +100,19 @@ impl Shortfall {
         Some(piece.range.clone())
     }
 
+    /// Somebody waits for all that is lacking now. Whether nobody did before.
+    pub(super) fn expedite(&mut self) -> bool {
+        std::mem::replace(&mut self.rounds_expedited, ROUNDS_EXPEDITED) == 0
+    }
+
+    /// Whether somebody waits for the file.
+    pub(super) fn is_expedited(&self) -> bool {
+        self.rounds_expedited > 0
+    }
+
     /// Since when it counts as waiting, if it does from now on.
     pub(super) fn due_from(&self, now: Moment) -> Moment {
-        match self.expedited {
+        match self.is_expedited() {
             true => now.before(HEAD_START),
             false => now,
         }
@@ -123,6 +137,7 @@ impl Shortfall {
         if is_over {
             self.since = self.round_began;
             self.round_began = now;
+            self.rounds_expedited = self.rounds_expedited.saturating_sub(1);
             self.round = self.lacking.clone();
             for piece in &mut self.flying {
                 piece.in_round = true;

@@ -12,17 +12,28 @@ use vfs::ObjectId;
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Backlog {
-    /// Somebody waits for `file`: it does not rest, now or later, until it is complete, and until then its pieces
-    /// go before those of files that nobody waits for, unless these have been due for as long as its head start.
+    /// Somebody waits for `file`: it does not rest until the peer has all that it lacks of it now, and until then its pieces go before those of
+    /// files that nobody waits for, unless these have been due for as long as its head start. What of it is changed later may rest again, so
+    /// that one that is written all the time is not waited for for ever.
     pub fn expedite(&mut self, now: Moment, file: ObjectId) {
         let now = self.tell(now);
         let news = self.update(file, |state| {
-            let news = !std::mem::replace(&mut state.expedited, true);
+            let news = state.expedite();
             state.due = state.due.min(state.due_from(now));
             news
         });
         self.awaited += usize::from(news == Some(true));
         self.resting.remove(&file);
+    }
+
+    /// Another site changes `file`: what is lacking of it does not rest on. What is too little for that rests for
+    /// [`Settings::delay`](super::Settings) like any other.
+    pub fn expedite_much(&mut self, now: Moment, file: ObjectId) -> bool {
+        let is_much = self.bytes_of(file) >= u128::from(self.settings.resting_bytes);
+        if is_much {
+            self.expedite(now, file);
+        }
+        is_much
     }
 
     /// Somebody waits for everything that is lacking (what changes in the same moment included).
@@ -55,7 +66,7 @@ impl Backlog {
             && due <= now
             && now < state.since.after(self.settings.busy_delay)
             && self.expedited < Some(state.since)
-            && !(state.expedited || state.offers || state.owes())
+            && !(state.is_expedited() || state.offers || state.owes())
             && state.bytes() >= u128::from(self.settings.resting_bytes);
         rests.then_some(file)
     }

@@ -209,6 +209,52 @@ fn what_somebody_waits_for_does_not_rest_on_and_nothing_is_in_its_way() {
     assert_eq!(sent, [1, 1, 4, 4, 5, 5]);
 }
 
+/// A log that was read once at another site, and is appended to all the time, was in the way of all large files.
+#[test]
+fn a_file_that_is_written_all_the_time_is_waited_for_once() {
+    let (mut backlog, rest) = (backlog(), std::time::Duration::from_micros(DELAY));
+    change(&mut backlog, Moment(0), 1, 0..4);
+    let first = backlog.next(DUE).unwrap();
+    change(&mut backlog, DUE, 1, 4..6);
+    backlog.expedite(DUE, file(1));
+    change(&mut backlog, DUE, 2, 0..16);
+    backlog.acknowledged(first.id);
+    // What was changed before somebody waited for it is not in the round that was under way.
+    let second = backlog.next(DUE).unwrap();
+    assert_eq!((second.file, second.range), (file(1), 4..6));
+    let now = DUE.after(rest);
+    change(&mut backlog, now, 1, 6..8);
+    let third = backlog.next(now).unwrap();
+    assert_eq!(third.file, file(1));
+    assert_eq!(rest_on(&mut backlog, now, false), [2]);
+    backlog.acknowledged(second.id);
+    assert!(backlog.lacks(file(1)), "it is written all the time");
+    change(&mut backlog, now, 3, 0..16);
+    let later = now.after(rest);
+    assert_eq!(rest_on(&mut backlog, later, false), NONE);
+    assert_eq!(numbers(&drain(&mut backlog, later)), [3, 3]);
+    backlog.acknowledged(third.id);
+    // Whoever waits for it again does.
+    change(&mut backlog, later, 1, 0..4);
+    backlog.expedite(later, file(1));
+    assert_eq!(numbers(&drain(&mut backlog, later)), [1]);
+    change(&mut backlog, later, 4, 0..16);
+    let later = later.after(rest);
+    assert_eq!(rest_on(&mut backlog, later, false), [4]);
+}
+
+#[test]
+fn what_another_site_changes_does_not_rest_on_and_little_rests_as_it_did() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..16);
+    change(&mut backlog, Moment(0), 2, 0..4);
+    assert!(backlog.expedite_much(Moment(1), file(1)));
+    assert!(!backlog.expedite_much(Moment(1), file(2)));
+    assert!(!backlog.expedite_much(Moment(1), file(3)));
+    assert_eq!(numbers(&drain(&mut backlog, Moment(1))), [1, 1]);
+    assert_eq!(numbers(&drain(&mut backlog, DUE)), [2]);
+}
+
 #[test]
 fn a_session_that_ends_makes_everything_in_flight_lacking() {
     let mut backlog = backlog();
