@@ -112,10 +112,11 @@ impl Unshipped {
 
     /// [`Backlog::expedite_much`] for every peer. Whether anything does not rest for that.
     pub fn expedite_much(&mut self, now: Moment, file: ObjectId) -> bool {
-        let backlogs = self.peers.values_mut();
-        backlogs.fold(false, |any, backlog| {
-            backlog.expedite_much(now, file) || any
-        })
+        let mut any = false;
+        for backlog in self.peers.values_mut() {
+            any |= backlog.expedite_much(now, file);
+        }
+        any
     }
 
     /// [`Backlog::expedite_all`] for every peer.
