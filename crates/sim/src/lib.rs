@@ -68,6 +68,7 @@
 //! | 57 | m; `tests/left_behind.rs` of `replica` | |
 //! | 58 | `state/majority.rs` and `membership/losses.rs` of `replica` | here, too, majorities have members of the view alone |
 //! | 59 | `walk/half_back.rs` of `replica` | |
+//! | 60 | `walk/different_ends.rs` of `replica` | |
 
 #![forbid(unsafe_code)]
 

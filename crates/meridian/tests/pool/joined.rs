@@ -233,13 +233,16 @@ fn a_metadata_server_that_has_joined_is_told_what_it_cannot_do_and_leaves() {
     refuse(&invited, &["first metadata server", &address(&first)]);
     let removed = pool(&second, &["remove", "1"]);
     refuse(&removed, &["first metadata server"]);
-    for command in [
-        &["drain-data", "2"][..],
-        &["readmit", "2"],
-        &["forget", "2", "--yes"],
-    ] {
-        refuse(&pool(&first, command), &["server 2 is a metadata server"]);
+    for command in ["drain-data", "readmit"] {
+        refuse(
+            &pool(&first, &[command, "2"]),
+            &["server 2 is a metadata server"],
+        );
     }
+    refuse(
+        &pool(&first, &["forget", "2", "--yes"]),
+        &["metadata server 2 runs", "meridian pool remove 2"],
+    );
     shown.stop();
     // Its store without the files of the pool, and the other way round.
     let (files, aside) = (
