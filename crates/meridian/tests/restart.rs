@@ -291,6 +291,8 @@ fn what_was_done_when_the_server_was_killed_is_answered_by_its_next_start() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             }
+            // What is seen may not be stable yet; what is answered later is, and all before it.
+            write_file(&watcher, "last", "content").await.unwrap();
             server.kill();
             let server = place.start();
             *way.server.lock().unwrap() = server.address;
