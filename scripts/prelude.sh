@@ -89,8 +89,10 @@ test_workspace() {
     xargs --no-run-if-empty --max-lines=1 --max-procs=2 scripts/test-runner "$@" || status=$?
   if [ -n "$lints" ]; then
     say "lints"
-    wait "$lints" || status=$?
+    local linted=0
+    wait "$lints" || linted=$?
     cat target/lints
+    [ "$linted" -eq 0 ] || status=$linted
   fi
   sed "\\#$guests#d" <<<"$programs" |
     xargs --no-run-if-empty --max-lines=1 scripts/test-runner "$@" || status=$?
@@ -105,6 +107,10 @@ test_workspace() {
   if compgen -G 'target/test-failures/*.failed' >/dev/null; then
     say "what failed"
     grep --extended-regexp '^test .* FAILED$' target/test-failures/*.failed || true
+  fi
+  if [ "${linted:-0}" -ne 0 ]; then
+    say "lints found something, too"
+    grep --extended-regexp --after-context=1 '^(error|warning)' target/lints || true
   fi
   return "$status"
 }

@@ -120,7 +120,7 @@ async fn what_another_site_waits_to_change_does_not_rest() {
 /// What each site lets rest towards a disk is not known to the others, and all of it has to be stored there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_rests_towards_a_disk_with_little_space() {
-    let disk = rustix::fs::statvfs(&std::env::temp_dir()).unwrap();
+    let disk = rustix::fs::statvfs(std::env::temp_dir()).unwrap();
     let (set, works) = two_with(Some(disk.f_bavail * disk.f_frsize / 8)).await;
     let writer = &set.sites[0];
     let file = writer.file(works, "busy").await.unwrap();

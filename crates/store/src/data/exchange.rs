@@ -95,7 +95,7 @@ impl OpenStore {
         detached(async move {
             store.incomplete.touched(id);
             let put = store.put_piece(id, piece.clone()).await;
-            // What is left of it is of no use, and whoever sends this has more.
+            // What is left of it is of no use, and the sender has more.
             let is_replaced = matches!(put, Err(Error::Io(_))) && store.replace_lost(id).await?;
             match is_replaced {
                 true => store.put_piece(id, piece).await,

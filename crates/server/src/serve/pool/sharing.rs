@@ -79,7 +79,7 @@ impl Layouts for GivenForReading {
             return Err(NoLayout::ThroughServer);
         }
         let given = self.striped.layout(file, holder, access).await?;
-        // Whoever is granted the file from here on ends this layout first; whoever was before may not have seen it.
+        // A member that is granted the file from here on has this layout ended first; one that was granted it before may not have.
         if self.sharing.is_read_here(file) {
             return Ok(given);
         }
@@ -121,7 +121,7 @@ impl Readers for AtDataServers {
     }
 
     async fn end(&self, file: ObjectId) {
-        // Where nothing is stable any more the server ends, and whoever waits for this hears nothing.
+        // Where nothing is stable any more the server ends, and who waits for this hears nothing.
         while let Err(error) = self.0.fence(file).await {
             tracing::debug!(%file, %error, "layouts cannot be ended now");
             tokio::time::sleep(AGAIN).await;

@@ -234,7 +234,7 @@ fn a_file_that_is_written_all_the_time_is_waited_for_once() {
     assert_eq!(rest_on(&mut backlog, later, false), NONE);
     assert_eq!(numbers(&drain(&mut backlog, later)), [3, 3]);
     backlog.acknowledged(third.id);
-    // Whoever waits for it again does.
+    // Who waits for it again is served.
     change(&mut backlog, later, 1, 0..4);
     backlog.expedite(later, file(1));
     assert_eq!(numbers(&drain(&mut backlog, later)), [1]);
