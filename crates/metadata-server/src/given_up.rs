@@ -52,24 +52,16 @@ impl PoolTree {
             if found.is_empty() {
                 return Ok(());
             }
-            for name in found {
-                self.drop_name_at(&name).await?;
+            for at in found {
+                let removed = self.drop_elsewhere((at.directory, &at.name), at.id);
+                match removed.await {
+                    // Somebody else has changed it, which is looked for again.
+                    Ok(_) | Err(Error::NotFound | Error::Stale | Error::Delay) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Err(Error::Delay)
-    }
-
-    async fn drop_name_at(&self, at: &NameAt) -> Result<()> {
-        let (root, objects) = (Credentials::root(), [at.directory, at.id]);
-        let since = self.holders.begin_again();
-        let place = (at.directory, &at.name);
-        let removed = self.store.remove_elsewhere(&root, place, at.id).await;
-        self.holders.settled(since, &objects).await;
-        match removed {
-            // Somebody else has changed it, which is looked for again.
-            Ok(_) | Err(Error::NotFound | Error::Stale | Error::Delay) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     async fn names_at(&self, home: ReplicaSlot) -> Result<Vec<NameAt>> {

@@ -7,7 +7,10 @@
 
 use std::fmt::Write;
 
-use vfs::{Cookie, Credentials, Error, FileSystem, Name, NewObject, ObjectId, ObjectKind, Result};
+use vfs::{
+    Cookie, Credentials, DirectoryChange, Error, FileSystem, Name, NewObject, ObjectId, ObjectKind,
+    Result,
+};
 
 use crate::pool_tree::{Part, PoolTree};
 use crate::question::other_answer;
@@ -137,11 +140,7 @@ impl PoolTree {
         let removed = match self.own.remove(&root, directory, name).await {
             Err(Error::CrossHome) => {
                 let id = self.store.lookup(&root, directory, name).await?.id;
-                let since = self.holders.begin_again();
-                let removed = self.store.remove_elsewhere(&root, (directory, name), id);
-                let removed = removed.await;
-                self.holders.settled(since, &[directory, id]).await;
-                removed
+                self.drop_elsewhere((directory, name), id).await
             }
             removed => removed,
         };
@@ -149,6 +148,18 @@ impl PoolTree {
             Ok(_) | Err(Error::NotFound) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Removes a name of what lies elsewhere, and asks nobody there.
+    pub(crate) async fn drop_elsewhere(
+        &self,
+        place: (ObjectId, &Name),
+        id: ObjectId,
+    ) -> Result<DirectoryChange> {
+        let (root, since) = (Credentials::root(), self.holders.begin_again());
+        let removed = self.store.remove_elsewhere(&root, place, id).await;
+        self.holders.settled(since, &[place.0, id]).await;
+        removed
     }
 }
 

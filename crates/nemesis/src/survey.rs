@@ -52,8 +52,9 @@ struct Content {
 impl Survey {
     /// Reads everything through the server of a site.
     pub async fn take(site: usize, target: &Target, tree: &Tree) -> Result<Self> {
-        let client = target.client(&format!("survey {site}"), 1).await?;
-        let root = client.mount(EXPORT).await?;
+        let owner = format!("survey {site}");
+        let client = in_time(target.client(&owner, 1)).await?;
+        let root = in_time(client.mount(EXPORT)).await?;
         let mut survey = Self {
             site,
             registers: vec![None; REGISTERS],
@@ -79,7 +80,7 @@ impl Survey {
                 }
             }
         }
-        client.leave().await?;
+        in_time(client.leave()).await?;
         Ok(survey)
     }
 
@@ -129,8 +130,8 @@ impl Survey {
     }
 }
 
-/// Nothing takes so long when everything is at rest; all of it takes longer the longer clients have worked.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// No step takes so long when everything is at rest; all of them together take longer the longer clients have worked.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn in_time<T, E: Into<anyhow::Error>>(
     step: impl Future<Output = std::result::Result<T, E>>,
