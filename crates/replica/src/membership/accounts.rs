@@ -13,6 +13,7 @@ use view::ViewState;
 use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
 use crate::replication::streams;
+use crate::state::copies::Held;
 use crate::state::wire::{self, Note};
 
 /// At most this many records are read at a time.
@@ -52,19 +53,21 @@ pub(crate) fn give_up_overdue(replica: &LocalReplica) {
 
 /// Somebody is in contact who has applied our stream up to a place: from now on its account is right. What it lacks of
 /// contents that were changed while it was given up is behind that place; what it lacks of earlier ones it knows itself, and
-/// asks for.
-pub(crate) async fn balance(
-    replica: Arc<LocalReplica>,
-    slot: ReplicaSlot,
-    applied: u64,
-    whole: bool,
-) {
+/// asks for. Whether it has everything else is what it has said last: what it says while this is found out, too, counts.
+pub(crate) async fn balance(replica: Arc<LocalReplica>, slot: ReplicaSlot, applied: u64) {
     let was_given_up = replica.engine.reopen_account(slot);
     if was_given_up && let Err(error) = note_changed_behind(&replica, slot, applied) {
         // The store has failed, which ends the server.
         return tracing::error!(%error, "what a peer lacks cannot be found out");
     }
-    replica.engine.balance_account(slot, whole);
+    let says_whole = || replica.state.conversations.held(slot) == Some(Held::Everything);
+    loop {
+        let whole = says_whole();
+        replica.engine.balance_account(slot, whole);
+        if says_whole() == whole {
+            return;
+        }
+    }
 }
 
 fn note_changed_behind(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) -> vfs::Result<()> {

@@ -66,7 +66,7 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
         return;
     }
     let applied = greeting.applied;
-    let balanced = accounts::balance(replica.clone(), from, applied, has == Held::Everything);
+    let balanced = accounts::balance(replica.clone(), from, applied);
     let sending = replica.clone();
     let talking = tokio::spawn(async move {
         balanced.await;
