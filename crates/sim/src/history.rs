@@ -63,6 +63,24 @@ impl History {
         settlements.sum()
     }
 
+    /// Whether by the first `known` decisions all go on without what a replica alone has, which has not come back since.
+    pub(crate) fn is_settled(&self, lost: ReplicaSlot, known: usize) -> bool {
+        let newest = self.decisions[..known].iter().rev();
+        let mut said = newest.filter_map(|decision| match decision {
+            Decision::Settled { lost: one, .. } => (*one == lost).then_some(true),
+            Decision::View(view) => view.active.contains(&lost).then_some(false),
+            Decision::Recovered => None,
+        });
+        said.next().unwrap_or(false)
+    }
+
+    /// Whether it is among the first `known` decisions to go on without a place of a replica's stream.
+    pub(crate) fn is_given_up(&self, origin: ReplicaSlot, place: u64, known: usize) -> bool {
+        self.decisions[..known].iter().any(|decision| {
+            matches!(decision, Decision::Settled { lost, through, .. } if *lost == origin && *through < place)
+        })
+    }
+
     /// The newest view.
     pub(crate) fn present(&self) -> &View {
         self.view(self.len())

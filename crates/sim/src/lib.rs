@@ -69,6 +69,7 @@
 //! | 58 | `state/majority.rs` and `membership/losses.rs` of `replica` | here, too, majorities have members of the view alone |
 //! | 59 | `walk/half_back.rs` of `replica` | |
 //! | 60 | `walk/different_ends.rs` of `replica` | |
+//! | 61 | m; `walk/given_up.rs` of `replica` | |
 
 #![forbid(unsafe_code)]
 

@@ -30,8 +30,8 @@ pub(crate) enum Packet {
     /// What a client that reads asks, on its way to the primary or back.
     Question(Question),
     Answer(Question, Answer),
-    /// I ask you to join no view without me for a while.
-    LeaseRequest(Asked),
+    /// I ask you to join no view without me for a while; so far have I applied all streams.
+    LeaseRequest(Asked, Heads),
     /// I grant what you asked for with this.
     LeaseGrant(Asked),
     /// How many decisions are known here.
@@ -74,7 +74,7 @@ impl Packet {
             Packet::Control(_) => Lane::Control,
             Packet::Update(..) | Packet::Applied(_) => Lane::Stream,
             Packet::Hello(_) | Packet::Reply(_) => Lane::Stream,
-            Packet::LeaseRequest(_) | Packet::LeaseGrant(_) | Packet::Known => Lane::Control,
+            Packet::LeaseRequest(..) | Packet::LeaseGrant(_) | Packet::Known => Lane::Control,
             Packet::Content(_) | Packet::Stored(_) => Lane::Data,
             Packet::Compare(_) | Packet::Lacking(_) => Lane::Data,
             Packet::Forward(_) | Packet::Returned(_) | Packet::Finished(..) => Lane::Forward,
@@ -86,7 +86,7 @@ impl Packet {
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(
             self,
-            Packet::LeaseRequest(_) | Packet::LeaseGrant(_) | Packet::Hello(_)
+            Packet::LeaseRequest(..) | Packet::LeaseGrant(_) | Packet::Hello(_)
         )
     }
 

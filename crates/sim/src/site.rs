@@ -193,6 +193,8 @@ pub(crate) struct Site {
     /// Who has sent everything, perhaps before it had heard every report.
     pub level_with: BTreeSet<ReplicaSlot>,
     pub heads_at_entry: Heads,
+    /// How far each other replica had applied all streams, by its latest word, and when that was heard by the own clock.
+    pub said: BTreeMap<ReplicaSlot, (Moment, Heads)>,
     /// Who waits outside the present view.
     pub waiting: BTreeMap<ReplicaSlot, Waiting>,
     /// Its stream was cut, so that it needs a whole copy.
@@ -241,6 +243,7 @@ impl Site {
             heard: BTreeSet::new(),
             level_with: BTreeSet::new(),
             heads_at_entry: Heads::new(),
+            said: BTreeMap::new(),
             waiting: BTreeMap::new(),
             cut: false,
             stale: false,

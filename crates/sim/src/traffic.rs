@@ -46,7 +46,7 @@ impl Cargo {
             Packet::Stored(_) | Packet::Compare(_) | Packet::Lacking(_) => Cargo::Data,
             Packet::Forward(_) | Packet::Returned(_) | Packet::Finished(..) => Cargo::Forward,
             Packet::Question(_) | Packet::Answer(..) => Cargo::Other,
-            Packet::LeaseRequest(_) | Packet::LeaseGrant(_) | Packet::Known => Cargo::Other,
+            Packet::LeaseRequest(..) | Packet::LeaseGrant(_) | Packet::Known => Cargo::Other,
             Packet::Hello(_) | Packet::Reply(_) => Cargo::Other,
         }
     }

@@ -195,3 +195,39 @@ fn counterexample_57_who_has_not_finished_its_return_does_not_go_on_with_the_wit
         "{broken}"
     );
 }
+
+/// A, B and C are to hold what is answered with a majority. B controls a file of its own and is lost; A and C are about to go on without that. B is back
+/// with what C has answered since it has it, and A lacks yet. C is lost before B has come in.
+fn play_61(copies_are_spared: bool) -> Result<(), Violation> {
+    let mut world = set_the_stage_for_sequences(3, 3, None, true);
+    world.model.copies_are_spared = copies_are_spared;
+    world.run_until(ms(2_000))?;
+    slow(&mut world, 3, 1, Lane::Stream, ms(20_000));
+    let answered = world.submit(ms(0), slot(3), create(D, 100));
+    world.submit(ms(100), slot(2), Intent::Write(object(F)));
+    world.run_until(ms(2_500))?;
+    assert!(!slower_than(&world, ms(400)).contains(&answered));
+    world.fail(ms(0), Fault::Crash(slot(2)));
+    run_until_view(&mut world, 1, 2, false)?;
+    let began = world.now.0 / 1_000;
+    // They agree to go on without what B alone had.
+    world.run_until(ms(began + 3_000))?;
+    slow(&mut world, 3, 2, Lane::Stream, ms(20_000));
+    world.fail(ms(0), Fault::Start(slot(2)));
+    world.run_until(ms(began + 4_500))?;
+    world.fail(ms(0), Fault::Crash(slot(3)));
+    world.run_until(ms(began + 60_000))?;
+    for other in [1, 2] {
+        slow(&mut world, 3, other, Lane::Stream, ms(10));
+    }
+    world.fail(ms(0), Fault::HealAll);
+    let limit = world.now.0 / 1_000 + 120_000;
+    world.run_to_rest(ms(limit))
+}
+
+#[test]
+fn counterexample_61_who_was_given_up_keeps_what_counts_because_it_is_there() {
+    play_61(true).unwrap();
+    let broken = play_61(false).expect_err("nobody has what was answered");
+    assert!(broken.invariant.starts_with("I5"), "{broken}");
+}

@@ -68,6 +68,8 @@ pub struct Model {
     pub recovered_pass_versions: bool,
     /// Who is outside the view, and may have more than was kept of a lost replica, takes nothing that was made since.
     pub who_has_more_follows_nobody: bool,
+    /// Who needs the others' copy keeps its own until those in the view have what counts because it is here.
+    pub copies_are_spared: bool,
     /// Who was given up throws away what nobody else has.
     pub given_up_is_thrown_away: bool,
     /// Survivors are brought to the longest prefix that any of them holds before a lost replica is given up.
@@ -104,6 +106,7 @@ impl Model {
         versions_count_settlements: true,
         recovered_pass_versions: true,
         who_has_more_follows_nobody: true,
+        copies_are_spared: true,
         given_up_is_thrown_away: true,
         longest_prefix: true,
         silence_is_noticed: true,
@@ -234,7 +237,7 @@ impl World {
         stamp: Stamp,
     ) {
         match packet {
-            Packet::LeaseRequest(asked) => self.take_ask(to, from, asked),
+            Packet::LeaseRequest(asked, heads) => self.take_ask(to, from, asked, heads),
             Packet::LeaseGrant(asked) => self.take_promise(to, from, asked),
             Packet::Hello(hello) => self.answer_hello(to, from, &hello, stamp),
             Packet::Reply(reply) => self.take_reply(to, from, *reply, stamp),

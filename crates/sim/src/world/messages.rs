@@ -66,6 +66,9 @@ impl World {
         if self.failures && packet.is_of_stream() && !self.takes_from(to, from, stamp) {
             return;
         }
+        let known = self.replicas[&to].site.entered;
+        // All have agreed to go on without this; the sender learns so.
+        let given_up = self.agreed.is_settled(from, known);
         let replica = self.replica(to);
         match packet {
             Packet::Control(envelope) => {
@@ -89,6 +92,7 @@ impl World {
                     .handle_applied(now, &replica.tree, from, position);
                 self.try_to_renounce(to);
             }
+            Packet::Content(_) | Packet::Compare(_) if given_up => {}
             Packet::Content(content) => replica.contents.push((from, content)),
             Packet::Stored(content) => self.note_stored(from, to, content),
             Packet::Compare(content) => self.compare(from, to, content),

@@ -5,7 +5,7 @@
 use super::{Stamp, World};
 use crate::history::Decision;
 use crate::packet::{Hello, Packet, Reply};
-use crate::site::{Change, Deferred, Logged, Stable, Waiting, head};
+use crate::site::{Change, Deferred, Heads, Logged, Stable, Waiting, head};
 use crate::tree::Edit;
 use control::{Position, ReplicaSlot};
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ impl World {
         }
         let replica = &self.replicas[&slot];
         let site = &replica.site;
-        let whole = site.cut || (site.stale && site.renounced);
+        let whole = (site.cut || (site.stale && site.renounced)) && self.is_spared(slot);
         let brings = !active && !site.cut && !site.full;
         let unfit = active || site.cut || site.stale || site.full || !self.knows_everything(slot);
         let level_with = match unfit {
@@ -138,6 +138,33 @@ impl World {
         }
         self.try_to_renounce(slot);
         self.conclude(slot);
+    }
+
+    /// Whether the copy of a replica outside the view may be given up: of each stream, but for those of which it was decided to go on
+    /// without the rest, all in the view who hold contents and have said something lately have as much.
+    fn is_spared(&self, slot: ReplicaSlot) -> bool {
+        let replica = &self.replicas[&slot];
+        let (site, view) = (&replica.site, replica.core.view());
+        if view.active.contains(&slot) || !self.model.copies_are_spared || !self.holds_data(slot) {
+            return true;
+        }
+        let now = self.local(slot);
+        let keepers = view.active.iter().filter(|peer| self.holds_data(**peer));
+        let present = keepers.filter_map(|peer| {
+            let (at, heads) = site.said.get(peer)?;
+            (at.after(self.lease.length) >= now).then_some((*peer, heads))
+        });
+        let present: Vec<(ReplicaSlot, &Heads)> = present.collect();
+        let mut counting = site.stable.heads.iter().filter(|(origin, here)| {
+            **origin != slot && !self.agreed.is_given_up(**origin, **here, site.entered)
+        });
+        // Nobody's word is no word; a newcomer has nothing for which one is needed.
+        counting.all(|(origin, here)| {
+            let has = |(peer, heads): &(ReplicaSlot, &Heads)| {
+                peer == origin || head(heads, *origin) >= *here
+            };
+            *here == 0 || !present.is_empty() && present.iter().all(has)
+        })
     }
 
     /// Whether a replica that takes part has everything that the others had when it came into the view.

@@ -6,7 +6,7 @@ use super::{Event, World};
 use crate::history::Decision;
 use crate::packet::Packet;
 use crate::replica::{Content, Replica};
-use crate::site::{Change, head};
+use crate::site::{Change, Heads, head};
 use control::{Incarnation, Moment, Question, ReplicaSlot, View};
 use std::collections::BTreeSet;
 
@@ -24,8 +24,9 @@ impl World {
         self.schedule(next, Event::Tick(slot, incarnation));
         self.look_at_clocks(slot);
         let question = self.replica(slot).site.lease.request(local);
+        let heads = self.replicas[&slot].site.stable.heads.clone();
         for peer in self.everybody_else(slot) {
-            self.send(slot, peer, Packet::LeaseRequest(question));
+            self.send(slot, peer, Packet::LeaseRequest(question, heads.clone()));
         }
         self.exclude_the_silent(slot);
         if self.runs(slot, incarnation) && self.replicas[&slot].site.begun {
@@ -70,8 +71,15 @@ impl World {
     }
 
     /// Somebody asks for a grant: it is given to who takes part in every view known here.
-    pub(super) fn take_ask(&mut self, slot: ReplicaSlot, from: ReplicaSlot, asked: Question) {
+    pub(super) fn take_ask(
+        &mut self,
+        slot: ReplicaSlot,
+        from: ReplicaSlot,
+        asked: Question,
+        heads: Heads,
+    ) {
         let local = self.local(slot);
+        self.replica(slot).site.said.insert(from, (local, heads));
         let learnt = self.replicas[&slot].site.learnt;
         let newest = self.agreed.view(learnt).clone();
         let replica = self.replica(slot);

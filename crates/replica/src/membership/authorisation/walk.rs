@@ -8,6 +8,7 @@ mod fixture;
 mod closed;
 mod deaf;
 mod different_ends;
+mod given_up;
 mod half_back;
 mod harmless;
 mod nonsense;

@@ -174,7 +174,10 @@ async fn catch_up(replica: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result
         return Ok(());
     }
     if let Some(settlement) = settled::undealt(replica)? {
-        return accept(replica, &settlement).await;
+        return match is_spared(replica, asked).await {
+            true => accept(replica, &settlement).await,
+            false => Ok(()),
+        };
     }
     if let Some(state) = replica.view_state() {
         if state.is_settled(replica.slot()) {
@@ -373,6 +376,12 @@ fn obstacle_but_for(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> O
     };
     if !state.members.contains_key(&replica.slot()) {
         return Some("the others have not taken it in yet".to_owned());
+    }
+    if !matches!(settled::undealt(replica), Ok(None)) {
+        return Some(
+            "the others went on without what was changed here, and lack updates of other replicas that are here"
+                .to_owned(),
+        );
     }
     if replica.state.needs_copy.load(Ordering::Acquire) {
         return Some(

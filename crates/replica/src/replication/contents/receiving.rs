@@ -52,7 +52,7 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
         let Ok(_permit) = inbox.putting.acquire().await else {
             return;
         };
-        if inbox.session() != session {
+        if inbox.session() != session || replica.is_given_up(inbox.from) {
             return;
         }
         let mut outcome = match is_superseded(&replica, inbox.from, &piece.head) {
