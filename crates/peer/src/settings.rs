@@ -16,8 +16,9 @@ use crate::message::Lane;
 /// pages of a copy that name it, 11 with the sender's view in update records, 12 with lists of members that say where clients
 /// reach them, and with junctions, 13 with contents that go as sums where the other may have them, and without an error among the
 /// answers to forwarded operations that nobody could get, 14 with lost replicas of which nothing more is taken in,
-/// 15 with copies that are complete, 16 with what a member says of contents that all the others have.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 16..=16;
+/// 15 with copies that are complete, 16 with what a member says of contents that all the others have, 17 with lost replicas of whose
+/// contents nothing more is taken in.
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 17..=17;
 
 /// The most data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;

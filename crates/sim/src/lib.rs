@@ -70,6 +70,7 @@
 //! | 59 | `walk/half_back.rs` of `replica` | |
 //! | 60 | `walk/different_ends.rs` of `replica` | |
 //! | 61 | m; `walk/given_up.rs` of `replica` | |
+//! | 62 | `walk/given_up.rs` of `replica` | here contents have no parts |
 
 #![forbid(unsafe_code)]
 

@@ -294,6 +294,8 @@ pub(crate) struct Incomplete {
     /// So far the sender has applied that replica's stream.
     pub(crate) applied: u64,
     pub(crate) epoch: u64,
+    /// The sender takes in nothing more of it at first hand.
+    pub(crate) closed: bool,
     /// None came before.
     pub(crate) first: bool,
     pub(crate) files: Vec<Lack>,

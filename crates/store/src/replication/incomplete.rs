@@ -3,7 +3,7 @@
 //! A mark names the primary whose data is missing, and comes in the batch of the update that says that
 //! the data has changed. The table is the truth; what is in it is known in memory too, because every read asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -352,6 +352,21 @@ impl OpenStore {
             mutation.then(move |store, _| store.incomplete.set(of, left));
         }
         mutation.commit_local().map(|_| ())
+    }
+
+    /// The primaries of whose data something is missing here, of files that have a name.
+    ///
+    /// # Errors
+    /// The store has failed.
+    pub fn makers_of_incomplete(&self) -> Result<BTreeSet<ReplicaSlot>> {
+        self.health.check()?;
+        let mut makers = BTreeSet::new();
+        for ((file, from), _) in self.incomplete.all() {
+            if !makers.contains(&from) && self.object(file).is_ok_and(|row| row.links > 0) {
+                makers.insert(from);
+            }
+        }
+        Ok(makers)
     }
 
     /// The files that lack data of this primary, see [`crate::ForeignUpdate::incomplete`]: each with the position in its

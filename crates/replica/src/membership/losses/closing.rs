@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use vfs::ReplicaSlot;
 
+use super::settling::waits_for;
 use crate::driver::local_replica::LocalReplica;
-use crate::state::arrivals::Inbox;
+use crate::state::arrivals::{Inbox, PUTTING_AT_ONCE};
 use crate::state::wire::LeaseRequest;
 
 /// An administrator waits so long for the survivors' words at most.
@@ -33,6 +34,8 @@ pub(super) fn close(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     tokio::spawn(async move {
         // Nothing is being applied while this is noted, even if another view has begun meanwhile.
         let _between_records = inbox.applying.lock().await;
+        // Nor are contents being put in place. The semaphore is never closed.
+        let _between_pieces = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
         replica.state.losses.closing.complete(lost);
         replica.engine.notify();
     });
@@ -78,7 +81,7 @@ pub(super) fn open_at(replica: &LocalReplica, lost: ReplicaSlot) -> Option<Strin
     open.map(|slot| format!("replica {} still takes in what the lost one sends", slot.0))
 }
 
-/// Has all who take part close the stream of a lost replica, and waits until they have said so.
+/// Has all who take part close the stream of a lost replica, and waits until they have said so, and have the same of it since then.
 ///
 /// # Errors
 /// Who has not in time, for people.
@@ -87,7 +90,7 @@ pub(crate) async fn close_everywhere(
     lost: ReplicaSlot,
 ) -> Result<(), String> {
     close(replica, lost);
-    let is_open = || open_at(replica, lost);
+    let is_open = || open_at(replica, lost).or_else(|| waits_for(replica, lost));
     let closed = replica.engine.until(|| is_open().is_none().then_some(()));
     let in_time = tokio::time::timeout(PATIENCE, closed).await;
     match in_time.err().and_then(|_elapsed| is_open()) {

@@ -38,6 +38,8 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     if !level || !settled {
         return;
     }
+    // Before what is missing is looked for: nothing of it comes afterwards.
+    let closed = replica.state.losses.closing.closed().contains(&lost);
     let Ok(own) = lacks(replica, lost).await else {
         return;
     };
@@ -45,9 +47,10 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let due = {
         let mut all = replica.state.losses.equalling();
         let equalling = all.entry(lost).or_default();
-        if equalling.applied != here || equalling.said.is_none() {
+        if equalling.applied != here || equalling.closed != closed || equalling.said.is_none() {
             *equalling = Equalling {
                 applied: here,
+                closed,
                 own: own.clone(),
                 late,
                 reports: std::mem::take(&mut equalling.reports),
@@ -90,13 +93,13 @@ async fn lacks(replica: &LocalReplica, lost: ReplicaSlot) -> Result<Lacks> {
 
 /// Tells the others what was incomplete here when all were level.
 fn report(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
-    let (applied, files) = {
+    let (applied, closed, files) = {
         let all = replica.state.losses.equalling();
         let Some(equalling) = all.get(&lost) else {
             return;
         };
         let files: Vec<Lack> = equalling.own.values().copied().collect();
-        (equalling.applied, files)
+        (equalling.applied, equalling.closed, files)
     };
     let epoch = replica.lease.view().epoch.0;
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
@@ -108,6 +111,7 @@ fn report(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
                 of: lost.0,
                 applied,
                 epoch,
+                closed,
                 first: part == 0,
                 files: files[first..last].to_vec(),
                 last: part + 1 == count,
@@ -135,6 +139,7 @@ pub(crate) fn incomplete(replica: &Arc<LocalReplica>, from: ReplicaSlot, said: I
         *report = Report::default();
     }
     report.applied = said.applied;
+    report.closed = said.closed;
     let files = said.files.into_iter().map(|lack| (lack.file, lack));
     report.files.extend(files);
     report.complete = said.last;
@@ -220,6 +225,9 @@ async fn take_over_sent(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
                 withheld::settle_flagged(replica, lost, file, u64::MAX).await;
                 // A replica that takes part anew may wait for it.
                 replica.engine.notify();
+                if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
+                    equalling.sent.remove(&file);
+                }
                 continue;
             }
             Quality::Before(size) => Some(size),
@@ -251,13 +259,20 @@ pub(crate) fn at_stake(replica: &LocalReplica, lost: ReplicaSlot) -> Vec<(Object
 
 /// A peer says that these files of its stream are complete here.
 pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, completed: Completed) {
+    if replica.state.losses.closing.has_begun(from) {
+        // It is being agreed what counts of its contents; else it says this again.
+        return;
+    }
     let lost = replica.lost();
     let mut fetched = Vec::new();
     for (file, position) in completed.files {
         withheld::settle_flagged(&replica, from, file, position).await;
         let mut equalling = replica.state.losses.equalling();
         for slot in &lost {
-            if let Some(equalling) = equalling.get_mut(slot) {
+            // Of any other file nothing is waited for.
+            if let Some(equalling) = equalling.get_mut(slot)
+                && equalling.own.contains_key(&file)
+            {
                 equalling.sent.insert(file, from);
             }
         }

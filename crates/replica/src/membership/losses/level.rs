@@ -10,6 +10,7 @@ use vfs::ReplicaSlot;
 
 use crate::driver::clock::lease_time;
 use crate::driver::local_replica::LocalReplica;
+use crate::state::losses::Equalling;
 use crate::state::wire::LeaseRequest;
 
 /// The others who take part.
@@ -80,13 +81,11 @@ pub(crate) fn lacking_of_lost(
     })
 }
 
-/// Replicas out of contact of whose contents something is missing here: nobody but another one that has it can send it.
+/// Replicas of whose contents something is missing here. In contact or not: others may not hear them, and what they had sent may not come any more.
 pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<u16> {
-    let others = replica.state.inboxes.followed().into_iter();
-    let away = others.filter(|slot| !replica.state.outbound.is_in_session(*slot));
-    away.filter(|slot| lacks_contents(replica, *slot))
-        .map(|slot| slot.0)
-        .collect()
+    // A store that has failed ends the server elsewhere.
+    let makers = replica.store.makers_of_incomplete().unwrap_or_default();
+    makers.into_iter().map(|slot| slot.0).collect()
 }
 
 fn lacks_contents(replica: &LocalReplica, of: ReplicaSlot) -> bool {
@@ -150,7 +149,7 @@ pub(crate) fn here(replica: &LocalReplica) -> Stood {
 }
 
 /// Whether of each of these streams, but for those that were given up, all in the view who hold contents and have said something
-/// within such a time have as much.
+/// within such a time have as much. Of one that has no complete copy, or has said nothing in this view, it is not known what it has.
 pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Duration) -> bool {
     let news = replica.state.peers.news();
     let epoch = replica.lease.view().epoch.0;
@@ -159,13 +158,34 @@ pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Dur
         (at.elapsed() < fresh).then_some((slot, ask))
     });
     let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
+    let mut words = present.iter();
+    if words.any(|(_, ask)| ask.epoch != epoch || !ask.complete) {
+        return false;
+    }
     let has_shipped = |slot: ReplicaSlot| {
         let shipped = news.get(&slot).and_then(|news| news.shipped);
         shipped.is_some_and(|(of, before)| of == epoch && before >= stood.since)
     };
     let here = stood.here.iter();
-    let here = here.filter(|here| !replica.is_given_up(here.of));
+    let here = here.filter(|here| here.applied > 0 && !replica.is_given_up(here.of));
     have_all(&present, has_shipped, here)
+}
+
+/// A stream of which a member that holds contents has applied less than is applied here, by its latest word, and that member; for people.
+pub(crate) fn lacking_in_view(replica: &LocalReplica) -> Option<(ReplicaSlot, ReplicaSlot)> {
+    let news = replica.state.peers.news();
+    let followed = replica.state.inboxes.followed().into_iter();
+    let mut counting = followed.filter(|of| !replica.is_given_up(*of));
+    counting.find_map(|of| {
+        let here = replica.state.inboxes.acknowledged(of);
+        let is_behind = |by: &ReplicaSlot| {
+            let said = news.get(by).and_then(|news| news.said.as_ref());
+            let mut applied = said.into_iter().flat_map(|(ask, _)| &ask.applied);
+            *by != of && applied.any(|(slot, applied)| *slot == of.0 && *applied < here)
+        };
+        let by = replica.holders().into_iter().find(is_behind)?;
+        Some((of, by))
+    })
 }
 
 /// Whether all who say this have as much of each of these streams: the loss of the one that made it, or of any other, then takes
@@ -190,12 +210,14 @@ fn have_all<'h>(
     !present.is_empty() && here.all(|here| present.iter().all(|one| has(one, here)))
 }
 
-/// Lost replicas whose streams are applied here so far, with all their contents.
+/// Lost replicas whose streams are applied here so far, with all their contents; where nothing more is taken in at first hand, since then.
 pub(crate) fn whole_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
+    let closing = replica.state.losses.closing.begun();
     let equalling = replica.state.losses.equalling();
+    let counts = |slot: &ReplicaSlot, one: &Equalling| one.closed || !closing.contains(slot);
     let whole = equalling
         .iter()
-        .filter(|(_, equalling)| equalling.is_whole());
+        .filter(|(slot, equalling)| equalling.is_whole() && counts(slot, equalling));
     whole
         .map(|(slot, equalling)| (slot.0, equalling.applied()))
         .collect()

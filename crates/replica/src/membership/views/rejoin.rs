@@ -61,6 +61,9 @@ const NEWS_LEASES: u32 = 1;
 const STARTED_ANEW: &str =
     "it was started anew, and the others have not confirmed since then that it takes part";
 
+/// What is said while those in the view lack something else that is in a copy which is to be replaced.
+const GIVEN_UP: &str = "the others went on without what was changed here, and have not yet all that others made which is here";
+
 /// What is told of once, with sums later.
 const TOO_FAR: &str = "too much was changed meanwhile; a whole copy is needed";
 const OUTSIDE: &str = "this replica does not take part";
@@ -112,7 +115,8 @@ pub(crate) async fn come_back(replica: Arc<LocalReplica>) {
             // There is nothing to come back to, and what only this replica has stays as it is.
             return;
         }
-        if !(replica.takes_part() && replica.lease.is_up_to_date()) {
+        let takes_part = replica.takes_part() && replica.lease.is_up_to_date();
+        if !takes_part || replica.state.needs_copy.load(Ordering::Acquire) {
             match catch_up(&replica, &mut asked).await {
                 Ok(()) => {}
                 // Nothing is lost that can be kept.
@@ -215,10 +219,17 @@ async fn catch_up(replica: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result
     Ok(())
 }
 
-/// Whether the others can do without this copy. They go on without a member that gives its copy up where enough of them are
-/// left; else it gets the new one as a member. One outside may be the only one left that has an update of somebody who was
+/// Whether the others can do without this copy. A member leaves the view first where enough of them are left, and is one outside then;
+/// else all of them have what was answered, and it gets the new one as a member. One outside may be the only one left that has an update of somebody who was
 /// lost a moment ago, which was answered because it has it.
 async fn is_spared(replica: &Arc<LocalReplica>, asked: &mut Asked) -> bool {
+    let Some(state) = replica.view_state() else {
+        return false;
+    };
+    if state.epoch != replica.lease.view().epoch.0 {
+        // One that was started anew takes itself for a member, in a view that was over before, until the last one is in force here.
+        return false;
+    }
     if !replica.takes_part() {
         let fresh = replica.state.settings.site_lease * NEWS_LEASES;
         let stood = asked.stood.get_or_insert_with(|| losses::here(replica));
@@ -233,10 +244,13 @@ async fn is_spared(replica: &Arc<LocalReplica>, asked: &mut Asked) -> bool {
         .iter()
         .any(|slot| join::is_up_to_date(replica, *slot));
     let spared = stays && others.iter().all(is_whole) && losses::others_have_all(replica);
-    if spared {
+    let enough_are_left = state.active().count() > state.majority();
+    if spared && enough_are_left && replica.can_do_without(replica.slot()) {
         replica.exclude(replica.slot(), NEEDS_COPY).await;
+        return false;
     }
-    spared
+    // Of one that is up to date the others may lack what it has just made; it hands that over when it is started anew.
+    spared && !replica.lease.is_up_to_date()
 }
 
 /// The members of the view in contact that keep contents. A member without any copy is in no view yet, but knows who is.
@@ -378,10 +392,10 @@ fn obstacle_but_for(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> O
         return Some("the others have not taken it in yet".to_owned());
     }
     if !matches!(settled::undealt(replica), Ok(None)) {
-        return Some(
-            "the others went on without what was changed here, and lack updates of other replicas that are here"
-                .to_owned(),
-        );
+        let lacking = losses::lacking_in_view(replica).map_or_else(String::new, |(of, by)| {
+            format!(": replica {} lacks updates of replica {}", by.0, of.0)
+        });
+        return Some(format!("{GIVEN_UP}{lacking}"));
     }
     if replica.state.needs_copy.load(Ordering::Acquire) {
         return Some(

@@ -55,7 +55,10 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
         if inbox.session() != session || replica.is_given_up(inbox.from) {
             return;
         }
+        // It is being agreed what counts of a lost one's contents: the sender reads again a little later.
+        let closed = replica.state.losses.closing.has_begun(inbox.from);
         let mut outcome = match is_superseded(&replica, inbox.from, &piece.head) {
+            _ if closed => Err(Error::Delay),
             true => Ok(0),
             false if is_previous(&replica, inbox.from, &piece.head).await => Ok(0),
             false if is_unexpected(&replica, inbox.from, &piece.head) => Err(Error::Delay),

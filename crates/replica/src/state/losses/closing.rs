@@ -50,6 +50,11 @@ impl Closing {
         self.all().contains_key(&lost)
     }
 
+    /// Those of which nothing more is to be taken in.
+    pub(crate) fn begun(&self) -> Vec<ReplicaSlot> {
+        self.all().keys().copied().collect()
+    }
+
     /// Those of which nothing more can be applied at first hand.
     pub(crate) fn closed(&self) -> Vec<ReplicaSlot> {
         let all = self.all();

@@ -69,6 +69,8 @@ impl Drop for Undecided<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Equalling {
     pub(crate) applied: u64,
+    /// Nothing more of it was taken in at first hand when it was looked for what is missing here.
+    pub(crate) closed: bool,
     pub(crate) said: Option<Instant>,
     pub(crate) pause: Duration,
     /// What was missing here when all were level, as it was reported.
@@ -90,6 +92,8 @@ pub(crate) struct Equalling {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) applied: u64,
+    /// Nothing more was taken in there at first hand.
+    pub(crate) closed: bool,
     pub(crate) files: Lacks,
     pub(crate) complete: bool,
 }
@@ -103,11 +107,12 @@ impl Equalling {
         self.applied
     }
 
-    /// What all survivors lack, once everybody has told.
+    /// What all survivors lack, once everybody has told; once nothing more is taken in here, of a time when nothing more was there.
     pub(crate) fn told(&self, own: ReplicaSlot, others: &[ReplicaSlot]) -> Option<Reports<'_>> {
         let others = others.iter().map(|slot| {
             let report = self.reports.get(slot)?;
-            let counts = report.complete && report.applied == self.applied;
+            let closed = report.closed || !self.closed;
+            let counts = report.complete && report.applied == self.applied && closed;
             counts.then_some((*slot, &report.files))
         });
         let lacks: Option<_> = others.chain([Some((own, &self.own))]).collect();

@@ -1,8 +1,16 @@
-//! The others have gone on without what one alone had made, which has something else that one of them lacks.
+//! One needs the others' copy, and has something that one of them lacks.
 
 use super::*;
+use crate::replication::base;
+use crate::state::arrivals::PUTTING_AT_ONCE;
 
-const BACK: &str = "lack updates of other replicas that are here";
+const BACK: &str = "lacks updates of replica 2";
+
+/// Whether the third has more than the first of what the second has made.
+fn has_more(set: &Set) -> bool {
+    let applied = |at: usize| set.sites[at].store.applied(ReplicaSlot(2)).unwrap();
+    applied(2) > applied(0)
+}
 
 /// Of three the second has made something that the third has, and the first has not got yet. The third is lost, and the others go on without what
 /// it alone had. It is back, and keeps its copy until the first has that, too.
@@ -16,7 +24,7 @@ async fn counterexample_61_who_was_given_up_keeps_what_counts_because_it_is_ther
     let inbox = first.state.inboxes.get(ReplicaSlot(2)).unwrap();
     let nothing_more = inbox.applying.lock().await;
     set.sites[1].directory(parent, "answered").await.unwrap();
-
+    eventually("the third has it", || has_more(&set)).await;
     // Something of it is frozen.
     set.sites[2].directory(theirs, "made").await.unwrap();
 
@@ -37,13 +45,131 @@ async fn counterexample_61_who_was_given_up_keeps_what_counts_because_it_is_ther
         obstacle.is_some_and(|obstacle| obstacle.contains(BACK))
     })
     .await;
-    let here = set.sites[2].store.applied(ReplicaSlot(2)).unwrap();
-    let lacking = set.sites[0].store.applied(ReplicaSlot(2)).unwrap();
-    assert!(here > lacking, "it has given its copy up");
+    assert!(has_more(&set), "it has given its copy up");
 
     drop(nothing_more);
     drop((inbox, first));
     set.revive_until_ready(2).await;
     set.sites[2].find(parent, "answered").await.unwrap();
     set.assert_equal().await;
+}
+
+/// The same of a member that finds, started anew, that its copy differs from the others'. It leaves the view first, and is one outside then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_needs_a_copy_keeps_its_own_until_all_others_have_what_is_in_it() {
+    let mut set = Set::failing(3).await;
+    let parent = set.sites[1].directory(ROOT, "of-the-second").await.unwrap();
+    set.rest().await;
+    let first = set.sites[0].replica.local().clone();
+    let inbox = first.state.inboxes.get(ReplicaSlot(2)).unwrap();
+    let nothing_more = inbox.applying.lock().await;
+    set.sites[1].directory(parent, "answered").await.unwrap();
+    eventually("the third has it", || has_more(&set)).await;
+
+    let third = set.crash(2).await;
+    let store = third.store();
+    let differs = vec![(base::COPY_ANEW.to_vec(), Some(Vec::new()))];
+    let noted = store.put_facts(differs).await.unwrap();
+    store.wait_stable(noted).await.unwrap();
+    let closing = tokio::task::spawn_blocking(move || drop(store));
+    closing.await.unwrap();
+    set.revive(2, third).await;
+    let second = &set.sites[1].replica;
+    eventually("it has left the view", || {
+        let members = second.view_status().members;
+        members.iter().any(|one| one.slot == 3 && !one.active)
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(has_more(&set), "it has given its copy up");
+
+    drop(nothing_more);
+    drop((inbox, first));
+    set.revive_until_ready(2).await;
+    set.sites[2].find(parent, "answered").await.unwrap();
+    set.assert_equal().await;
+}
+
+/// Of three the third has changed a file, and nobody has its contents yet. It is back in contact, and the second gets them before it is agreed
+/// to go on without them, but not the first, which takes in nothing more afterwards. The second passes them on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_62_contents_that_only_one_has_got_before_the_decision_are_everywhere() {
+    let mut set = Set::failing(3).await;
+    let file = set.sites[2].save(ROOT, "file", b"old").await.unwrap();
+    set.rest().await;
+    let held = |at: usize| {
+        let inboxes = &set.sites[at].replica.local().state.inboxes;
+        inboxes.get(ReplicaSlot(3)).unwrap()
+    };
+    let (at_first, at_second) = (held(0), held(1));
+    let nothing_at_first = at_first.putting.acquire_many(PUTTING_AT_ONCE).await;
+    let nothing_at_second = at_second.putting.acquire_many(PUTTING_AT_ONCE).await;
+    set.sites[2].write(file, 0, b"new").await.unwrap();
+    let lack = |set: &Set, at: usize| set.sites[at].store.is_incomplete(file);
+    eventually("the others know of it", || lack(&set, 0) && lack(&set, 1)).await;
+    let third = set.crash(2).await;
+    let first = &set.sites[0].replica;
+    let level = || {
+        let losses = first.view_status().losses;
+        losses
+            .iter()
+            .any(|loss| loss.slot == 3 && loss.ready_to_settle)
+    };
+    eventually("the others are level", level).await;
+
+    set.revive(2, third).await;
+    let third = set.sites[2].replica.local().clone();
+    third.state.peers.with(ReplicaSlot(1), |peer| {
+        peer.shipments.hold_back(Instant::now() + 2 * PATIENCE);
+    });
+    drop(third);
+    drop((nothing_at_first, nothing_at_second));
+    eventually("the second has the contents", || !lack(&set, 1)).await;
+    assert!(lack(&set, 0));
+    let first = &set.sites[0].replica;
+    while let Err(why) = first.thaw(3, "its disk is gone").await {
+        assert!(why.starts_with("not yet"), "{why}");
+    }
+    set.sites[1].write(file, 0, b"N").await.unwrap();
+    eventually("the first has them, too", || !lack(&set, 0)).await;
+    for site in &set.sites[..2] {
+        assert_eq!(site.load(ROOT, "file").await.unwrap(), b"New");
+    }
+    drop((at_first, at_second));
+    set.revive_until_ready(2).await;
+    set.assert_equal().await;
+}
+
+/// While one is away, nothing is noted of files that the others write: nobody waits for their contents as those of the lost one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_while_one_is_away_is_not_noted_for_it() {
+    let mut set = Set::failing(3).await;
+    set.rest().await;
+    drop(set.crash(2).await);
+    let second = &set.sites[1].replica;
+    eventually("they go on without it", || {
+        let losses = second.view_status().losses;
+        losses.iter().any(|loss| loss.slot == 3) && second.ready()
+    })
+    .await;
+    let noted = |set: &Set| {
+        let sent = |site: &Site| {
+            let equalling = site.replica.local().state.losses.equalling();
+            let lost = equalling.get(&ReplicaSlot(3));
+            lost.map(|lost| (lost.own.len(), lost.sent.len()))
+        };
+        set.sites.iter().map(sent).collect::<Vec<_>>()
+    };
+    eventually("they are level", || noted(&set).iter().all(Option::is_some)).await;
+    let mut made: Vec<(ObjectId, usize)> = Vec::new();
+    for number in 0..20 {
+        let name = format!("file-{number}");
+        let contents = vec![7; 100_000];
+        set.sites[number % 2]
+            .save(ROOT, &name, &contents)
+            .await
+            .unwrap();
+    }
+    set.rest().await;
+    assert_eq!(noted(&set), [Some((0, 0)); 2]);
 }

@@ -85,6 +85,7 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
                 of: NOBODY,
                 applied: 0,
                 epoch: 0,
+                closed: false,
                 first: true,
                 files: Vec::new(),
                 last: true,
