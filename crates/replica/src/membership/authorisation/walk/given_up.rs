@@ -165,11 +165,19 @@ async fn what_is_written_while_one_is_away_is_not_noted_for_it() {
     for number in 0..20 {
         let name = format!("file-{number}");
         let contents = vec![7; 100_000];
-        set.sites[number % 2]
-            .save(ROOT, &name, &contents)
-            .await
-            .unwrap();
+        let file = set.sites[number % 2].save(ROOT, &name, &contents).await;
+        made.push((file.unwrap(), 1 - number % 2));
     }
-    set.rest().await;
+    eventually("each has the other's", || {
+        let has_updates = |at: usize| {
+            let (by, slot) = (&set.sites[1 - at], ReplicaSlot(2 - at as u16));
+            let last = by.replica.local().engine.last_position();
+            set.sites[at].store.applied(slot).unwrap() >= last
+        };
+        let mut made = made.iter();
+        let has_contents = made.all(|(file, at)| !set.sites[*at].store.is_incomplete(*file));
+        has_updates(0) && has_updates(1) && has_contents
+    })
+    .await;
     assert_eq!(noted(&set), [Some((0, 0)); 2]);
 }
