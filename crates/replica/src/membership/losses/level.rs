@@ -153,11 +153,16 @@ pub(crate) fn here(replica: &LocalReplica) -> Stood {
 pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Duration) -> bool {
     let news = replica.state.peers.news();
     let epoch = replica.lease.view().epoch.0;
-    let present = replica.holders().into_iter().filter_map(|slot| {
-        let (ask, at) = news.get(&slot)?.said.as_ref()?;
-        (at.elapsed() < fresh).then_some((slot, ask))
+    let holders = replica.holders();
+    let present = holders.iter().filter_map(|slot| {
+        let (ask, at) = news.get(slot)?.said.as_ref()?;
+        (at.elapsed() < fresh).then_some((*slot, ask))
     });
     let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
+    if present.len() < holders.len() && lease_time() < stood.since.after(fresh) {
+        // Who is silent may just not have been heard yet.
+        return false;
+    }
     let mut words = present.iter();
     if words.any(|(_, ask)| ask.epoch != epoch || !ask.complete) {
         return false;
