@@ -149,8 +149,12 @@ impl World {
             return true;
         }
         let now = self.local(slot);
-        let keepers = view.active.iter().filter(|peer| self.holds_data(**peer));
-        let present = keepers.filter_map(|peer| {
+        let keepers: Vec<&ReplicaSlot> = view
+            .active
+            .iter()
+            .filter(|peer| self.holds_data(**peer))
+            .collect();
+        let present = keepers.iter().copied().filter_map(|peer| {
             let (at, heads) = site.said.get(peer)?;
             (at.after(self.lease.length) >= now).then_some((*peer, heads))
         });
@@ -158,12 +162,14 @@ impl World {
         let mut counting = site.stable.heads.iter().filter(|(origin, here)| {
             **origin != slot && !self.agreed.is_given_up(**origin, **here, site.entered)
         });
+        // Who is silent may just not have been heard yet.
+        let known = present.len() == keepers.len() || site.since.after(self.lease.length) <= now;
         // Nobody's word is no word; a newcomer has nothing for which one is needed.
         counting.all(|(origin, here)| {
             let has = |(peer, heads): &(ReplicaSlot, &Heads)| {
                 peer == origin || head(heads, *origin) >= *here
             };
-            *here == 0 || !present.is_empty() && present.iter().all(has)
+            *here == 0 || known && !present.is_empty() && present.iter().all(has)
         })
     }
 
