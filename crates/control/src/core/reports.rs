@@ -188,7 +188,8 @@ impl ControlCore {
         }
     }
 
-    /// Asks this replica's own acceptor once more for what is undecided.
+    /// Asks this replica's own acceptor once more for what is undecided. What that made way for may have ended while this replica was
+    /// outside the view.
     fn propose_own_again(&mut self, tree: &impl Tree) {
         let own = self.own.iter();
         let undecided = own.filter(|(_, control)| control.state == State::Undecided);
@@ -196,6 +197,7 @@ impl ControlCore {
             .map(|(_, control)| control.proposal.clone())
             .collect();
         for proposal in proposals {
+            self.ask_about(&proposal.behind);
             let answers = self.acceptor.propose(tree, &self.view, proposal, None);
             self.answers.extend(answers);
         }

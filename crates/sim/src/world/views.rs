@@ -277,6 +277,9 @@ impl World {
         replica.site.waiting.clear();
         replica.site.closed_to.clear();
         let newest = self.agreed.view(news.end).clone();
+        let is_given_up = self.agreed.decisions[news.clone()]
+            .iter()
+            .any(|decision| matches!(decision, Decision::Settled { lost, .. } if *lost == slot));
         for place in news {
             let settlements = self.agreed.settlements(place + 1);
             match self.agreed.decisions[place] {
@@ -294,6 +297,10 @@ impl World {
         }
         self.enter_view(slot, newest);
         self.settle(slot);
+        if is_given_up {
+            // What it still asked others for ends with this, which it learns here alone.
+            self.start_anew(slot);
+        }
     }
 
     fn end_lost(
