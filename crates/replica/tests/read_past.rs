@@ -91,15 +91,14 @@ impl Set {
 }
 
 /// The first has deep control of a directory, which the third has acknowledged, and moves another one into it. Below that lies a file that
-/// clients of the third are reading. The third has the rename, and with it knows that the file is the first one's; its clients do not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_is_moved_below_deep_control_is_read_by_nobody_when_its_close_is_answered() {
+/// clients of the third are reading, who are asked to end.
+async fn moved_below_deep_control(clients: &Arc<Clients>) -> (Set, ObjectId) {
     let mut set = Set::of_three_that_stay().await;
     let deep = set.sites[0].directory(ROOT, "deep").await.unwrap();
     let moved = set.sites[0].directory(ROOT, "moved").await.unwrap();
     let file = set.sites[0].save(moved, "file", b"before").await.unwrap();
     set.rest().await;
-    let clients = Clients::reading(&[file]);
+    clients.read.lock().unwrap().push(file);
     set.third_is_read_past_by(clients.clone()).await;
     set.revive_until_ready(2).await;
     set.rest().await;
@@ -118,12 +117,35 @@ async fn a_file_that_is_moved_below_deep_control_is_read_by_nobody_when_its_clos
     clients.asked().await;
     first.open(file, "writer", WRITE).await.unwrap();
     first.write(file, 0, b"second").await.unwrap();
-    let mut closing = Box::pin(first.close(file, "writer"));
+    (set, file)
+}
+
+/// The third has the rename, and with it knows that the file is the first one's; its clients do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_moved_below_deep_control_is_read_by_nobody_when_its_close_is_answered() {
+    let clients = Clients::reading(&[]);
+    let (set, file) = moved_below_deep_control(&clients).await;
+    let mut closing = Box::pin(set.sites[0].close(file, "writer"));
     let early = tokio::time::timeout(A_WHILE, &mut closing).await;
     assert!(early.is_err(), "answered while somebody reads what was");
     clients.may_end.send_replace(true);
     closing.await.unwrap();
     assert_eq!(clients.files(), []);
+    set.assert_equal().await;
+}
+
+/// The third is started anew before its clients have ended, and has the rename then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_applied_in_a_new_start_while_clients_read_by_leave_of_the_one_before() {
+    let (mut set, file) = moved_below_deep_control(&Clients::reading(&[])).await;
+    let earlier = Clients::of_an_earlier_start();
+    set.third_is_read_past_by(earlier.clone()).await;
+    let mut closing = Box::pin(set.sites[0].close(file, "writer"));
+    let early = tokio::time::timeout(2 * A_WHILE, &mut closing).await;
+    assert!(early.is_err(), "answered while somebody may read what was");
+    earlier.earlier_may_end.send_replace(true);
+    closing.await.unwrap();
+    set.revive_until_ready(2).await;
     set.assert_equal().await;
 }
 
