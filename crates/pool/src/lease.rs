@@ -18,6 +18,9 @@ pub struct LeaseSettings {
     pub length: Duration,
     /// How much faster or slower than true time a clock may run, in millionths.
     pub drift_ppm: u32,
+    /// How much more time may pass while one lasts than the clock shows of the server that relies on it: its machine may have stood still,
+    /// too shortly to be noticed. Taken off whatever the server counts. Nothing at a server that gives leases.
+    pub unseen: Duration,
 }
 
 impl Default for LeaseSettings {
@@ -25,6 +28,7 @@ impl Default for LeaseSettings {
         LeaseSettings {
             length: Duration::from_secs(3),
             drift_ppm: control::DRIFT_PPM,
+            unseen: Duration::ZERO,
         }
     }
 }
@@ -36,10 +40,11 @@ impl LeaseSettings {
         self.counted_from(asked, self.length)
     }
 
-    /// The end of what lasts so long, by any clock, from a moment that is no later than its beginning.
+    /// The end of what lasts so long, by any clock, from a moment that is no later than its beginning: of a lease, or of what is shorter.
     pub(crate) fn counted_from(&self, asked: Moment, length: Duration) -> Moment {
-        let drift = control::drift(length, self.drift_ppm);
-        asked.after(length.saturating_sub(drift))
+        let seen = length.saturating_sub(self.unseen);
+        let drift = control::drift(seen, self.drift_ppm);
+        asked.after(seen.saturating_sub(drift))
     }
 
     /// How long clients may be served from now on where the home may speak for its files for `left` more, by its own clock.

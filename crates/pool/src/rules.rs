@@ -43,6 +43,8 @@ control::rules! {
     losers_fenced,
     /// The holders of layouts are fenced when contents are cut (rule 8).
     cut_fences,
+    /// Somebody may use a file past the home until a fence that was begun, or waits for its turn, is done (rule 11).
+    fences_under_way_count,
     /// While a file is moved nobody is given a layout for writing, and holders of one are fenced (rule 2).
     moves_end_writing,
     /// New contents of a file that is moved are noted, stably, before their first byte is written (rule 2).

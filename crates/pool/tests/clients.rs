@@ -1,6 +1,7 @@
 //! Files that others change, too: how long clients are served at data servers, and by what (rule 11).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use control::{Moment, OperationId};
 use pool::data_server::{self, DataServer, Fenced, NotServed, Shelf};
@@ -41,6 +42,11 @@ fn at(millis: u64) -> Moment {
 
 impl Pair {
     fn new() -> Pair {
+        Pair::with(LeaseSettings::default())
+    }
+
+    /// The same with what the data server relies on of leases.
+    fn with(lease: LeaseSettings) -> Pair {
         let keys = (KeyNumber(1), KeySource::new([7; 32]));
         let settings = HomeSettings {
             shares_files: true,
@@ -56,7 +62,7 @@ impl Pair {
         };
         Pair {
             home: Home::new(HOME, IssueNumber(1), keys, settings, Moment(0), recovered),
-            server: DataServer::new(SERVER, LeaseSettings::default(), Rules::ALL),
+            server: DataServer::new(SERVER, lease, Rules::ALL),
             row: FileRow {
                 contents,
                 generation: Generation::FIRST,
@@ -139,4 +145,36 @@ fn clients_are_served_as_long_as_the_home_may_speak_for_its_files_and_the_home_i
     assert_eq!(pair.read(at(4600), handle), Ok(()));
     assert_eq!(pair.read(at(4700), handle), Err(NotServed::NoLease));
     assert_eq!(pair.read(at(4700), &own), Err(NotServed::NoLease));
+}
+
+/// The machine of the data server may stand still, shortly enough for it not to notice, while clients are served by what is much shorter than a lease.
+#[test]
+fn what_a_data_server_does_not_see_of_time_is_taken_off_a_short_time_for_clients_as_off_a_lease() {
+    let unseen = Duration::from_millis(180);
+    let lease = LeaseSettings {
+        unseen,
+        ..LeaseSettings::default()
+    };
+    let mut pair = Pair::with(lease);
+    pair.lease(at(0));
+    pair.home.bound_clients(at(1500));
+    pair.lease(at(500));
+    let Outcome::Layout(handles) = pair.layout(at(501), Access::Read) else {
+        panic!("there is a layout");
+    };
+    let handle = &handles[0].1;
+    assert_eq!(pair.read(at(1000), handle), Ok(()));
+    // A second, less the drift of both clocks, is over by 1300; what it had not seen was after that.
+    assert_eq!(pair.read(at(1150), handle), Err(NotServed::NoLease));
+    // Nothing is left of what is shorter.
+    pair.home.bound_clients(at(2150));
+    pair.lease(at(2000));
+    assert_eq!(pair.read(at(2000), handle), Err(NotServed::NoLease));
+    let own = pair.home.own_handle(&pair.row, SERVER);
+    assert_eq!(pair.read(at(2000 + 2500), &own), Ok(()));
+    assert_eq!(
+        pair.read(at(2000 + 2520), &own),
+        Err(NotServed::NoLease),
+        "of a whole lease, too"
+    );
 }

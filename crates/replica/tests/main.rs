@@ -14,6 +14,7 @@ mod losses;
 mod membership;
 mod previous;
 mod random_work;
+mod read_past;
 mod recovered;
 mod rejoining;
 mod relaxed_names;

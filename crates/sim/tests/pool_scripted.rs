@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Longer than any lease, and than Linux waits for a data server in the simulation.
 const STALL: Duration = Duration::from_secs(9);
 
+/// How long a home waits for layouts that it has asked for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// A read stands still between I/O and answer while the file is cut. A program that opens the file behind the cut on the reader's machine finds
 /// the page being read, and waits for that answer.
 #[test]
@@ -306,5 +309,34 @@ fn no_rule_is_left_out() {
     for name in names {
         let switched = format!("rules.{name} = false");
         assert!(sources.contains(&switched), "{name} is never switched off");
+    }
+}
+
+/// A member of a set is about to acknowledge that another one may change the file. One of two readers is being fenced at that moment, and the data
+/// server stands still.
+#[test]
+fn a_layout_counts_until_its_fence_is_done() {
+    let lost = |stage: &mut Stage| {
+        stage.request(Request::Lost(WRITER));
+    };
+    let moved = |stage: &mut Stage| {
+        stage.move_file();
+        stage.request(Request::Seal);
+        stage.pass(PATIENCE);
+    };
+    for begin in [lost as fn(&mut Stage), moved] {
+        let play = |rules| {
+            let (mut stage, _) = written(rules);
+            stage.lease();
+            let readers = [WRITER, OTHER].map(|holder| stage.layout(holder, Access::Read));
+            begin(&mut stage);
+            if stage.is_held() {
+                let fenced = stage.request(Request::Change(Act::Fence));
+                assert_eq!(stage.until_done(fenced), Outcome::Done);
+            }
+            let told = readers.map(|handle| stage.io(&handle, CellIo::Read(0)));
+            keeps("P9", told == [None, None])
+        };
+        needed(|rules| rules.fences_under_way_count = false, "P9", play);
     }
 }

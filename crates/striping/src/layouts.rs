@@ -154,7 +154,31 @@ impl StripedFiles {
 }
 
 impl Striped {
-    /// The files of which clients have layouts.
+    /// A layout for reading, of a file that somebody else lets clients read or not. That is looked at before it is asked for, and once more when
+    /// [`Striped::held`] names the file: who stops letting them read it from then on ends this layout with the others.
+    ///
+    /// # Errors
+    /// [`NoLayout`] says why there is none.
+    pub async fn layout_while(
+        &self,
+        file: ObjectId,
+        holder: LayoutHolder,
+        is_let: impl Fn() -> bool + Send + Sync,
+    ) -> std::result::Result<FileLayout, NoLayout> {
+        if !is_let() {
+            return Err(NoLayout::ThroughServer);
+        }
+        let given = self.layout(file, holder, LayoutAccess::Read).await?;
+        if is_let() {
+            return Ok(given);
+        }
+        // Nobody has seen this one, and the holder may have an earlier one, of the same generation. Where it cannot be fenced now the home keeps
+        // the holder, or the server ends.
+        self.lost(file, holder).await.ok();
+        Err(NoLayout::ThroughServer)
+    }
+
+    /// The files of which clients have layouts, or may still be served by one that is being ended.
     #[must_use]
     pub fn held(&self) -> Vec<ObjectId> {
         self.files

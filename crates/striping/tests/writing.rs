@@ -5,11 +5,12 @@
 mod fixture;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use fixture::{Site, UNIT};
-use nfs4::{NfsFh4, NfsStat4, StableHow4, Stateid4};
+use nfs4::{ArgOp4, NfsFh4, NfsStat4, StableHow4, Stateid4};
 use nfs4_client::{Client, Options, ops};
 use nfs4_server::{FileLayout, LayoutAccess, LayoutHolder, Layouts, NoLayout};
 use vfs::{
@@ -45,15 +46,25 @@ async fn put(
     offset: u64,
     bytes: &[u8],
 ) -> std::result::Result<(), NfsStat4> {
+    let bytes = Bytes::copy_from_slice(bytes);
+    let write = ops::write(Stateid4::ANONYMOUS, offset, StableHow4::FileSync, bytes);
+    send(site, layout, offset, write).await
+}
+
+/// Does something by a layout at the data server of a stripe unit.
+async fn send(
+    site: &Site,
+    layout: &FileLayout,
+    offset: u64,
+    what: ArgOp4,
+) -> std::result::Result<(), NfsStat4> {
     let place = (offset / UNIT + u64::from(layout.first_index)) as usize % layout.handles.len();
     let device = site.striped.device(layout.device).await.unwrap();
     let server = Client::connect(Options::at(device[place][0]))
         .await
         .unwrap();
-    let bytes = Bytes::copy_from_slice(bytes);
-    let write = ops::write(Stateid4::ANONYMOUS, offset, StableHow4::FileSync, bytes);
     let handle = NfsFh4(layout.handles[place].clone());
-    let reply = server.compound(vec![ops::putfh(&handle), write]).await;
+    let reply = server.compound(vec![ops::putfh(&handle), what]).await;
     match reply.unwrap().status {
         NfsStat4::Ok => Ok(()),
         status => Err(status),
@@ -256,4 +267,33 @@ async fn while_a_data_server_is_away_nobody_hears_less_than_there_is() {
     site.remove("file").await.unwrap();
     site.cleared().await;
     assert!(site.store.facts(b"striping/unsettled/").unwrap().is_empty());
+}
+
+/// Somebody else decides who may read the file, and stops letting clients do so while one that has a layout asks for it once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_layout_that_is_not_given_in_the_end_leaves_its_holder_none() {
+    let site = Site::new().await;
+    let file = site.make("file").await;
+    let written = site.in_time(async || site.write(file, 0, b"text").await);
+    written.await.unwrap();
+    let given = loop {
+        match site.striped.layout_while(file, WRITER, || true).await {
+            Ok(layout) => break layout,
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    let read = async || {
+        let read = ops::read(Stateid4::ANONYMOUS, 0, 4);
+        send(&site, &given, 0, read).await
+    };
+    assert_eq!(read().await, Ok(()));
+    let refused = site.striped.layout_while(file, WRITER, || false).await;
+    assert_eq!(refused.unwrap_err(), NoLayout::ThroughServer);
+    assert_eq!(read().await, Ok(()), "it has nothing to do with this");
+    let is_let = AtomicBool::new(true);
+    let once = || is_let.swap(false, Ordering::Relaxed);
+    let refused = site.striped.layout_while(file, WRITER, once).await;
+    assert_eq!(refused.unwrap_err(), NoLayout::ThroughServer);
+    assert_eq!(read().await, Err(NfsStat4::Stale));
+    assert_eq!(site.striped.held(), []);
 }

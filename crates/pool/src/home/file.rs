@@ -81,6 +81,16 @@ impl File {
             .any(|held| held.access == Access::ReadWrite)
     }
 
+    /// Whether a fence is not done yet that was begun, or waits for its turn.
+    pub(super) fn is_being_fenced(&self) -> bool {
+        let is_begun = match self.job {
+            Some(Job::Recalling(_) | Job::Carrying(_)) => true,
+            // The old contents were fenced before they are replaced.
+            Some(Job::Asking(_) | Job::Switching(_)) | None => false,
+        };
+        is_begun || self.changes_queued() > 0
+    }
+
     /// How many changes wait before everything else.
     pub(super) fn changes_queued(&self) -> usize {
         let queued = self.queue.iter();

@@ -193,13 +193,15 @@ impl Home {
         }
     }
 
-    /// The files of which somebody has a layout.
+    /// The files that somebody may use past the home: who has a layout, or had one for whose end data servers are waited for. Behind
+    /// [`Act::Fence`](crate::Act::Fence), asked for from now on, nobody uses one by what was given before.
     #[must_use]
     pub fn held(&self) -> Vec<ObjectId> {
+        let counts = self.settings.rules.fences_under_way_count();
         let held = self
             .files
             .iter()
-            .filter(|(_, file)| !file.holders.is_empty());
+            .filter(|(_, file)| !file.holders.is_empty() || (counts && file.is_being_fenced()));
         held.map(|(object, _)| *object).collect()
     }
 

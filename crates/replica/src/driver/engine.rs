@@ -200,6 +200,7 @@ impl Engine {
             commanded = true;
             match command {
                 Command::Persist(record) => {
+                    ledger.read_past.note(&record);
                     match &record {
                         Record::Granted(proposal) => ledger.ages.begin(proposal.name, self.now()),
                         Record::Ended(name) => ledger.ages.end(*name),
@@ -227,6 +228,7 @@ impl Engine {
                 }
             }
         }
+        ledger.read_past.all_recorded();
         commanded
     }
 

@@ -128,6 +128,7 @@ impl LocalReplica {
             }
             let inherited = record.inherited.iter().filter(|_| self.takes_part());
             for control in inherited {
+                guard.ledger.read_past.is_born(control.name);
                 guard.inherited(from, control.clone());
             }
             if update.sets_attributes {
@@ -142,11 +143,12 @@ impl LocalReplica {
 
     fn may_apply<R: Fn() -> Rule>(&self, guard: &mut Guard<'_>, update: &Foreign<'_, R>) -> bool {
         let record = update.record;
-        match (update.rule)() {
-            Rule::Controls => may_apply_under(guard, &record.under),
+        let admitted = match (update.rule)() {
+            Rule::Controls => may_apply_under(guard, &record.under, self.has_readers()),
             Rule::Order => self.has_all_before(guard, update.epoch, &record.after),
             Rule::Wait => false,
-        }
+        };
+        admitted && guard.ledger.read_past.has_ended(&record.under)
     }
 
     /// Whether everything has been applied here that the primary of an update had applied when it made it. Without
@@ -187,13 +189,14 @@ fn is_lost(
     epoch > Epoch(0) && epoch >= heard_in && !active.contains(&maker)
 }
 
-/// Whether the controls of the update have been granted here; if not, they at least get ahead.
-fn may_apply_under(guard: &mut Guard<'_>, under: &[ControlName]) -> bool {
+/// Whether the controls of the update have been granted here; if not, they at least get ahead. Where somebody reads past this replica what is
+/// granted by that counts later: it is on record when the core is let go.
+fn may_apply_under(guard: &mut Guard<'_>, under: &[ControlName], has_readers: bool) -> bool {
     if guard.may_apply(under) {
         return true;
     }
     guard.update_waiting(under);
-    guard.may_apply(under)
+    !has_readers && guard.may_apply(under)
 }
 
 #[cfg(test)]

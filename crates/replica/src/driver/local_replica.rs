@@ -51,6 +51,9 @@ impl LocalReplica {
         signatures: Signatures,
         readers: Option<Arc<dyn Readers>>,
     ) -> LocalReplica {
+        if readers.is_some() {
+            engine.with_core(|guard| guard.ledger.read_past.begin());
+        }
         LocalReplica {
             state,
             store: engine.store.clone(),

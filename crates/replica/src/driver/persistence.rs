@@ -6,16 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{ControlName, Mark, Proposal, Record};
+use control::{ControlName, Mark, Message, Proposal, Record};
 use peer::Lane;
 use store::{Store, Ticket};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use vfs::ReplicaSlot;
 
 use crate::driver::engine::Step;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::remembered::{CONTROLS, SET_ASIDE, load};
+use crate::state::read_past::granted_to_another;
 use crate::state::wire;
 
 /// At most this many steps share one trip.
@@ -64,7 +64,7 @@ pub(crate) async fn carry_out(
     mut steps: mpsc::UnboundedReceiver<Step>,
 ) {
     let (groups, groups_out) = mpsc::unbounded_channel();
-    tokio::spawn(settle(replica.clone(), groups_out));
+    replica.keep_task(tokio::spawn(settle(replica.clone(), groups_out)));
     let mut persisted = Mark(0);
     let mut draft = Draft::default();
     let mut first = Mark(1);
@@ -83,10 +83,10 @@ pub(crate) async fn carry_out(
                 Step::Persist { record, awaited } => {
                     persisted = Mark(persisted.0 + 1);
                     draft.rows.extend(rows(&record));
-                    draft.grants |= is_of_another(&record, replica.slot());
+                    draft.grants |= granted_to_another(&record, replica.slot()).is_some();
                     draft.awaited |= awaited;
                 }
-                Step::Send { after: Mark(0), .. } => say(&replica, &step),
+                Step::Send { .. } if waits_for_nothing(&replica, &step) => say(&replica, &step),
                 Step::Send { .. } => draft.outgoing.push(step),
             }
         }
@@ -97,7 +97,7 @@ pub(crate) async fn carry_out(
             continue;
         }
         match commit(&replica, std::mem::take(&mut draft), first, persisted).await {
-            // The other task ends only with the runtime.
+            // The other task ends only with the replica.
             Ok(group) => drop(groups.send(group)),
             // The store has failed and ends the server; nothing may be said any more.
             Err(error) => return tracing::error!(%error, "the control table cannot be written"),
@@ -152,7 +152,7 @@ async fn settle(replica: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<
         }
         replica.engine.marks_stable(group.last);
         if group.grants {
-            replica.end_readers().await;
+            replica.end_readers(group.last).await;
         }
         for step in &group.outgoing {
             say(&replica, step);
@@ -168,9 +168,17 @@ fn say(replica: &LocalReplica, step: &Step) {
     }
 }
 
-/// Whether another replica is granted something.
-fn is_of_another(record: &Record, own: ReplicaSlot) -> bool {
-    matches!(record, Record::Granted(proposal) if proposal.name.holder != own)
+/// Whether a message is said at once. What an earlier start has granted is acknowledged behind no record of this one, and waits all the same for
+/// those who read by leave of that start.
+fn waits_for_nothing(replica: &LocalReplica, step: &Step) -> bool {
+    let Step::Send {
+        envelope, after, ..
+    } = step
+    else {
+        return false;
+    };
+    let acknowledges = matches!(envelope.message, Message::Acknowledge { .. });
+    *after == Mark(0) && !(acknowledges && replica.has_readers())
 }
 
 type Row = (Vec<u8>, Option<Vec<u8>>);

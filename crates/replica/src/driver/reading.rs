@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::Mark;
 use tokio::task::JoinSet;
 use vfs::ObjectId;
 
+use crate::driver::engine::Engine;
 use crate::driver::local_replica::LocalReplica;
 
 impl LocalReplica {
@@ -34,8 +36,14 @@ impl LocalReplica {
         }
     }
 
-    /// Ends all that read files which others may change now.
-    pub(super) async fn end_readers(&self) {
+    /// Whether anybody reads past this replica.
+    pub(super) fn has_readers(&self) -> bool {
+        self.readers.is_some()
+    }
+
+    /// Ends all that read files which others may change now. What they were granted by records up to this one they hear afterwards, and what they
+    /// change under that is applied afterwards: that it is applied here tells them as much as an acknowledgement.
+    pub(super) async fn end_readers(&self, through: Mark) {
         let Some(readers) = &self.readers else {
             return;
         };
@@ -47,12 +55,24 @@ impl LocalReplica {
             }
         }
         ending.join_all().await;
+        self.engine.readers_ended(through);
     }
 
     /// Returns when nobody reads by what an earlier start has given.
     pub(super) async fn earlier_readers_ended(&self) {
         if let Some(readers) = &self.readers {
             readers.earlier_ended().await;
+            self.engine.readers_ended(Mark(0));
         }
+    }
+}
+
+impl Engine {
+    /// Nobody reads any more what was granted to others in records up to this one, nor by leave of an earlier start.
+    fn readers_ended(&self, through: Mark) {
+        self.with_core(|guard| {
+            guard.ledger.read_past.ended(through);
+            guard.notifies = true;
+        });
     }
 }

@@ -11,6 +11,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::state::ages::Ages;
 use crate::state::births::Births;
 use crate::state::durability::KnownDurability;
+use crate::state::read_past::ReadPast;
 use crate::state::shipping::Unshipped;
 
 /// What became of an operation that had to wait for control.
@@ -63,6 +64,8 @@ pub(crate) struct Ledger {
     pub(crate) durability: KnownDurability,
     /// Since when controls are acknowledged here.
     pub(crate) ages: Ages,
+    /// Controls of others under which clients may still be reading past this replica.
+    pub(crate) read_past: ReadPast,
     /// The replicas that take part in the view in force, and members that hold no contents.
     pub(crate) active: BTreeSet<ReplicaSlot>,
     pub(crate) witnesses: BTreeSet<ReplicaSlot>,
@@ -120,6 +123,7 @@ impl Ledger {
             previous: None,
             durability: KnownDurability::default(),
             ages: Ages::default(),
+            read_past: ReadPast::new(slot),
             active: BTreeSet::new(),
             witnesses: BTreeSet::new(),
             voters: BTreeSet::new(),

@@ -3,7 +3,7 @@
 //! `replica_state` is all of it in one struct, but for what lies below the core's lock.
 //!
 //! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other (`encoding`: as which bytes), `plausible` what of that can be, `time` the time of day.
-//! - Of this replica: `ledger` is what lies below the lock of the core, with `ages`, `births`, `durability` and `majority`; `opens`
+//! - Of this replica: `ledger` is what lies below the lock of the core, with `ages`, `births`, `durability`, `majority` and `read_past`; `opens`
 //!   are opens of clients here, `scrub` what was found to be damaged, `free_space` what may still be filled, `segments` messages of
 //!   its stream that were made lately, `writers` who changed files last, `lock_listeners` who is told of locks, `repeats` what is told in the log of what fails again and again.
 //! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
@@ -45,6 +45,7 @@ pub(crate) mod pace;
 pub(crate) mod peers;
 pub(crate) mod plausible;
 pub(crate) mod questions;
+pub(crate) mod read_past;
 pub(crate) mod rejoins;
 pub(crate) mod relays;
 pub(crate) mod removed;

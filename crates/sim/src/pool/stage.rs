@@ -317,6 +317,12 @@ impl Stage {
         self.home.is_written(FILE, Some(holder))
     }
 
+    /// Whether the home says that somebody may use the file past it.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.home.held().contains(&FILE)
+    }
+
     /// Of how many removed contents the data server knows that they were.
     #[must_use]
     pub fn tombstones(&self) -> usize {

@@ -24,8 +24,8 @@ pub(super) fn of_given_leases() -> (LeaseSettings, LeaseClock) {
     let given = LeaseSettings::default();
     let watched = Watched::new(given, read_clocks);
     let relied_upon = LeaseSettings {
-        // Less the two, and what a clock that is slow makes of them.
-        length: given.length.saturating_sub(3 * watched.allowed),
+        // The two, and what a clock that is slow makes of them.
+        unseen: 3 * watched.allowed,
         ..given
     };
     (relied_upon, Arc::new(move || watched.now(read_clocks)))

@@ -75,17 +75,8 @@ impl Layouts for GivenForReading {
         if access == LayoutAccess::ReadWrite {
             return Err(NoLayout::Unavailable);
         }
-        if !self.sharing.is_read_here(file) {
-            return Err(NoLayout::ThroughServer);
-        }
-        let given = self.striped.layout(file, holder, access).await?;
-        // A member that is granted the file from here on has this layout ended first; one that was granted it before may not have.
-        if self.sharing.is_read_here(file) {
-            return Ok(given);
-        }
-        // Nobody has seen it.
-        self.striped.returned(file, holder).await.ok();
-        Err(NoLayout::ThroughServer)
+        let is_let = || self.sharing.is_read_here(file);
+        self.striped.layout_while(file, holder, is_let).await
     }
 
     async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()> {
