@@ -55,7 +55,7 @@ fuzz: ## Let a fuzzer feed every decoder, FUZZ_SECONDS each (default 10)
 soak: ## Look for faults for SOAK_MINUTES minutes (default 10): simulated runs, then real servers that fail
 	@scripts/soak
 
-nemesis: ## Let real servers at three sites fail for two minutes while clients work, again with a witness, and twice as a pool; judge the answers
+nemesis: ## Let real servers at three sites fail for two minutes while clients work, again with a witness, with a pool at one site, and twice as a pool; judge the answers
 	@scripts/nemesis
 
 bench-replication: ## Measure single operations, their processor time, and a large file at sets of replicas far apart

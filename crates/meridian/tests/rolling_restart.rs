@@ -31,6 +31,7 @@ fn every_server_is_restarted_in_turn_while_clients_work() -> Result<()> {
         profile: Profile {
             seed: SEED,
             sites: SITES,
+            data_servers: 0,
             length: Duration::ZERO,
             kinds: Vec::new(),
             majority: false,

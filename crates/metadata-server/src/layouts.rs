@@ -131,10 +131,21 @@ struct There {
     holder: u64,
 }
 
+/// A holder as the home knows it.
+struct Entry {
+    file: ObjectId,
+    there: There,
+    /// Questions for a layout that are under way.
+    asking: u32,
+    /// One was answered with a layout.
+    has: bool,
+}
+
 /// What clients of one metadata server were given, until they have given it back.
 #[derive(Default)]
 pub(crate) struct Given {
-    by_number: BTreeMap<u64, (ObjectId, There)>,
+    by_number: BTreeMap<u64, Entry>,
+    /// Of the holders that ask or have something.
     numbers: BTreeMap<There, u64>,
 }
 
@@ -144,37 +155,77 @@ impl Given {
     }
 
     /// The number of a holder that asks, which is `next` if it has none yet. `None` when there is no space.
+    /// [`Given::answered`] must follow.
     fn enter(&mut self, file: ObjectId, there: There, next: u64) -> Option<u64> {
         if let Some(number) = self.numbers.get(&there) {
+            if let Some(entry) = self.by_number.get_mut(number) {
+                entry.asking += 1;
+            }
             return Some(*number);
         }
         if self.by_number.len() >= GIVEN_MAX {
             return None;
         }
-        self.by_number.insert(next, (file, there));
+        let entry = Entry {
+            file,
+            there,
+            asking: 1,
+            has: false,
+        };
+        self.by_number.insert(next, entry);
         self.numbers.insert(there, next);
         Some(next)
     }
 
+    /// A holder that asked is answered, with a layout or without. Says what is to become of it.
+    fn answered(&mut self, number: u64, has: bool) -> Answered {
+        let numbers = &mut self.numbers;
+        let entry = self.by_number.get_mut(&number);
+        let Some(entry) = entry.filter(|entry| numbers.get(&entry.there) == Some(&number)) else {
+            return Answered::Ended;
+        };
+        entry.asking = entry.asking.saturating_sub(1);
+        entry.has |= has;
+        if entry.has || entry.asking > 0 {
+            return Answered::Stays;
+        }
+        // It stays on the account until it has left; whoever asks meanwhile is another one.
+        numbers.remove(&entry.there);
+        Answered::Leaves
+    }
+
     fn number(&self, file: ObjectId, there: There) -> Option<u64> {
         let number = self.numbers.get(&there).copied()?;
-        let (of, _) = self.by_number.get(&number)?;
-        (*of == file).then_some(number)
+        let entry = self.by_number.get(&number)?;
+        (entry.file == file).then_some(number)
     }
 
     fn leave(&mut self, number: u64) {
-        if let Some((_, there)) = self.by_number.remove(&number) {
-            self.numbers.remove(&there);
+        if let Some(entry) = self.by_number.remove(&number)
+            && self.numbers.get(&entry.there) == Some(&number)
+        {
+            self.numbers.remove(&entry.there);
         }
     }
 
     /// Those of all runs up to this one.
     fn until_run(&self, run: u64) -> Vec<(ObjectId, u64)> {
         let all = self.by_number.iter();
-        all.filter(|(_, (_, there))| there.run <= run)
-            .map(|(number, (file, _))| (*file, *number))
+        all.filter(|(_, entry)| entry.there.run <= run)
+            .map(|(number, entry)| (entry.file, *number))
             .collect()
     }
+}
+
+/// What becomes of a holder that was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answered {
+    /// It has something, or asks for something else.
+    Stays,
+    /// It has nothing.
+    Leaves,
+    /// It has given back what it asked for meanwhile.
+    Ended,
 }
 
 impl Home {
@@ -195,12 +246,12 @@ impl Home {
         }
         let accounts = self.accounts();
         let account = accounts.get(&server)?;
-        let (_, there) = account.layouts.by_number.get(&number)?;
+        let entry = account.layouts.by_number.get(&number)?;
         let asker = Asker {
             server,
-            run: there.run,
+            run: entry.there.run,
         };
-        Some((asker, there.holder))
+        Some((asker, entry.there.holder))
     }
 
     pub(crate) async fn answer_about_layouts(
@@ -258,16 +309,25 @@ impl Home {
             return Ok(Err(NoLayout::ThroughServer));
         };
         let given = layouts.layout(file, number, writing).await;
-        let stands = self
-            .accounts()
-            .get(&asker.server)
-            .is_some_and(|account| account.layouts.number(file, there) == Some(number));
-        if !stands {
-            // Given back while it was asked for.
-            layouts.lost(file, number).await?;
-            return Ok(Err(NoLayout::ThroughServer));
+        let becomes = match self.accounts().get_mut(&asker.server) {
+            Some(account) => account.layouts.answered(number, given.is_ok()),
+            None => Answered::Ended,
+        };
+        match becomes {
+            Answered::Stays => Ok(given),
+            Answered::Leaves => {
+                // Who gives may be about to give it all the same.
+                layouts.returned(file, number).await?;
+                if let Some(account) = self.accounts().get_mut(&asker.server) {
+                    account.layouts.leave(number);
+                }
+                Ok(given)
+            }
+            Answered::Ended => {
+                layouts.lost(file, number).await?;
+                Ok(Err(NoLayout::ThroughServer))
+            }
         }
-        Ok(given)
     }
 
     fn next_number(&self, asker: Asking) -> u64 {
@@ -380,6 +440,26 @@ mod tests {
         given.leave(10);
         assert_eq!(given.number(file, there(1)), None);
         given.leave(12);
+        assert!(given.is_empty());
+    }
+
+    #[test]
+    fn a_holder_leaves_that_has_nothing_and_asks_for_nothing() {
+        let (file, there) = (ObjectId::from_u64(7), There { run: 1, holder: 5 });
+        let mut given = Given::default();
+        given.enter(file, there, 10);
+        given.enter(file, there, 11);
+        assert_eq!(given.answered(10, false), Answered::Stays);
+        assert_eq!(given.answered(10, false), Answered::Leaves);
+        assert_eq!(given.until_run(1), [(file, 10)]);
+        assert_eq!(given.enter(file, there, 12), Some(12), "another one");
+        given.leave(10);
+        assert_eq!(given.number(file, there), Some(12));
+        assert_eq!(given.answered(12, true), Answered::Stays);
+        given.enter(file, there, 13);
+        assert_eq!(given.answered(12, false), Answered::Stays, "it has one");
+        given.leave(12);
+        assert_eq!(given.answered(12, true), Answered::Ended);
         assert!(given.is_empty());
     }
 }

@@ -1,12 +1,13 @@
 //! Layouts at a metadata server that has joined: the home gives them, and knows to whom.
 //!
-//! Nothing is kept here. What clients hold is fenced by the home when this server meets it in a new session, and a home that was started anew
+//! Kept here is alone who may have one, so that the home is asked nothing about others. What clients hold is fenced by the home when this server meets it in a new session, and a home that was started anew
 //! knows of no layout; so a client that goes on with one is refused at the data servers, and asks for another.
 //!
 //! What must never enter: stateids.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vfs::{Error, ObjectId, Result};
 
@@ -19,6 +20,64 @@ type Listener = Arc<dyn Fn(LayoutEvent) + Send + Sync>;
 /// Who hears what happens to layouts.
 #[derive(Default)]
 pub(crate) struct Listeners(Mutex<Vec<Listener>>);
+
+/// What the home may know of a holder.
+#[derive(Clone, Copy, Default)]
+struct AtHome {
+    /// Questions for a layout that are under way.
+    asking: u32,
+    /// One was answered with a layout, or nobody knows how.
+    may_have: bool,
+}
+
+/// The holders of which the home may know.
+#[derive(Default)]
+pub(crate) struct Known(Mutex<BTreeMap<u64, AtHome>>);
+
+/// A question for a layout that is under way. Dropped, it was answered with one, or nobody knows how.
+struct Asking<'k> {
+    known: &'k Known,
+    holder: u64,
+    was_refused: bool,
+}
+
+impl Known {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, AtHome>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self, holder: u64) -> Asking<'_> {
+        self.all().entry(holder).or_default().asking += 1;
+        Asking {
+            known: self,
+            holder,
+            was_refused: false,
+        }
+    }
+
+    fn has(&self, holder: u64) -> bool {
+        self.all().contains_key(&holder)
+    }
+
+    fn update(&self, holder: u64, change: impl FnOnce(&mut AtHome)) {
+        let mut all = self.all();
+        if let Some(at_home) = all.get_mut(&holder) {
+            change(at_home);
+            if at_home.asking == 0 && !at_home.may_have {
+                all.remove(&holder);
+            }
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.known.update(self.holder, |at_home| {
+            at_home.asking = at_home.asking.saturating_sub(1);
+            at_home.may_have |= !self.was_refused;
+        });
+    }
+}
 
 impl RemoteTree {
     /// A layout of a whole file, for reading, or for `writing` as well. Holders are numbered by the caller, each number used once.
@@ -34,8 +93,12 @@ impl RemoteTree {
         let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
         let question = Question::Layout(file, holder, writing);
+        let mut asking = self.holders.ask(holder);
         match self.ask_for(clients, question).await {
-            Ok(Answer::Layout(given)) => given,
+            Ok(Answer::Layout(given)) => {
+                asking.was_refused = given.is_err();
+                given
+            }
             _ => Err(NoLayout::ThroughServer),
         }
     }
@@ -47,12 +110,14 @@ impl RemoteTree {
     pub async fn end_layout(&self, file: ObjectId, holder: u64, is_lost: bool) -> Result<()> {
         let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
-        if !self.clients.still_are(clients) {
-            // The home fences it before anybody else has what it rests on.
-            return Ok(());
+        // The home has let go of who was refused; it fences what clients had who are forgotten, before anybody else has what that rests on.
+        if self.holders.has(holder) && self.clients.still_are(clients) {
+            self.do_for(clients, Question::EndLayout(file, holder, is_lost))
+                .await?;
         }
-        self.do_for(clients, Question::EndLayout(file, holder, is_lost))
-            .await
+        self.holders
+            .update(holder, |at_home| at_home.may_have = false);
+        Ok(())
     }
 
     /// A holder says that it has written, and that the file ends at `end` at least. Returns the size.

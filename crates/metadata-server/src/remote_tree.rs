@@ -20,7 +20,7 @@ use crate::clients::Clients;
 use crate::home::{BYTES_MAX, ENTRIES_MAX};
 use crate::kept::{Kept, Metrics};
 use crate::question::{Answer, Change, News, Question, Reply, other_answer};
-use crate::remote_layouts::Listeners;
+use crate::remote_layouts::{Known, Listeners};
 
 /// The home is told of at most this many sessions at once: 128 KiB.
 const SESSIONS_AT_ONCE: usize = 1 << 13;
@@ -46,6 +46,7 @@ pub struct RemoteTree {
     kept: Kept,
     pub(crate) clients: Clients,
     pub(crate) layouts: Listeners,
+    pub(crate) holders: Known,
     this: Weak<RemoteTree>,
 }
 
@@ -75,6 +76,7 @@ impl RemoteTree {
             kept: Kept::new(now, lease),
             clients: Clients::default(),
             layouts: Listeners::default(),
+            holders: Known::default(),
             this: this.clone(),
         })
     }

@@ -392,6 +392,43 @@ async fn a_layout_that_is_given_back_while_it_is_asked_for_is_not_had() {
 }
 
 #[tokio::test]
+async fn who_is_refused_a_layout_and_has_none_is_forgotten_without_another_question() {
+    let (pool, file) = serving().await;
+    let given = pool.wire.given.clone();
+    let ended = || std::mem::take(&mut *given.ended.lock().unwrap());
+    let asked = || pool.wire.asked.load(Ordering::SeqCst);
+    given.refuses.store(1, Ordering::SeqCst);
+    let got = pool.second.layout(file, 5, true).await;
+    assert_eq!(got, Err(NoLayout::Recalled));
+    let [(_, number)] = ended()[..] else {
+        panic!("it was one");
+    };
+    assert_eq!(pool.home().holder_elsewhere(number), None);
+    let before = asked();
+    pool.second.end_layout(file, 5, true).await.unwrap();
+    assert_eq!(asked(), before);
+    // Of two that ask for the same holder, one is given what it asks for.
+    given.refuses.store(1, Ordering::SeqCst);
+    let gives = given.giving.lock().await;
+    let both = async {
+        until(|| given.asked[0].load(Ordering::SeqCst) == 3).await;
+        drop(gives);
+    };
+    let ask = || pool.second.layout(file, 6, true);
+    let (one, other, ()) = tokio::join!(ask(), ask(), both);
+    assert_ne!(one.is_ok(), other.is_ok());
+    assert_eq!(ended(), []);
+    let holder = pool.home().holder_elsewhere(number + 1);
+    assert_eq!(holder, Some((pool.wire.asker(), 6)));
+    // One that has something keeps it when it is refused more.
+    given.refuses.store(1, Ordering::SeqCst);
+    assert_eq!(ask().await, Err(NoLayout::Recalled));
+    assert_eq!(ended(), []);
+    pool.second.end_layout(file, 6, false).await.unwrap();
+    assert_eq!(ended(), [(file, number + 1)]);
+}
+
+#[tokio::test]
 async fn layouts_are_asked_for_anew_behind_each_meeting_of_the_two() {
     let (mut pool, file) = serving().await;
     let given = pool.wire.given.clone();

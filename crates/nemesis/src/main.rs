@@ -58,6 +58,9 @@ struct Arguments {
     /// Let the last site have a witness, which keeps no contents, and no clients
     #[arg(long)]
     witness: bool,
+    /// Let the second site's member of the set keep its contents on three data servers of its own, which fail, too
+    #[arg(long, conflicts_with_all = ["lose", "witness", "pool"])]
+    member_pool: bool,
     /// Let the servers be a pool instead of a set: clients work at two metadata servers (three of five), the others are data servers
     #[arg(long, conflicts_with_all = ["lose", "witness"])]
     pool: bool,
@@ -115,20 +118,18 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
         bail!("there is no WAN on this machine, see above");
     }
     let seed = arguments.seed.unwrap_or_else(new_seed);
+    let kind = together(arguments);
     let order = run::Order {
         profile: Profile {
             seed,
             sites: arguments.sites,
+            data_servers: kind.data_servers(),
             length: Duration::from_secs_f64(arguments.minutes * 60.0),
             kinds: kinds(&arguments.faults, arguments.lose)?,
             majority: arguments.majority,
             rolling: arguments.rolling,
         },
-        kind: match (arguments.pool, arguments.witness) {
-            (true, _) => Together::Pool,
-            (false, true) => Together::SetWithWitness,
-            (false, false) => Together::Set,
-        },
+        kind,
         round_trip: Duration::from_millis(arguments.round_trip),
         homes: arguments.homes,
         kernels: arguments.kernels,
@@ -138,7 +139,7 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
                 .with_context(|| format!("could not read {}", file.display()))?,
             (None, true) => HELD_BY_MAJORITY.to_owned(),
             (None, false) if arguments.homes => format!("{CHANGES_KEYS}{MAKES_DIRECTORIES}"),
-            (None, false) if arguments.pool => CHANGES_KEYS.to_owned(),
+            (None, false) if kind.has_layouts() => CHANGES_KEYS.to_owned(),
             (None, false) => String::new(),
         },
         program: program(arguments.meridian.as_deref())?,
@@ -149,6 +150,15 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
     report::write(&order, &outcome)?;
     print!("{}", report::in_short(&order, &outcome));
     Ok(outcome.violations.is_empty())
+}
+
+fn together(arguments: &Arguments) -> Together {
+    match arguments {
+        _ if arguments.pool => Together::Pool,
+        _ if arguments.member_pool => Together::SetWithPool,
+        _ if arguments.witness => Together::SetWithWitness,
+        _ => Together::Set,
+    }
 }
 
 fn kinds(words: &[String], lose: bool) -> Result<Vec<Kind>> {

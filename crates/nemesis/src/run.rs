@@ -19,9 +19,9 @@ use crate::clients::tree::{LEDGER, Tree};
 use crate::clients::{Common, Target, employ};
 use crate::history::{Event, Time};
 use crate::sampling::{Sample, Samples};
-use crate::schedule::{Kind, Profile, name};
+use crate::schedule::{FIRST, Kind, Profile, name};
 use crate::stage::{Stage, Suffered};
-use crate::survey::Survey;
+use crate::survey::{Source, Survey};
 use crate::world::{Plan, Sites, Together, is_quiet};
 
 /// How long clients may take to finish what they are about.
@@ -87,7 +87,7 @@ pub fn run(order: &Order) -> Result<Outcome> {
         .enable_all()
         .build()?;
     let outcome = in_sites(order, &sites, &runtime);
-    for site in 0..sites.places().len() {
+    for site in sites.numbers() {
         sites.server(site).keep_log(&order.folder)?;
     }
     runtime.shutdown_background();
@@ -98,7 +98,7 @@ pub fn run(order: &Order) -> Result<Outcome> {
 
 /// Has every server's data checked, and keeps it where a promise was broken.
 fn check_data(order: &Order, sites: &Sites, outcome: &mut Outcome) -> Result<()> {
-    for site in 0..sites.places().len() {
+    for site in sites.numbers() {
         if let Some(found) = sites.server(site).check()? {
             outcome.violations.push(Violation {
                 promise: "the data on disk is in order",
@@ -108,7 +108,7 @@ fn check_data(order: &Order, sites: &Sites, outcome: &mut Outcome) -> Result<()>
         }
     }
     if !outcome.violations.is_empty() {
-        for site in 0..sites.places().len() {
+        for site in sites.numbers() {
             sites.server(site).keep_data(&order.folder)?;
         }
     }
@@ -139,7 +139,10 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
     let tree = runtime.block_on(plant(order, places))?;
     if order.kind != Together::Pool {
         let path = format!("/{LEDGER}");
-        sites.handles()[0].ask(&["durability", &path, "majority"])?;
+        sites
+            .server(FIRST)
+            .handle()
+            .ask(&["durability", &path, "majority"])?;
     }
     sites.wait_until("quiet", is_quiet)?;
 
@@ -152,7 +155,7 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
     let samples = Arc::new(Samples::default());
     let (clients, natives) = {
         let _context = runtime.enter();
-        let mut clients = employ(&common, places, order.kind == Together::Pool);
+        let mut clients = employ(&common, places, |site| order.kind.layouts(site));
         let natives = clients.len();
         clients.extend(kernel::employ(&common, kernels, natives));
         (clients, natives)
@@ -173,7 +176,7 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
     let mut violations = stage.violations;
     violations.extend(stuck);
     eprintln!("nemesis: waiting until everything is everywhere");
-    violations.extend(verdict_at_rest(sites, &common, runtime));
+    violations.extend(verdict_at_rest(order.kind, sites, &common, runtime));
     let events = common.recorder.events();
     if let Some(limit) = order.stall_limit {
         // A kernel that was put off asks again after up to a quarter of a minute.
@@ -210,7 +213,12 @@ async fn farewell(clients: Vec<JoinHandle<()>>) -> Option<Violation> {
 }
 
 /// Everything that can be judged when nothing moves any more, and that it comes to rest.
-fn verdict_at_rest(sites: &Sites, common: &Common, runtime: &Runtime) -> Vec<Violation> {
+fn verdict_at_rest(
+    kind: Together,
+    sites: &Sites,
+    common: &Common,
+    runtime: &Runtime,
+) -> Vec<Violation> {
     let in_the_end = |promise, error: anyhow::Error| Violation {
         promise,
         what: format!("{error:#}"),
@@ -223,12 +231,13 @@ fn verdict_at_rest(sites: &Sites, common: &Common, runtime: &Runtime) -> Vec<Vio
     let mut surveys = Vec::new();
     for (site, place) in sites.serving().iter().enumerate() {
         let target = Target::of(place);
-        let taking = Survey::take(site, &target, &common.tree);
-        match runtime.block_on(taking) {
-            Ok(survey) => surveys.push(survey),
-            Err(error) => {
-                let error = error.context(format!("at {}", name(site)));
-                violations.push(in_the_end("the whole tree can be read", error));
+        for source in Source::of(site, kind.layouts(site)) {
+            match runtime.block_on(Survey::take(source, &target, &common.tree)) {
+                Ok(survey) => surveys.push(survey),
+                Err(error) => {
+                    let error = error.context(format!("at site {source}, {}", name(site)));
+                    violations.push(in_the_end("the whole tree can be read", error));
+                }
             }
         }
     }

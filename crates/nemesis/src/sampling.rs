@@ -48,9 +48,9 @@ impl Samples {
     pub fn begin(
         self: &Arc<Self>,
         common: &Arc<Common>,
-        handles: Vec<Meridian>,
+        handles: Vec<(usize, Meridian)>,
     ) -> Vec<JoinHandle<()>> {
-        let askers = handles.into_iter().enumerate().map(|(site, handle)| {
+        let askers = handles.into_iter().map(|(site, handle)| {
             let (samples, common) = (Arc::clone(self), Arc::clone(common));
             std::thread::spawn(move || samples.ask(site, &handle, &common))
         });

@@ -25,6 +25,12 @@ const SLOW_BITS: [u64; 3] = [500_000, 2_000_000, 20_000_000];
 /// The site whose server began the set.
 pub const FIRST: usize = 0;
 
+/// The site whose server has a pool of its own, where one has.
+pub const POOLED: usize = 1;
+
+/// The number of that pool's first data server; sites have smaller ones.
+pub const FIRST_DATA_SERVER: usize = 5;
+
 /// A kind of faults.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
@@ -173,6 +179,8 @@ pub struct Profile {
     pub seed: u64,
     /// How many sites there are.
     pub sites: usize,
+    /// How many data servers the site [`POOLED`] has besides its server.
+    pub data_servers: usize,
     /// When every fault has ended.
     pub length: Duration,
     /// The kinds; none for a run without faults.
@@ -183,12 +191,54 @@ pub struct Profile {
     pub rolling: bool,
 }
 
+/// The numbers of all servers: those of sites, then the data servers of [`POOLED`].
+pub fn numbers(sites: usize, data_servers: usize) -> impl Iterator<Item = usize> {
+    (0..sites).chain((FIRST_DATA_SERVER..).take(data_servers))
+}
+
+/// Whether the number is that of a data server of [`POOLED`].
+pub fn is_data_server(number: usize) -> bool {
+    number >= FIRST_DATA_SERVER
+}
+
 impl Profile {
     /// How many sites may suffer at once.
     pub(crate) fn victims_max(&self) -> usize {
         match self.majority {
             true => self.sites,
             false => self.sites.saturating_sub(1) / 2,
+        }
+    }
+
+    /// How many data servers may suffer at once, whatever sites do.
+    fn data_servers_max(&self) -> usize {
+        match self.majority {
+            true => self.data_servers,
+            false => self.data_servers.min(1),
+        }
+    }
+
+    /// Which servers may suffer while these do.
+    fn candidates(&self, victims: &BTreeSet<usize>) -> Vec<usize> {
+        let is_full = |number: usize| {
+            let is_alike = |victim: &&usize| is_data_server(**victim) == is_data_server(number);
+            let most = match is_data_server(number) {
+                true => self.data_servers_max(),
+                false => self.victims_max(),
+            };
+            victims.iter().filter(is_alike).count() >= most
+        };
+        let numbers = numbers(self.sites, self.data_servers);
+        numbers
+            .filter(|number| victims.contains(number) || !is_full(*number))
+            .collect()
+    }
+
+    /// To whom a server has links that can fail: one of a site to the other sites, a data server to its site's.
+    fn others(&self, number: usize) -> Vec<usize> {
+        match is_data_server(number) {
+            true => vec![POOLED],
+            false => (0..self.sites).filter(|&site| site != number).collect(),
         }
     }
 }
@@ -217,17 +267,14 @@ fn one(
     let kind = *random.one_of(&profile.kinds)?;
     let meanwhile: Vec<&Fault> = faults.iter().filter(|fault| fault.end > begin).collect();
     let victims: BTreeSet<usize> = meanwhile.iter().map(|fault| fault.victim).collect();
-    let candidates: Vec<usize> = match victims.len() < profile.victims_max() {
-        true => (0..profile.sites).collect(),
-        false => victims.into_iter().collect(),
-    };
     let is_free = |site: &usize| {
         let mut at_site = meanwhile.iter().filter(|fault| fault.victim == *site);
         // The first site alone can invite others.
         let may_be_lost = !kind.is_final() || *site != FIRST;
         may_be_lost && at_site.all(|fault| fault.kind.goes_with(kind))
     };
-    let candidates: Vec<usize> = candidates.into_iter().filter(is_free).collect();
+    let candidates = profile.candidates(&victims).into_iter();
+    let candidates: Vec<usize> = candidates.filter(is_free).collect();
     let victim = *random.one_of(&candidates)?;
     Some(Fault {
         victim,
@@ -239,7 +286,7 @@ fn one(
 }
 
 fn blow(profile: &Profile, random: &mut Random, kind: Kind, victim: usize) -> Blow {
-    let others: Vec<usize> = (0..profile.sites).filter(|&site| site != victim).collect();
+    let others = profile.others(victim);
     match kind {
         Kind::Kill => Blow::Kill,
         Kind::Restart => Blow::Restart,
@@ -303,10 +350,12 @@ impl fmt::Display for Blow {
     }
 }
 
-/// The name of a site.
-pub fn name(site: usize) -> &'static str {
-    const NAMES: [&str; 5] = ["paris", "oslo", "rome", "lima", "perth"];
-    NAMES.get(site).copied().unwrap_or("elsewhere")
+/// The name of a site, or of a data server of [`POOLED`].
+pub fn name(number: usize) -> &'static str {
+    const NAMES: [&str; 8] = [
+        "paris", "oslo", "rome", "lima", "perth", "oslo-a", "oslo-b", "oslo-c",
+    ];
+    NAMES.get(number).copied().unwrap_or("elsewhere")
 }
 
 #[cfg(test)]
@@ -317,6 +366,7 @@ mod tests {
         Profile {
             seed,
             sites,
+            data_servers: 0,
             length: Duration::from_secs(600),
             kinds: [&Kind::PASSING[..], &Kind::FINAL[..]].concat(),
             majority,
@@ -348,6 +398,57 @@ mod tests {
         }
         assert!((0..50).any(|seed| most(&draw(&profile(seed, 5, false))) == 2));
         assert!((0..50).any(|seed| most(&draw(&profile(seed, 3, true))) >= 2));
+    }
+
+    fn with_pool(seed: u64, majority: bool) -> Profile {
+        Profile {
+            data_servers: 3,
+            kinds: Kind::PASSING.to_vec(),
+            ..profile(seed, 3, majority)
+        }
+    }
+
+    #[test]
+    fn data_servers_suffer_besides_sites_one_at_a_time() {
+        let mut both = 0;
+        for seed in 0..100 {
+            let faults = draw(&with_pool(seed, false));
+            let (there, sites): (Vec<Fault>, Vec<Fault>) = faults
+                .into_iter()
+                .partition(|fault| is_data_server(fault.victim));
+            assert!(most(&there) <= 1 && most(&sites) <= 1, "{seed}");
+            both += most(&[there, sites].concat()) / 2;
+        }
+        assert!(both > 0);
+        assert!((0..50).any(|seed| {
+            let mut faults = draw(&with_pool(seed, true));
+            faults.retain(|fault| is_data_server(fault.victim));
+            most(&faults) == 3
+        }));
+    }
+
+    #[test]
+    fn links_fail_between_sites_and_between_a_data_server_and_its_site() {
+        let mut there = 0;
+        for fault in (0..50).flat_map(|seed| draw(&with_pool(seed, false))) {
+            let (Blow::Cut(others)
+            | Blow::Mute(others)
+            | Blow::Deafen(others)
+            | Blow::Slow(others, _)) = &fault.blow
+            else {
+                continue;
+            };
+            match is_data_server(fault.victim) {
+                true => {
+                    there += 1;
+                    assert_eq!(*others, [POOLED]);
+                }
+                false => assert!(others.iter().all(|other| *other < 3), "{fault:?}"),
+            }
+        }
+        assert!(there > 0);
+        let names: BTreeSet<&str> = numbers(5, 3).map(name).collect();
+        assert_eq!(names.len(), 8);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl<'s> Stage<'s> {
 
     /// Restarts every server in turn, the next one when the set is whole again, as for an upgrade.
     fn restart_one_by_one(&mut self) -> Result<()> {
-        for victim in 0..self.sites.places().len() {
+        for victim in self.sites.numbers() {
             std::thread::sleep(BETWEEN_RESTARTS);
             let begin = Duration::from_micros(self.now());
             self.strike(Fault {
@@ -212,7 +212,7 @@ impl<'s> Stage<'s> {
 
     /// Notes servers that have ended by themselves, and starts them again.
     fn look_after(&mut self) -> Result<()> {
-        for site in 0..self.sites.places().len() {
+        for site in self.sites.numbers() {
             if self.ended.iter().any(|(ended, _)| *ended == site) {
                 continue;
             }

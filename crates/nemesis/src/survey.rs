@@ -3,22 +3,51 @@
 //! What must never enter: comparison; see `check`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nfs4::{Attr, Bitmap4, NfsFh4, NfsFtype4};
-use nfs4_client::{Client, How, STAT};
+use bytes::Bytes;
+use nfs4::{Attr, Bitmap4, LayoutIomode4, NfsFh4, NfsFtype4, NfsStat4};
+use nfs4_client::{Client, DataServers, How, OpenFile, STAT, Striped};
 
-use crate::clients::Target;
 use crate::clients::content::{RECORD_SIZE, VALUE_SIZE, of_record, value_in};
 use crate::clients::tree::{COUNTER_FILES, EXPORT, REGISTERS, REPLACED_NAMES, Tree, replaced_path};
+use crate::clients::{Target, data_servers};
 use crate::history::Seen;
+
+/// How a tree is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The number of the site.
+    pub site: usize,
+    /// Whether contents are read at data servers.
+    pub by_layouts: bool,
+}
+
+impl Source {
+    /// How the tree of a site is read where clients get layouts for this. With layouts for reading alone every file is to have one,
+    /// as nobody writes any more.
+    pub fn of(site: usize, layouts: Option<LayoutIomode4>) -> impl Iterator<Item = Self> {
+        let has_all = layouts == Some(LayoutIomode4::Read);
+        let ways = [false, true].into_iter();
+        ways.filter(move |by_layouts| has_all || !by_layouts)
+            .map(move |by_layouts| Self { site, by_layouts })
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = if self.by_layouts { " by layouts" } else { "" };
+        write!(f, "{}{way}", self.site)
+    }
+}
 
 /// What a server shows.
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
-    /// The number of the site.
-    pub site: usize,
+    /// The site, and how it was read.
+    pub site: Source,
     /// Everything, by its path below the export.
     pub objects: BTreeMap<String, Object>,
     /// What each register holds.
@@ -51,8 +80,10 @@ struct Content {
 
 impl Survey {
     /// Reads everything through the server of a site.
-    pub async fn take(site: usize, target: &Target, tree: &Tree) -> Result<Self> {
+    pub async fn take(site: Source, target: &Target, tree: &Tree) -> Result<Self> {
         let owner = format!("survey {site}");
+        let name = format!("{owner}, contents");
+        let known = site.by_layouts.then(|| data_servers(target, name));
         let client = in_time(target.client(&owner, 1)).await?;
         let root = in_time(client.mount(EXPORT)).await?;
         let mut survey = Self {
@@ -75,10 +106,14 @@ impl Survey {
                 };
                 let handle = in_time(client.lookup(&directory, entry.name)).await;
                 let handle = handle.with_context(|| format!("could not find /{path}"))?;
-                if survey.object(&client, tree, &handle, &path).await? {
+                let client = (&client, known.as_ref());
+                if survey.object(client, tree, &handle, &path).await? {
                     directories.push((handle, path));
                 }
             }
+        }
+        if let Some(known) = known {
+            in_time(known.leave()).await?;
         }
         in_time(client.leave()).await?;
         Ok(survey)
@@ -87,7 +122,7 @@ impl Survey {
     /// Takes an object in; true for a directory.
     async fn object(
         &mut self,
-        client: &Client,
+        (client, known): (&Client, Option<&DataServers>),
         tree: &Tree,
         handle: &NfsFh4,
         path: &str,
@@ -101,7 +136,12 @@ impl Survey {
         };
         if is_file {
             let log = tree.logs.iter().position(|log| log.path == path);
-            let content = in_time(read(client, handle, log)).await;
+            let size = attributes.size.unwrap_or_default();
+            let content = in_time(async {
+                let reading = Reading::open(client, known, handle, size).await?;
+                read(reading, log).await
+            });
+            let content = content.await;
             let content = content.with_context(|| format!("could not read /{path}"))?;
             object.digest = Some(content.digest.to_string());
             self.keep(tree, path, log, content);
@@ -157,23 +197,104 @@ fn shown(attributes: &str) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-async fn read(client: &Client, handle: &NfsFh4, log: Option<usize>) -> Result<Content> {
-    let file = client.open_handle(handle, &How::read()).await?;
+/// Between two attempts at a layout.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// An open file, which is read at data servers where there are some.
+struct Reading<'c> {
+    client: &'c Client,
+    file: OpenFile,
+    size: u64,
+    there: Option<(Striped, &'c DataServers)>,
+}
+
+impl<'c> Reading<'c> {
+    async fn open(
+        client: &'c Client,
+        known: Option<&'c DataServers>,
+        handle: &NfsFh4,
+        size: u64,
+    ) -> Result<Self> {
+        let file = client.open_handle(handle, &How::read()).await?;
+        let there = match known {
+            // What is empty may lie nowhere.
+            Some(known) if size > 0 => Some((layout(client, &file, known).await?, known)),
+            _ => None,
+        };
+        Ok(Self {
+            client,
+            file,
+            size,
+            there,
+        })
+    }
+
+    /// Bytes from an offset on, and whether they are the last ones.
+    async fn part(&mut self, offset: u64) -> Result<(Bytes, bool)> {
+        let count = self.client.io_max();
+        while let Some((striped, known)) = &mut self.there {
+            match striped.read(offset, count).await {
+                Ok(read) => {
+                    let end = offset + read.data.len() as u64;
+                    return Ok((read.data, end >= self.size));
+                }
+                // Its keys are others by now.
+                Err(error) if error.status() == Some(NfsStat4::Stale) => {
+                    *striped = layout(self.client, &self.file, known).await?;
+                }
+                Err(error) if error.status() == Some(NfsStat4::PnfsIoHole) => break,
+                Err(error) => return Err(error).context("at a data server"),
+            }
+        }
+        let read = self.client.read(&self.file, offset, count).await?;
+        Ok((read.data, read.eof))
+    }
+
+    async fn close(self) -> Result<()> {
+        if let Some((striped, _)) = self.there {
+            let returned = self
+                .client
+                .return_layout(&self.file.handle, striped.stateid);
+            returned.await?;
+        }
+        Ok(self.client.close(&self.file).await?)
+    }
+}
+
+/// A layout for reading, as soon as there is one.
+async fn layout(client: &Client, file: &OpenFile, known: &DataServers) -> Result<Striped> {
+    const LATER: [NfsStat4; 3] = [
+        NfsStat4::BadLayout,
+        NfsStat4::RecallConflict,
+        NfsStat4::Delay,
+    ];
+    loop {
+        match Striped::open(client, file, LayoutIomode4::Read, known).await {
+            Ok(striped) => return Ok(striped),
+            Err(error) if error.status().is_some_and(|status| LATER.contains(&status)) => {
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(error) => return Err(error).context("no layout"),
+        }
+    }
+}
+
+async fn read(mut reading: Reading<'_>, log: Option<usize>) -> Result<Content> {
     let mut hasher = blake3::Hasher::new();
     let mut head = Vec::new();
     let mut records = Vec::new();
     let mut rest: Vec<u8> = Vec::new();
     let mut offset = 0;
     loop {
-        let part = client.read(&file, offset, client.io_max()).await?;
-        offset += part.data.len() as u64;
-        hasher.update(&part.data);
+        let (data, is_last) = reading.part(offset).await?;
+        offset += data.len() as u64;
+        hasher.update(&data);
         if head.len() <= VALUE_SIZE as usize {
             let space = VALUE_SIZE as usize + 1 - head.len();
-            head.extend(&part.data[..part.data.len().min(space)]);
+            head.extend(&data[..data.len().min(space)]);
         }
         if let Some(log) = log {
-            rest.extend(&part.data);
+            rest.extend(&data);
             let mut whole = rest.chunks_exact(RECORD_SIZE as usize);
             for record in &mut whole {
                 let number = records.len() as u64;
@@ -181,11 +302,11 @@ async fn read(client: &Client, handle: &NfsFh4, log: Option<usize>) -> Result<Co
             }
             rest = whole.remainder().to_vec();
         }
-        if part.eof || part.data.is_empty() {
+        if is_last || data.is_empty() {
             break;
         }
     }
-    client.close(&file).await?;
+    reading.close().await?;
     Ok(Content {
         digest: hasher.finalize(),
         head,

@@ -136,13 +136,32 @@ async fn offloaded<T: Send + 'static>(
     }
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and whoever waits for this with it.
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
+
+    #[test]
+    fn work_that_the_end_of_a_runtime_prevents_is_no_panic() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.unwrap();
+        let handle = runtime.handle().clone();
+        runtime.shutdown_background();
+        let _entered = handle.enter();
+        let mut work = pin!(offloaded(OFFLOAD_BYTES_MIN, || ()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(work.as_mut().poll(&mut context).is_pending());
+    }
 
     /// Sends until `bytes` have passed; counts how many were tried.
     fn pass(gauge: &mut Gauge, bytes: u64, percent: usize) -> u64 {

@@ -140,6 +140,61 @@ fn received(site: &Site, peer: u16) -> u64 {
     peers.find(|one| one.slot == peer).unwrap().received_bytes
 }
 
+/// Bytes that nobody can make fewer.
+fn noise(count: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let noise = std::iter::repeat_with(|| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 56) as u8
+    });
+    noise.take(count).collect()
+}
+
+/// The third was away while the first wrote. It is in the view again before the contents are there, and meanwhile the second
+/// decides about their directory: they were taken for what the first had sent before, and dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_63_contents_that_are_lacking_are_taken_while_another_one_decides() {
+    const FILES: usize = 6;
+    let mut set = Set::failing(3).await;
+    let folder = set.sites[0].directory(ROOT, "folder").await.unwrap();
+    set.rest().await;
+    let third = set.crash(2).await;
+    let is_active = |set: &Set| {
+        let members = set.sites[1].replica.view_status().members;
+        let mut members = members.iter();
+        members.any(|member| member.slot == 3 && member.active)
+    };
+    eventually("the others go on", || !is_active(&set)).await;
+    let bytes = noise(1 << 20);
+    for number in 0..FILES {
+        let (name, bytes) = (format!("f{number}"), &bytes[number..]);
+        set.sites[0].save(folder, &name, bytes).await.unwrap();
+    }
+    eventually("the first decides about nothing", || {
+        set.sites[0].replica.status().controls_total == 0
+    })
+    .await;
+    set.cable.slow(BYTES_PER_SECOND, ONE_WAY);
+    set.revive(2, third).await;
+    eventually("it is back", || is_active(&set)).await;
+    let lacks = |set: &Set| {
+        let peers = set.sites[0].replica.status().peers.into_iter();
+        let mut third = peers.filter(|peer| peer.slot == 3);
+        third.any(|peer| peer.lag_files > 0)
+    };
+    let mut made = 0;
+    while lacks(&set) {
+        made += 1;
+        set.sites[1]
+            .file(folder, &format!("own {made}"))
+            .await
+            .unwrap();
+    }
+    set.assert_equal().await;
+}
+
 /// A site that removed a file that another site had written, or moved or linked it, asked for
 /// control of the file and its directory together, and got it when all contents had been shipped;
 /// until then nobody could change the directory.
@@ -157,14 +212,7 @@ async fn nobody_waits_for_the_contents_of_a_file_whose_name_goes() {
     set.rest().await;
     set.cable.slow(BYTES_PER_SECOND, ONE_WAY);
     let before = received(other, 1);
-    let mut state = 1_u64;
-    let noise = std::iter::repeat_with(|| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 56) as u8
-    });
-    let noise: Vec<u8> = noise.take(PIECE).collect();
+    let noise = noise(PIECE);
     for (number, file) in (0..).zip(files.iter().cycle()).take(3 * PIECES) {
         // Nobody has the same bytes.
         let piece: Vec<u8> = noise.iter().map(|byte| byte ^ number).collect();

@@ -188,15 +188,28 @@ squash = "none"
     /// What its status says of the set that keeps its first tree, or else of the pool that it belongs to.
     ///
     /// # Errors
-    /// As [`Meridian::ask`]; and when it belongs to neither.
+    /// As [`Meridian::memberships`].
     pub fn membership(&self) -> Result<Value> {
+        Ok(self.memberships()?.remove(0))
+    }
+
+    /// The same of the set, and of the pool, where it belongs to both; at least one.
+    ///
+    /// # Errors
+    /// As [`Meridian::ask`]; and when it belongs to neither.
+    pub fn memberships(&self) -> Result<Vec<Value>> {
         let status: Value = serde_json::from_str(&self.ask(&["status", "--json"])?)?;
-        let mut found = ["/exports/0/replication", "/pool"]
+        let found = ["/exports/0/replication", "/pool"]
             .into_iter()
             .filter_map(|at| status.pointer(at))
             .filter(|found| !found.is_null());
-        let found = found.next().cloned();
-        found.with_context(|| format!("{} belongs to no set and no pool", self.data.display()))
+        let found: Vec<Value> = found.cloned().collect();
+        ensure!(
+            !found.is_empty(),
+            "{} belongs to no set and no pool",
+            self.data.display()
+        );
+        Ok(found)
     }
 
     /// Begins a set; others will reach it at this address.

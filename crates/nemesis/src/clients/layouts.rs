@@ -88,7 +88,11 @@ impl Worker {
     async fn put(&mut self, client: &Client, file: &OpenFile, value: u64) -> Result<(), Error> {
         let commits = self.random.below(2) == 0;
         let mut is_there = false;
-        if let Some(direct) = self.direct(client, file, LayoutIomode4::ReadWrite).await {
+        let direct = match self.writes_there {
+            true => self.direct(client, file, LayoutIomode4::ReadWrite).await,
+            false => None,
+        };
+        if let Some(direct) = direct {
             let written = direct.write_stably(0, of_value(value), commits).await;
             self.note(&written).await;
             is_there = written.is_ok();

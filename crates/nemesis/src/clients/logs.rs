@@ -61,7 +61,8 @@ impl Worker {
             None => {
                 let handle = self.common.tree.logs[log].handle.clone();
                 let file = within(client.open_handle(&handle, &How::write())).await?;
-                let direct = match self.has_layouts {
+                // One of the two logs of a site.
+                let direct = match self.writes_there && log.is_multiple_of(2) {
                     true => self.direct(client, &file, LayoutIomode4::ReadWrite).await,
                     false => None,
                 };

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use nfs4::LayoutIomode4;
 use nfs4_client::{Client, DataServers};
 use testbed::Place;
 use tokio::task::JoinHandle;
@@ -33,7 +34,7 @@ use crate::random::Random;
 use answers::LIMIT;
 use tree::{TOKENS, Tree};
 
-pub use target::Target;
+pub use target::{Target, data_servers};
 
 /// The longest pause between two things that a client does, in milliseconds.
 const PAUSE_MS_MAX: u64 = 60;
@@ -117,12 +118,24 @@ const EVERYWHERE: [Role; 4] = [Role::Registers, Role::Registers, Role::Names, Ro
 /// What they do in a pool besides.
 const IN_POOLS: [Role; 4] = [Role::Layouts, Role::Layouts, Role::Rights, Role::Looks];
 
-/// Puts clients to work at every site, with layouts where the servers are a pool. They end when [`Common::done`] is set.
-pub fn employ(common: &Arc<Common>, places: &[Place], is_pool: bool) -> Vec<JoinHandle<()>> {
+/// What they do at a member of a set that has a pool. What is told of a pool's copies holds for none of a set.
+const AT_MEMBERS_WITH_POOLS: [Role; 3] = [Role::Layouts, Role::Layouts, Role::Rights];
+
+/// Puts clients to work at every site, with layouts for what `layouts` says of it. They end when [`Common::done`] is set.
+pub fn employ(
+    common: &Arc<Common>,
+    places: &[Place],
+    layouts: impl Fn(usize) -> Option<LayoutIomode4>,
+) -> Vec<JoinHandle<()>> {
     let mut clients = Vec::new();
     let targets: Vec<Target> = places.iter().map(Target::of).collect();
-    let in_pools = if is_pool { &IN_POOLS[..] } else { &[] };
     for (site, place) in places.iter().enumerate() {
+        let layouts = layouts(site);
+        let in_pools = match layouts {
+            Some(LayoutIomode4::Read) => &AT_MEMBERS_WITH_POOLS[..],
+            Some(_) => &IN_POOLS,
+            None => &[],
+        };
         let logs = [Role::Log(site * 2), Role::Log(site * 2 + 1)];
         for role in [&EVERYWHERE[..], &logs, in_pools].concat() {
             let worker = Worker {
@@ -132,9 +145,8 @@ pub fn employ(common: &Arc<Common>, places: &[Place], is_pool: bool) -> Vec<Join
                 random: Random::new(common.seed, 1000 + clients.len() as u64),
                 target: Target::of(place),
                 targets: targets.clone(),
-                // One of the two logs of a site.
-                has_layouts: is_pool && matches!(role, Role::Log(log) if log % 2 == 0),
-                data_servers: target::data_servers(
+                writes_there: layouts == Some(LayoutIomode4::ReadWrite),
+                data_servers: data_servers(
                     &targets[site],
                     format!("nemesis {} {} of layouts", common.seed, clients.len()),
                 ),
@@ -158,8 +170,8 @@ struct Worker {
     target: Target,
     /// Those of all sites.
     targets: Vec<Target>,
-    /// A log is appended to by a layout.
-    has_layouts: bool,
+    /// There are layouts for writing here.
+    writes_there: bool,
     /// Sessions with data servers.
     data_servers: DataServers,
     /// A session with another metadata server.

@@ -13,6 +13,7 @@ use super::Worker;
 use super::answers::within;
 use super::content::{VALUE_SIZE, of_value};
 use super::direct::{Direct, Undone};
+use super::registers::write_through;
 use crate::history::{Act, Outcome, Right, Time};
 
 /// Pauses before a right is tried again.
@@ -21,6 +22,19 @@ const AGAIN: [Duration; 3] = [
     Duration::from_millis(700),
     Duration::from_secs(3),
 ];
+
+/// What a client of a pool tries.
+const ANY: [Right; 5] = [
+    Right::RemovedThere,
+    Right::Removed,
+    Right::Narrowed,
+    Right::Fenced,
+    Right::Forged,
+];
+
+/// What one tries where layouts are for reading. Members of a set may keep what is removed as long as others have not said that nobody
+/// has it open, and learn of changes a little later.
+const IN_SETS: [Right; 2] = [Right::Fenced, Right::Forged];
 
 /// Somebody who owns nothing.
 const STRANGER: u32 = 4711;
@@ -32,12 +46,9 @@ impl Worker {
         while let Some(client) = self.next().await {
             made += 1;
             let name = format!("right-{}-{made}", self.number);
-            let right = match self.random.below(5) {
-                0 => Right::RemovedThere,
-                1 => Right::Removed,
-                2 => Right::Narrowed,
-                3 => Right::Fenced,
-                _ => Right::Forged,
+            let right = match self.writes_there {
+                true => ANY[self.random.below(ANY.len() as u64) as usize],
+                false => IN_SETS[self.random.below(IN_SETS.len() as u64) as usize],
             };
             if self.end_and_use(&client, &name, right).await.is_err() {
                 self.forget().await;
@@ -53,15 +64,22 @@ impl Worker {
     ) -> Result<(), Error> {
         let directory = self.common.tree.own.clone();
         let how = How::create_new(0o666);
-        let file = within(client.open(&directory, name, &how)).await?;
+        let mut file = within(client.open(&directory, name, &how)).await?;
         let direct = match right {
             Right::Removed | Right::Narrowed => {
                 within(client.write_all(&file, 0, &of_value(1))).await?;
                 None
             }
-            _ => self.direct(client, &file, LayoutIomode4::ReadWrite).await,
+            _ if self.writes_there => self.direct(client, &file, LayoutIomode4::ReadWrite).await,
+            _ => {
+                within(write_through(client, &file, 1, true)).await?;
+                file = within(client.open_handle(&file.handle, &How::read())).await?;
+                self.direct(client, &file, LayoutIomode4::Read).await
+            }
         };
-        if let Some(direct) = &direct {
+        if let Some(direct) = &direct
+            && self.writes_there
+        {
             let written = direct.write(0, of_value(1), StableHow4::FileSync).await;
             self.note(&written).await;
         }
@@ -71,11 +89,10 @@ impl Worker {
                 self.try_there(right, 0, &direct.forged(bit)).await;
             }
             (Right::Fenced, Some(direct)) => {
-                let cut = Attributes4 {
-                    size: Some(0),
-                    ..Attributes4::default()
-                };
-                within(client.setattr(&file.handle, file.stateid, &cut)).await?;
+                match self.writes_there {
+                    true => cut(client, &file).await?,
+                    false => self.cut_anywhere(client, &file).await?,
+                }
                 let ended = self.now();
                 self.try_there(right, ended, &direct).await;
             }
@@ -109,6 +126,25 @@ impl Worker {
         }
         within(client.close(&file)).await?;
         within(client.remove(&directory, name)).await
+    }
+
+    /// Cuts a file that somebody reads by a layout, at this site or at another one.
+    async fn cut_anywhere(&mut self, client: &Client, file: &OpenFile) -> Result<(), Error> {
+        let elsewhere = match self.random.below(4) {
+            0 => None,
+            _ => self.elsewhere().await,
+        };
+        let client = elsewhere.as_ref().unwrap_or(client);
+        let cutting = async {
+            let opened = within(client.open_handle(&file.handle, &How::write())).await?;
+            cut(client, &opened).await?;
+            within(client.close(&opened)).await
+        };
+        let done = cutting.await;
+        if done.is_err() {
+            self.elsewhere = None;
+        }
+        done
     }
 
     /// Reads and writes at the data server, now and a little later: one that stands still may go on.
@@ -190,4 +226,13 @@ impl Worker {
             let _ = within(client.close(&file)).await;
         }
     }
+}
+
+async fn cut(client: &Client, file: &OpenFile) -> Result<(), Error> {
+    let empty = Attributes4 {
+        size: Some(0),
+        ..Attributes4::default()
+    };
+    let done = within(client.setattr(&file.handle, file.stateid, &empty)).await;
+    done.map(drop)
 }

@@ -77,7 +77,7 @@ impl Target {
 }
 
 /// The data servers that a client reaches from its site, under a name of their own.
-pub(super) fn data_servers(target: &Target, name: String) -> DataServers {
+pub fn data_servers(target: &Target, name: String) -> DataServers {
     let target = target.clone();
     let connected = Arc::new(AtomicU64::new(0));
     DataServers::reached(move |address| {

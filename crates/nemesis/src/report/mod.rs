@@ -16,9 +16,8 @@ use crate::check::invariants::INVARIANTS;
 use crate::history::Event;
 use crate::run::{Order, Outcome};
 use crate::sampling::Sample;
-use crate::schedule::name;
+use crate::schedule::{POOLED, name};
 use crate::stage::Suffered;
-use crate::world::Together;
 
 /// A curve has about this many points.
 const POINTS: f64 = 240.0;
@@ -79,7 +78,7 @@ pub fn in_short(order: &Order, outcome: &Outcome) -> String {
             );
         }
     }
-    if order.kind == Together::Pool {
+    if order.kind.has_layouts() {
         let judged = INVARIANTS.iter().map(|invariant| {
             let evidence = invariant.evidence(&outcome.events);
             format!("{} {evidence}", invariant.number)
@@ -116,10 +115,17 @@ fn page(order: &Order, outcome: &Outcome) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\
          <title>Nemesis, seed {seed}</title><style>{STYLE}</style>\n\
          <h1>Nemesis, seed {seed}</h1>\n\
-         <p>{sites} sites, {round_trip} ms from one to another and back; {faults} faults in {length} s\
+         <p>{sites} sites{own_pool}, {round_trip} ms from one to another and back; {faults} faults in {length} s\
          {majority}; {operations} operations of {clients} clients, which servers put off {put_off} times.</p>\n",
         seed = profile.seed,
         sites = profile.sites,
+        own_pool = match profile.data_servers {
+            0 => String::new(),
+            count => format!(
+                ", of which {} keeps its contents on {count} data servers",
+                name(POOLED)
+            ),
+        },
         round_trip = order.round_trip.as_millis(),
         faults = outcome.faults.len(),
         length = profile.length.as_secs(),
@@ -138,7 +144,7 @@ fn page(order: &Order, outcome: &Outcome) -> String {
         put_off = outcome.put_off,
     );
     page += &verdict(outcome);
-    if order.kind == Together::Pool {
+    if order.kind.has_layouts() {
         page += &invariants(outcome);
     }
     page += &plots(order, outcome);

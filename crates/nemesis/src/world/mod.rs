@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use testbed::{LinkSettings, Meridian, Place, Signal, World};
 
-use crate::schedule::{Blow, FIRST, Fault, name};
+use crate::schedule::{Blow, FIRST, Fault, POOLED, is_data_server, name, numbers};
 use clock::Clock;
 use disk::Disk;
 use server::Server;
@@ -34,10 +34,14 @@ const CONTROLS_SHOWN: usize = 4;
 /// The bandwidth between sites, in bits a second.
 const BANDWIDTH: u64 = 1_000_000_000;
 
+/// The time from a data server of a site to the site's other server and back.
+const WITHIN_SITE: Duration = Duration::from_millis(1);
+
 /// The sites of a run.
 #[derive(Debug)]
 pub struct Sites {
-    servers: Vec<Mutex<Server>>,
+    /// By their numbers.
+    servers: BTreeMap<usize, Mutex<Server>>,
     /// The slots of the servers, in the order of the sites.
     slots: Mutex<Vec<u16>>,
     /// How many sites have clients; witnesses and data servers are last and have none.
@@ -53,18 +57,24 @@ impl Sites {
     /// Sets the servers up and waits until all of them are ready.
     pub fn set_up(plan: &Plan) -> Result<Self> {
         disk::sweep();
-        let names: Vec<&str> = (0..plan.sites).map(name).collect();
+        let numbers: Vec<usize> = numbers(plan.sites, plan.kind.data_servers()).collect();
+        let names: Vec<&str> = numbers.iter().copied().map(name).collect();
         let links = LinkSettings::round_trip(plan.round_trip).bandwidth(BANDWIDTH);
         let world = World::new(&names, &links)?;
-        let mut servers: Vec<Server> = Vec::new();
-        for (site, place) in world.places().iter().enumerate() {
+        join_within_site(&world, &numbers)?;
+        let mut servers: BTreeMap<usize, Server> = BTreeMap::new();
+        for (&number, place) in numbers.iter().zip(world.places()) {
             let disk = Disk::mount(&plan.folder.join(place.name()))?;
-            let (first, role) = (servers.first(), plan.kind.role(site, plan.sites));
-            let server = Server::set_up(place, plan, disk, role, first);
-            servers.push(server.with_context(|| format!("at {}", place.name()))?);
+            let inviter = servers.get(&plan.kind.inviter(number));
+            let server = Server::set_up(number, place, plan, disk, inviter);
+            servers.insert(
+                number,
+                server.with_context(|| format!("at {}", place.name()))?,
+            );
         }
+        let servers = servers.into_iter();
         let sites = Self {
-            servers: servers.into_iter().map(Mutex::new).collect(),
+            servers: servers.map(|(number, one)| (number, one.into())).collect(),
             slots: Mutex::new((1..).take(plan.sites).collect()),
             serving: plan.kind.serving(plan.sites),
             cuts: Mutex::default(),
@@ -75,27 +85,28 @@ impl Sites {
         Ok(sites)
     }
 
-    /// The places, in the order of the sites.
-    pub fn places(&self) -> &[Place] {
-        self.world.places()
+    /// The number of each server.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> {
+        self.servers.keys().copied()
     }
 
-    /// Those where clients are served.
+    /// The places where clients are served, in the order of the sites.
     pub fn serving(&self) -> &[Place] {
-        &self.places()[..self.serving]
+        &self.world.places()[..self.serving]
     }
 
     /// How each server is asked something.
-    pub fn handles(&self) -> Vec<Meridian> {
-        (0..self.servers.len())
-            .map(|site| self.server(site).handle())
+    pub fn handles(&self) -> Vec<(usize, Meridian)> {
+        let servers = self.numbers();
+        servers
+            .map(|number| (number, self.server(number).handle()))
             .collect()
     }
 
     /// A server. Faults and restarts of one site exclude each other.
-    pub fn server(&self, site: usize) -> MutexGuard<'_, Server> {
+    pub fn server(&self, number: usize) -> MutexGuard<'_, Server> {
         // A server is usable whatever interrupted its last fault.
-        self.servers[site]
+        self.servers[&number]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -333,7 +344,7 @@ impl Sites {
 
     /// How many servers other than this one have not the whole tree, or take no part, by their own word.
     pub fn missing_but(&self, victim: usize) -> usize {
-        let others = (0..self.servers.len()).filter(|&site| site != victim);
+        let others = self.numbers().filter(|&site| site != victim);
         let missing = others.filter(|&site| {
             let said = self.server(site).handle().membership();
             !said.is_ok_and(|status| takes_part(&status))
@@ -351,14 +362,17 @@ impl Sites {
     /// Waits until every server says so of its set or pool.
     pub fn wait_until(&self, what: &str, fact: impl Fn(&Value) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        for (site, handle) in self.handles().iter().enumerate() {
+        for (site, handle) in self.handles() {
             loop {
-                let status = handle.membership();
-                if status.as_ref().is_ok_and(&fact) {
+                let statuses = handle.memberships();
+                if statuses.as_ref().is_ok_and(|all| all.iter().all(&fact)) {
                     break;
                 }
                 if Instant::now() > deadline {
-                    let said = status.map_or_else(|error| format!("nothing: {error:#}"), shown);
+                    let said = match statuses {
+                        Ok(all) => all.into_iter().map(shown).collect(),
+                        Err(error) => format!("nothing: {error:#}"),
+                    };
                     bail!(
                         "{} is not {what} after {PATIENCE:?}; it says\n{said}",
                         name(site)
@@ -369,6 +383,21 @@ impl Sites {
         }
         Ok(())
     }
+}
+
+/// Puts data servers close to the server whose pool they belong to.
+fn join_within_site(world: &World, numbers: &[usize]) -> Result<()> {
+    let links = LinkSettings::round_trip(WITHIN_SITE).bandwidth(BANDWIDTH);
+    for &number in numbers.iter().filter(|number| is_data_server(**number)) {
+        for (from, to) in [(number, POOLED), (POOLED, number)] {
+            let link = world.wan().link(name(from), name(to))?;
+            link.update(move |settings| {
+                *settings = links;
+                Ok(())
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// The directions that a fault concerns: nothing passes there, or little.

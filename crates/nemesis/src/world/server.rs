@@ -25,6 +25,12 @@ const LOG_LINES: usize = 12;
 /// A process that is told to end so soon after its start may not know yet what that means.
 const SETTING_UP: Duration = Duration::from_secs(1);
 
+/// Where the data servers of a member's pool reach it.
+const POOL_PORT: u16 = Meridian::PEER_PORT + 1;
+
+/// Small, so that files of runs lie on several data servers.
+const STRIPE_UNIT: [&str; 2] = ["--stripe-unit", "64 KiB"];
+
 /// A server whose removal is refused for this long is started anew.
 const HANDS_OVER_AFTER: Duration = Duration::from_secs(30);
 
@@ -70,16 +76,20 @@ pub struct Server {
 impl Server {
     /// Makes a server a member of the set or pool that `inviter` began, or begins one, and starts it.
     pub fn set_up(
+        number: usize,
         place: &Place,
         plan: &Plan,
         disk: Disk,
-        role: Role,
         inviter: Option<&Server>,
     ) -> Result<Self> {
+        let role = plan.kind.role(number, plan.sites);
         let meridian = Meridian::new(place.site(), plan.program, disk.data());
         match inviter {
             None => begin(place, &meridian, role)?,
             Some(inviter) => meridian.join(&inviter.handle(), role, address_of(place, role))?,
+        }
+        if plan.kind.has_own_pool(number) {
+            meridian.begin_pool(&STRIPE_UNIT, place.at(POOL_PORT))?;
         }
         let folder = place.site().folder();
         let configuration = format!("{}{LEASE}{}", Meridian::OPEN, plan.settings);

@@ -110,9 +110,14 @@ fn say_done(replica: &LocalReplica, to: ReplicaSlot, head: &PieceHead, outcome: 
 }
 
 /// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
-/// had shipped this before, and the primary's own content is newer.
+/// had shipped this before, and the primary's own content is newer. Who was away while it was shipped has not got it, and takes it by its version
+/// (counterexample 63).
 fn is_superseded(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
-    replica.engine.is_superseded(from, head.file, head.initial)
+    let was_away = || {
+        let missing = replica.store.lacks_data_of(head.file);
+        !replica.lease.is_up_to_date() && missing.contains(&from)
+    };
+    replica.engine.is_superseded(from, head.file, head.initial) && !was_away()
 }
 
 /// Whether the contents of a file of which a lost replica's data is missing come from somebody who has not the best of it. They
