@@ -368,6 +368,32 @@ async fn a_home_that_was_not_told_asks_how_many_names_there_are() {
     }
 }
 
+/// The answer to how many names there were arrives after a name was made.
+#[tokio::test]
+async fn a_count_of_names_that_is_old_when_it_arrives_does_not_count() {
+    let (mut both, [near, far]) = two_homes().await;
+    let file = both.file(FIRST, near, "file").await;
+    link(&both, SECOND, file, (far, "link")).await.unwrap();
+    let told = |question: &Question| matches!(question, Question::HoldNames(..));
+    both.fail_next(told, Fate::Lost);
+    both.remove(SECOND, far, "link").await.unwrap();
+    both.restart(SECOND).await;
+    let stop = both.stop_next(|question| matches!(question, Question::NamesOf(_)));
+    let first = both.at(FIRST).clone();
+    let asking = tokio::spawn(async move { first.settle_over_homes().await });
+    stop.is_reached.notified().await;
+    link(&both, SECOND, file, (far, "new")).await.unwrap();
+    stop.goes_on.notify_one();
+    asking.await.unwrap();
+    both.remove(FIRST, near, "file").await.unwrap();
+    assert_eq!(links(&both, file).await, 1);
+    both.expect_names(far, &[("new", file)]).await;
+    settle(&both).await;
+    assert_eq!(links(&both, file).await, 1);
+    both.remove(FIRST, far, "new").await.unwrap();
+    expect_gone(&both, file).await;
+}
+
 #[tokio::test]
 async fn a_repeated_request_has_moved_once() {
     let (mut both, [near, far]) = two_homes().await;
