@@ -30,6 +30,22 @@ impl PoolTree {
             return Err(Error::CrossHome);
         }
         let _alone = self.holding.lock().await;
+        // What it has been asked for before is older.
+        locked(&self.counting).remove(&(at, id));
+        self.hold_exactly(at, id, names).await
+    }
+
+    /// The same for what the other home has answered when it was asked: that does not count when it has said something since.
+    async fn hold_counted(&self, at: ReplicaSlot, id: ObjectId, names: u32) -> Result<()> {
+        let _alone = self.holding.lock().await;
+        if !locked(&self.counting).remove(&(at, id)) {
+            return Err(Error::Delay);
+        }
+        self.hold_exactly(at, id, names).await.map(drop)
+    }
+
+    /// The caller holds `holding`.
+    async fn hold_exactly(&self, at: ReplicaSlot, id: ObjectId, names: u32) -> Result<Attributes> {
         let found = self.own.attributes(id).await;
         if names > 0 && found.as_ref().is_ok_and(Attributes::is_directory) {
             return Err(Error::IsDirectory);
@@ -55,6 +71,7 @@ impl PoolTree {
     /// Has a hidden name of a file, which is there for another reason, stand for one more name at another home.
     pub(crate) async fn hold_by(&self, at: ReplicaSlot, id: ObjectId, by: &Name) -> Result<()> {
         let _alone = self.holding.lock().await;
+        locked(&self.counting).remove(&(at, id));
         let hidden = self.need_hidden().await?;
         let name = kept_name(at, id, self.count_held(at, id).await?)?;
         let (from, to) = ((hidden, by), (hidden, &name));
@@ -93,17 +110,24 @@ impl PoolTree {
                 continue;
             };
             let Some(other) = self.at_server(at) else {
-                // It was removed, and had no names any more.
+                // It was removed, and had no names any more. For those at one that is lost nothing is held by now.
                 self.drop_hidden(&name).await?;
                 continue;
             };
             if before > 0 {
                 continue;
             }
-            match other.ask(Question::NamesOf(id)).await? {
-                Answer::Names(names) => self.hold_names(at, id, names).await?,
-                _ => return Err(other_answer()),
+            locked(&self.counting).insert((at, id));
+            let counted = match other.ask(Question::NamesOf(id)).await {
+                Ok(Answer::Names(names)) => self.hold_counted(at, id, names).await,
+                Ok(_) => Err(other_answer()),
+                Err(error) => Err(error),
             };
+            locked(&self.counting).remove(&(at, id));
+            // It has gone with its last name.
+            if counted != Err(Error::Stale) {
+                counted?;
+            }
         }
         Ok(())
     }

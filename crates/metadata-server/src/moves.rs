@@ -191,7 +191,8 @@ impl PoolTree {
         self.drop_hidden(&leaving.keeper()?).await
     }
 
-    /// The outcome is known: the name goes, or stays.
+    /// The outcome is known: the name goes, or stays. Where it has gone already, the file is kept for one at the decider in any case: nothing
+    /// else may lead to it.
     pub(crate) async fn finish_move(
         &self,
         (decider, number): (ReplicaSlot, u64),
@@ -202,19 +203,18 @@ impl PoolTree {
             return Ok(());
         };
         let (directory, name) = (place.0, &place.1);
-        if is_done {
-            let root = Credentials::root();
-            match self.store.lookup(&root, directory, name).await {
-                Ok(found) if found.id == leaving.file => {
-                    self.drop_name((directory, name)).await?;
-                }
-                Ok(_) | Err(Error::NotFound | Error::Stale) => {}
-                Err(error) => return Err(error),
-            }
-            if !self.is_elsewhere(leaving.file) {
-                self.hold_by(decider, leaving.file, &leaving.keeper()?)
-                    .await?;
-            }
+        let root = Credentials::root();
+        let is_there = match self.store.lookup(&root, directory, name).await {
+            Ok(found) => found.id == leaving.file,
+            Err(Error::NotFound | Error::Stale) => false,
+            Err(error) => return Err(error),
+        };
+        if is_done && is_there {
+            self.drop_name((directory, name)).await?;
+        }
+        if (is_done || !is_there) && !self.is_elsewhere(leaving.file) {
+            let keeper = leaving.keeper()?;
+            self.hold_by(decider, leaving.file, &keeper).await?;
         }
         // In this order: what is left of it is found by the second.
         self.drop_hidden(&leaving.keeper()?).await?;
@@ -223,6 +223,20 @@ impl PoolTree {
             locked(&self.owed).insert(leaving.file);
         }
         locked(&self.leaving).remove(&place);
+        Ok(())
+    }
+
+    /// A home is lost: what it has decided is not known any more, and names that are still here stay.
+    pub(crate) async fn end_moves_to(&self, home: ReplicaSlot) -> Result<()> {
+        let leaving: Vec<Leaving> = locked(&self.leaving).values().copied().collect();
+        for Leaving {
+            decider, number, ..
+        } in leaving
+        {
+            if decider == home {
+                self.finish_move((decider, number), false).await?;
+            }
+        }
         Ok(())
     }
 
@@ -239,7 +253,7 @@ impl PoolTree {
                     // It is under way, or the decider is away.
                     _ => continue,
                 },
-                // A home is removed when it has nothing any more, proofs of moves included.
+                // A home is removed when it has nothing any more, proofs of moves included; with a lost one they have ended.
                 None => false,
             };
             if let Err(error) = self.finish_move((decider, number), is_done).await {

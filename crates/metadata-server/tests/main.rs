@@ -5,6 +5,7 @@
 mod fixture;
 
 mod copies;
+mod given_up;
 mod holdings;
 mod homes;
 mod moves;

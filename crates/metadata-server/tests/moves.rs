@@ -1,7 +1,6 @@
 //! Names of files at another home than their own: both servers show one tree, and a name that moves over both is at one place, whatever was
 //! lost or killed in the middle.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use metadata_server::Question;
@@ -14,7 +13,7 @@ use crate::fixture::both::{Both, FIRST, Fate, SECOND, mode, slot};
 use crate::fixture::{READS, ROOT, called, owned};
 
 /// A directory at each home.
-async fn two_homes() -> (Both, [ObjectId; 2]) {
+pub async fn two_homes() -> (Both, [ObjectId; 2]) {
     let both = Both::new().await;
     let near = both.directory(FIRST, (ROOT, "near"), 1).await;
     let far = both.directory(SECOND, (ROOT, "far"), 2).await;
@@ -22,20 +21,20 @@ async fn two_homes() -> (Both, [ObjectId; 2]) {
     (both, [near, far])
 }
 
-async fn settle(both: &Both) {
+pub async fn settle(both: &Both) {
     for at in [FIRST, SECOND, FIRST] {
         both.at(at).settle_over_homes().await;
     }
 }
 
-async fn links(both: &Both, file: ObjectId) -> u32 {
+pub async fn links(both: &Both, file: ObjectId) -> u32 {
     let [one, other] = [FIRST, SECOND].map(|at| both.at(at).attributes(file));
     let (one, other) = (one.await.unwrap(), other.await.unwrap());
     assert_eq!(one.links, other.links);
     one.links
 }
 
-async fn link(both: &Both, at: usize, file: ObjectId, to: (ObjectId, &str)) -> vfs::Result<()> {
+pub async fn link(both: &Both, at: usize, file: ObjectId, to: (ObjectId, &str)) -> vfs::Result<()> {
     let name = called(to.1);
     let linked = both.at(at).link(&both.who, file, to.0, &name);
     linked.await.map(drop)
@@ -287,65 +286,6 @@ async fn nothing_waits_for_a_home_that_is_removed() {
     }
 }
 
-/// A home is lost for good. Files of the first server that had names there alone are found again, and nothing else of it is left.
-#[tokio::test]
-async fn what_lived_at_a_lost_home_is_given_up_and_files_of_others_are_kept() {
-    for restarted in [false, true] {
-        let (mut both, [near, far]) = two_homes().await;
-        let mut files = Vec::new();
-        for name in ["moved", "linked", "both"] {
-            files.push(both.file(FIRST, near, name).await);
-        }
-        let [moved, linked, named] = files[..] else {
-            unreachable!()
-        };
-        both.rename(FIRST, (near, "moved"), (far, "moved"))
-            .await
-            .unwrap();
-        link(&both, FIRST, moved, (far, "again")).await.unwrap();
-        link(&both, FIRST, linked, (far, "linked")).await.unwrap();
-        both.remove(FIRST, near, "linked").await.unwrap();
-        link(&both, FIRST, named, (far, "both")).await.unwrap();
-        let theirs = both.file(SECOND, far, "theirs").await;
-        both.rename(SECOND, (far, "theirs"), (near, "theirs"))
-            .await
-            .unwrap();
-        both.directory(SECOND, (near, "below"), 3).await;
-        both.kill(SECOND);
-        let mut paths = both.at(FIRST).paths_at(slot(SECOND)).await.unwrap();
-        paths.sort();
-        assert_eq!(paths, ["/far", "/near/below", "/near/theirs"]);
-        both.at(FIRST).give_up_home(slot(SECOND)).await.unwrap();
-        // It is asked for once more after it was interrupted.
-        both.at(FIRST).give_up_home(slot(SECOND)).await.unwrap();
-        both.remove_second();
-        if restarted {
-            both.kill(FIRST);
-            both.start(FIRST).await;
-        }
-        both.at(FIRST).settle_over_homes().await;
-        let gone = both.at(FIRST).attributes(theirs).await;
-        assert_eq!(gone.err(), Some(Error::Stale));
-        let found = both.find(FIRST, ROOT, "lost+found.2").await.unwrap();
-        assert_eq!(both.find(FIRST, ROOT, "far").await, Err(Error::NotFound));
-        for (directory, wanted) in [(near, vec![named]), (found, vec![moved, linked])] {
-            let names = both.names(FIRST, directory).await.into_iter();
-            let ids: BTreeSet<_> = names.map(|(_, id)| id).collect();
-            assert_eq!(ids, wanted.into_iter().collect());
-            for id in ids {
-                assert_eq!(both.at(FIRST).attributes(id).await.unwrap().links, 1);
-            }
-        }
-        assert!(
-            both.at(FIRST)
-                .paths_at(slot(SECOND))
-                .await
-                .unwrap()
-                .is_empty()
-        );
-    }
-}
-
 #[tokio::test]
 async fn a_home_that_was_not_told_asks_how_many_names_there_are() {
     for fate in [Fate::Lost, Fate::Unanswered] {
@@ -366,6 +306,32 @@ async fn a_home_that_was_not_told_asks_how_many_names_there_are() {
             expect_gone(&both, file).await;
         }
     }
+}
+
+/// The answer to how many names there were arrives after a name was made.
+#[tokio::test]
+async fn a_count_of_names_that_is_old_when_it_arrives_does_not_count() {
+    let (mut both, [near, far]) = two_homes().await;
+    let file = both.file(FIRST, near, "file").await;
+    link(&both, SECOND, file, (far, "link")).await.unwrap();
+    let told = |question: &Question| matches!(question, Question::HoldNames(..));
+    both.fail_next(told, Fate::Lost);
+    both.remove(SECOND, far, "link").await.unwrap();
+    both.restart(SECOND).await;
+    let stop = both.stop_next(|question| matches!(question, Question::NamesOf(_)));
+    let first = both.at(FIRST).clone();
+    let asking = tokio::spawn(async move { first.settle_over_homes().await });
+    stop.is_reached.notified().await;
+    link(&both, SECOND, file, (far, "new")).await.unwrap();
+    stop.goes_on.notify_one();
+    asking.await.unwrap();
+    both.remove(FIRST, near, "file").await.unwrap();
+    assert_eq!(links(&both, file).await, 1);
+    both.expect_names(far, &[("new", file)]).await;
+    settle(&both).await;
+    assert_eq!(links(&both, file).await, 1);
+    both.remove(FIRST, far, "new").await.unwrap();
+    expect_gone(&both, file).await;
 }
 
 #[tokio::test]

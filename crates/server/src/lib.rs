@@ -47,14 +47,15 @@ pub use status::{
     Alarm, AuditView, ClientStatus, ClockDifference, ControlView, CopiesStatus, DrainAnswer,
     DrainDataAnswer, DrainDataQuestion, DrainQuestion, DurabilityAnswer, DurabilityQuestion,
     DurabilitySetting, EvictQuestion, ExportStatus, FindingView, ForgetAnswer, ForgetQuestion,
-    FrozenText, FrozenView, Holding, HoldingText, JunctionAnswer, JunctionView, JunctionsStatus,
-    LinkView, LossView, MemberNames, MemberView, MovingStatus, PartStatus, PeerView,
-    PoolServerStatus, PoolStatus, RebalanceAnswer, RebalanceQuestion, Referral, RejoinView,
-    ReplicaStatus, Rows, ScrubQuestion, ScrubText, ScrubView, ShortView, Status, StatusError,
-    ThawAnswer, ThawQuestion, ViewStatus, ViewText, Whereabouts, ask as ask_status, ask_clients,
-    ask_drain, ask_drain_data, ask_durability, ask_evict, ask_forget_data_server, ask_frozen,
-    ask_junction, ask_junctions, ask_move_authority, ask_readmit_data_server, ask_rebalance,
-    ask_reload, ask_remove_data_server, ask_scrub, ask_thaw, ask_view, ask_where, moment, size,
+    FrozenText, FrozenView, GivingUpStatus, Holding, HoldingText, JunctionAnswer, JunctionView,
+    JunctionsStatus, LinkView, LossView, MemberNames, MemberView, MovingStatus, PartStatus,
+    PeerView, PoolServerStatus, PoolStatus, RebalanceAnswer, RebalanceQuestion, Referral,
+    RejoinView, ReplicaStatus, Rows, ScrubQuestion, ScrubText, ScrubView, ShortView, Status,
+    StatusError, ThawAnswer, ThawQuestion, ViewStatus, ViewText, Whereabouts, ask as ask_status,
+    ask_clients, ask_drain, ask_drain_data, ask_durability, ask_evict, ask_forget_data_server,
+    ask_frozen, ask_junction, ask_junctions, ask_move_authority, ask_readmit_data_server,
+    ask_rebalance, ask_reload, ask_remove_data_server, ask_scrub, ask_thaw, ask_view, ask_where,
+    moment, size,
 };
 pub use transport::{ListenError, try_to_listen};
 pub use vfs::{Counted, ShownBytes, ShownText, is_visible};

@@ -88,8 +88,8 @@ pub(crate) enum PoolCommand {
     ///
     /// Of a data server it names the files that had a part there, and asks. Reading and writing those parts gives an error from then on, where it waited
     /// before. Once it is done, the same command names the files that are left. Of a metadata server that had joined it names the directories that
-    /// lived there, and asks. Their names go; files of the first server that had a name there alone get one in the directory lost+found.NUMBER of
-    /// the root.
+    /// lived there, and asks. Their names go; files of the first server that had names there alone get one in the directory lost+found.NUMBER of
+    /// the root. What takes longer than the command waits goes on without it, and `meridian status` shows it until it is done.
     Forget {
         /// The server's number, as `meridian pool members` shows it
         #[arg(value_name = "SERVER", value_parser = number)]

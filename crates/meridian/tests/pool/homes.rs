@@ -226,3 +226,84 @@ fn a_home_that_is_lost_for_good_is_given_up() {
     first_server.kill();
     succeed(&first.meridian(&["check"]));
 }
+
+async fn names_in_root(server: &Running) -> usize {
+    let (client, root) = client_of(server).await;
+    // Also of what lives at servers that are away.
+    let wanted = Bitmap4::of(&[Attr::RdattrError]);
+    let entries = client.readdir(&root, wanted).await.unwrap();
+    client.leave().await.unwrap();
+    entries.len()
+}
+
+/// Two homes are lost for good. The first server is killed while it gives one of them up, and goes on by itself when it is started again.
+#[test]
+fn giving_up_two_homes_goes_on_after_a_kill_and_keeps_files_with_names_at_both() {
+    const DIRECTORIES: usize = 200;
+    let (sites, servers) = four_metadata_servers(MAKES_DIRECTORIES);
+    let [first_server, second_server, third_server, _fourth_server] = servers;
+    let first = &sites[0];
+    block_on(async {
+        let (client, root) = client_at(at(&sites[2])).await.unwrap();
+        let third = client.create_directory(&root, "third", 0o755).await;
+        let third = third.unwrap();
+        client.leave().await.unwrap();
+        let (client, root) = client_at(at(&sites[1])).await.unwrap();
+        for number in 0..DIRECTORIES {
+            let name = format!("second-{number}");
+            let made = client.create_directory(&root, name.as_str(), 0o755).await;
+            made.unwrap();
+        }
+        client.leave().await.unwrap();
+        write(&first_server, "file", b"text").await;
+        let (client, root) = client_of(&first_server).await;
+        let second = client.lookup(&root, "second-0").await.unwrap();
+        let file = client.lookup(&root, "file").await.unwrap();
+        client.link(&file, &third, "file").await.unwrap();
+        client.rename(&root, "file", &second, "file").await.unwrap();
+        client.leave().await.unwrap();
+    });
+    second_server.kill();
+    third_server.kill();
+    let forget = |number: &str, more: &[&str]| pool(first, &[&["forget", number], more].concat());
+    for number in ["2", "3"] {
+        until("it is away", || {
+            complaint(&forget(number, &[])).contains("nobody is there to be asked")
+        });
+    }
+    assert_eq!(block_on(names_in_root(&first_server)), DIRECTORIES + 1);
+    std::thread::scope(|scope| {
+        let forgetting = scope.spawn(|| forget("2", &["--yes"]));
+        while block_on(names_in_root(&first_server)) == DIRECTORIES + 1 {}
+        first_server.kill();
+        // It may have been answered.
+        drop(forgetting.join().unwrap());
+    });
+    let first_server = first.place.start();
+    until("it is given up", || {
+        status(first).giving_up.is_empty() && block_on(names_in_root(&first_server)) == 2
+    });
+    assert_eq!(status_of_members(first), ["1", "2 removed", "3", "4"]);
+    refuse(&forget("2", &["--yes"]), &["was removed"]);
+    let told = succeed(&forget("3", &["--yes"]));
+    assert!(told.contains("been in them: 1\n  /third"), "{told}");
+    block_on(async {
+        let (client, root) = client_of(&first_server).await;
+        // The third might have removed its name by then.
+        let found = client.walk(&root, "lost+found.2").await.unwrap();
+        let entries = client.readdir(&found, Bitmap4::of(&[])).await.unwrap();
+        let [entry] = &entries[..] else {
+            panic!("{entries:?}");
+        };
+        let name = std::str::from_utf8(&entry.name.0).unwrap();
+        let file = client.lookup(&found, name).await.unwrap();
+        assert_eq!(client.stat(&file).await.unwrap().numlinks, Some(1));
+        let file = client.open(&found, name, &How::read()).await.unwrap();
+        let bytes = client.read_to_end(&file).await.unwrap();
+        assert_eq!(bytes.to_vec(), b"text");
+        client.close(&file).await.unwrap();
+        client.leave().await.unwrap();
+    });
+    first_server.kill();
+    succeed(&first.meridian(&["check"]));
+}

@@ -261,6 +261,53 @@ fn what_is_lost_with_a_data_server_comes_from_another_member() {
     set.same("next", &striped_bytes(50));
 }
 
+/// The member is killed when it has just given up a data server. Its next run finds out by itself what was lost, and has it mended.
+#[test]
+fn what_is_lost_with_a_data_server_is_mended_after_the_member_was_killed() {
+    const FILES: u8 = 40;
+    let mut set = Set::new();
+    let first_of = |file| 1 + 3 * file;
+    for file in 0..FILES {
+        let bytes = &striped_bytes(first_of(file))[..3 * UNIT];
+        block_on(write(&set.servers[0], &format!("file-{file}"), bytes));
+    }
+    let all: BTreeSet<u8> = (1..=3 * FILES).collect();
+    until("all of it lies there", || all.is_subset(&set.stripes()));
+    set.data_servers.remove(2).kill();
+    let running = set.servers.remove(1);
+    let member = set.member();
+    let is_removed = || {
+        let members = server::pools::members(&member.place.data())
+            .unwrap()
+            .members;
+        members.iter().any(|one| one.number == 4 && one.removed)
+    };
+    std::thread::scope(|scope| {
+        // Its lease has to run out first; and then the server may be killed before it answers.
+        scope.spawn(|| {
+            until("it is given up", || {
+                pool(member, &["forget", "4", "--yes"]).status.success() || is_removed()
+            });
+        });
+        while !is_removed() {
+            std::thread::yield_now();
+        }
+        running.kill();
+    });
+    let back = set.member().place.start();
+    set.servers.insert(1, back);
+    let left = [0, 1].map(|at| shelf(&set.machines[at]));
+    until("all of it lies on the others", || {
+        let found = left.iter().flat_map(|shelf| stripes_in(shelf));
+        all.is_subset(&found.collect())
+    });
+    assert!(status(set.member()).giving_up.is_empty());
+    for file in 0..FILES {
+        let bytes = &striped_bytes(first_of(file))[..3 * UNIT];
+        set.same(&format!("file-{file}"), bytes);
+    }
+}
+
 #[test]
 fn the_space_of_a_members_data_servers_counts_at_all_members() {
     let mut set = Set::new();

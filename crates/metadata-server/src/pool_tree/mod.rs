@@ -81,7 +81,8 @@ pub struct PoolTree {
     pub(crate) leaving: Mutex<BTreeMap<(ObjectId, Name), Leaving>>,
     /// Held by the task that prepares for one to go, or lets it.
     pub(crate) preparing: tokio::sync::Mutex<()>,
-    /// Held by each task that changes names here, and alone for a moment by one that prepares for a name to go.
+    /// Held by each task that changes names here, alone for a moment by one that prepares for a name to go, and alone by one that looks whether
+    /// a file has any.
     pub(crate) places: RwLock<()>,
     /// Moves that are being decided about here.
     pub(crate) moves: Mutex<BTreeSet<u64>>,
@@ -89,6 +90,8 @@ pub struct PoolTree {
     pub(crate) came: Mutex<Vec<Came>>,
     /// Held by the task that counts for how many names elsewhere files are kept.
     pub(crate) holding: tokio::sync::Mutex<()>,
+    /// Files here of which another home is being asked how many names it has, as long as it has said nothing else meanwhile.
+    pub(crate) counting: Mutex<BTreeSet<(ReplicaSlot, ObjectId)>>,
     /// Files of other homes that have to be told how many names they have here.
     pub(crate) owed: Mutex<BTreeSet<ObjectId>>,
     /// Homes that have to be asked how many names they have of files here.
@@ -181,6 +184,7 @@ impl PoolTree {
             moves: Mutex::default(),
             came: Mutex::default(),
             holding: tokio::sync::Mutex::default(),
+            counting: Mutex::default(),
             owed: Mutex::default(),
             unsure: Mutex::default(),
             hidden_directory: OnceLock::new(),

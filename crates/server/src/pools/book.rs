@@ -32,6 +32,8 @@ pub(crate) struct Book {
     pub(crate) move_rate: u64,
     /// Data servers that are gone for ever, though files may be striped over them.
     pub(crate) forgotten: BTreeSet<DataServerNumber>,
+    /// Servers that are given up, while what follows from that is not done.
+    pub(crate) forgetting: BTreeSet<ReplicaSlot>,
     /// Joined metadata servers whose clients' state was given up, and that may not have heard it.
     pub(crate) given_up: BTreeSet<ReplicaSlot>,
     /// Joined metadata servers at which directories live.
@@ -51,6 +53,7 @@ impl Default for Book {
             spreading: None,
             move_rate: MOVE_RATE,
             forgotten: BTreeSet::new(),
+            forgetting: BTreeSet::new(),
             given_up: BTreeSet::new(),
             homes: BTreeSet::new(),
             new_files: None,
@@ -171,6 +174,9 @@ impl Book {
         for server in &self.forgotten {
             text += &format!("forgotten {}\n", server.0);
         }
+        for server in &self.forgetting {
+            text += &format!("forgetting {}\n", server.0);
+        }
         for server in &self.given_up {
             text += &format!("given_up {}\n", server.0);
         }
@@ -205,6 +211,10 @@ impl Book {
             if let Some(number) = line.strip_prefix("forgotten ") {
                 book.forgotten
                     .insert(DataServerNumber(number.parse().ok()?));
+                continue;
+            }
+            if let Some(number) = line.strip_prefix("forgetting ") {
+                book.forgetting.insert(ReplicaSlot(number.parse().ok()?));
                 continue;
             }
             if let Some(number) = line.strip_prefix("given_up ") {
@@ -284,6 +294,7 @@ mod tests {
         assert!(book.to_text().contains("group 2 2-4,7\n"));
         book.draining = servers(&[2]);
         book.forgotten = servers(&[3, 7]);
+        book.forgetting = BTreeSet::from([ReplicaSlot(3), ReplicaSlot(12)]);
         book.given_up = BTreeSet::from([ReplicaSlot(9), ReplicaSlot(10)]);
         book.homes = BTreeSet::from([ReplicaSlot(10), ReplicaSlot(11)]);
         book.spreading = Some(DeviceGroupNumber(2));

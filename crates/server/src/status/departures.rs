@@ -32,34 +32,52 @@ pub struct ForgetAnswer {
     pub files: u64,
     /// Their paths in the tree, if there are not too many; the first of them.
     pub paths: Vec<String>,
+    /// The tree was not searched to its end, which takes longer than the command waits: there may be more.
+    #[serde(default)]
+    pub partial: bool,
+    /// It is given up, and what follows from that goes on.
+    #[serde(default)]
+    pub goes_on: bool,
 }
 
 impl fmt::Display for ForgetAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ForgetAnswer { number, files, .. } = self;
-        match (self.metadata_server, self.done) {
+        let kind = match self.metadata_server {
+            true => "Metadata server",
+            false => "Data server",
+        };
+        match (self.done, self.goes_on) {
+            (false, _) => write!(
+                f,
+                "{kind} {number} is to be given up for ever: it never comes back, and all that is there is lost."
+            )?,
+            (true, false) => write!(f, "{kind} {number} is given up, with all that was there.")?,
             (true, true) => write!(
                 f,
-                "Metadata server {number} is given up, with all that lived there. Files of this server that had names only there are in the directory lost+found.{number} of the root, if there were any."
+                "{kind} {number} is given up, and refused from now on. What follows from that goes on without this command, also when the server is started anew: `meridian status` shows it until it is done."
+            )?,
+        }
+        match (self.done, self.metadata_server) {
+            (false, _) => {}
+            (true, true) => write!(
+                f,
+                " Files of this server that had names only there are in the directory lost+found.{number} of the root, if there were any; where something else has that name, in lost+found.{number}.1 or the next."
             )?,
             (true, false) => write!(
                 f,
-                "Metadata server {number} is to be given up for ever: it never comes back, and what lives there is lost."
-            )?,
-            (false, true) => write!(
-                f,
-                "Data server {number} is given up. Reading and writing what lay there gives an error (EIO)."
-            )?,
-            (false, false) => write!(
-                f,
-                "Data server {number} is to be given up for ever: it never comes back, and what lies there is lost."
+                " Reading and writing what lay there gives an error (EIO)."
             )?,
         }
         let what = match self.metadata_server {
             true => "Names that led there, those of directories with all that had been in them",
             false => "Files of which a part lay there",
         };
-        write!(f, " {what}: {files}")?;
+        let more = match self.partial {
+            true => " at least, as searching the whole tree takes longer than this command waits",
+            false => "",
+        };
+        write!(f, " {what}: {files}{more}")?;
         list(&self.paths, *files, f)
     }
 }
@@ -178,6 +196,8 @@ mod tests {
             metadata_server: false,
             files: 12,
             paths: vec!["/a".to_owned(), "/b\n".to_owned()],
+            partial: false,
+            goes_on: false,
         };
         let told = answer.to_string();
         assert!(told.contains("to be given up for ever"), "{told}");
@@ -192,6 +212,13 @@ mod tests {
         let told = answer.to_string();
         assert!(
             told.contains("lost+found.3") && told.contains("been in them: 2\n  /a"),
+            "{told}"
+        );
+        (answer.goes_on, answer.partial) = (true, true);
+        let told = answer.to_string();
+        assert!(
+            told.contains("`meridian status` shows it")
+                && told.contains("been in them: 2 at least"),
             "{told}"
         );
         let mut answer = DrainDataAnswer {

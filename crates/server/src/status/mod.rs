@@ -50,7 +50,9 @@ pub use drain::{DrainAnswer, DrainQuestion};
 pub use frozen::{FrozenText, ThawAnswer, ThawQuestion};
 pub use junctions::{JunctionAnswer, JunctionsStatus};
 pub(crate) use pool::is_nearly_full;
-pub use pool::{CopiesStatus, HoldingText, MovingStatus, PoolServerStatus, PoolStatus};
+pub use pool::{
+    CopiesStatus, GivingUpStatus, HoldingText, MovingStatus, PoolServerStatus, PoolStatus,
+};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
 pub(crate) use rejoining::RejoinText;

@@ -33,6 +33,9 @@ pub struct PoolStatus {
     /// At a metadata server, how far it is with files that move to other data servers; nothing when none are to.
     #[serde(default)]
     pub moving: Option<MovingStatus>,
+    /// At the first metadata server, servers that were given up, where what follows from it is not done yet.
+    #[serde(default)]
+    pub giving_up: Vec<GivingUpStatus>,
     /// At a metadata server that has joined, how it answers its clients.
     #[serde(default)]
     pub copies: Option<CopiesStatus>,
@@ -96,6 +99,29 @@ impl fmt::Display for MovingStatus {
         if let Some(path) = &self.path {
             write!(f, ", now {path}")?;
         }
+        match &self.trouble {
+            Some(trouble) => write!(f, "; {}", ShownText(trouble)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A server that is being given up, because it is lost for ever.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivingUpStatus {
+    /// Its number.
+    pub number: u16,
+    /// Why it did not go on when it was last tried; it is tried again.
+    pub trouble: Option<String>,
+}
+
+impl fmt::Display for GivingUpStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "server {} is refused; the tree is searched for what was lost with it",
+            self.number
+        )?;
         match &self.trouble {
             Some(trouble) => write!(f, "; {}", ShownText(trouble)),
             None => Ok(()),
@@ -202,6 +228,9 @@ impl fmt::Display for PoolStatus {
         if let Some(moving) = &self.moving {
             write!(f, "\n  moving       {moving}")?;
         }
+        for lost in &self.giving_up {
+            write!(f, "\n  giving up    {lost}")?;
+        }
         self.servers
             .iter()
             .try_for_each(|server| write!(f, "\n{server}"))
@@ -281,6 +310,7 @@ mod tests {
             servers: vec![server(2, true), server(3, false)],
             holding: None,
             moving: None,
+            giving_up: Vec::new(),
             copies: None,
         }
     }
@@ -295,6 +325,16 @@ mod tests {
         ] {
             assert!(told.contains(part), "`{part}` is not in: {told}");
         }
+        let giving_up = PoolStatus {
+            giving_up: vec![GivingUpStatus {
+                number: 4,
+                trouble: Some("no space".to_owned()),
+            }],
+            ..example()
+        };
+        let told = giving_up.to_string();
+        let part = "giving up    server 4 is refused; the tree is searched for what was lost with it; no space";
+        assert!(told.contains(part), "`{part}` is not in: {told}");
         let joined = PoolStatus {
             copies: Some(CopiesStatus {
                 kept: 4,

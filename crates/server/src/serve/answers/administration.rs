@@ -156,7 +156,7 @@ impl Overview {
         self.metadata_server()?.readmit(number).await
     }
 
-    fn metadata_server(&self) -> Result<&MetadataServer, String> {
+    fn metadata_server(&self) -> Result<&Arc<MetadataServer>, String> {
         match &self.pool {
             Some(Role::Metadata(server)) => Ok(server),
             Some(Role::Data(_)) => {

@@ -181,6 +181,7 @@ impl DataServer {
             servers: vec![status_of_keeper(&self.place, &self.endpoint)],
             holding: self.kept.holding().await,
             moving: None,
+            giving_up: Vec::new(),
             copies: None,
         }
     }

@@ -201,6 +201,7 @@ impl JoinedServer {
             servers: vec![status_of_keeper(&self.place, &self.endpoint)],
             holding: None,
             moving: None,
+            giving_up: Vec::new(),
             copies: self.copies(),
         }
     }

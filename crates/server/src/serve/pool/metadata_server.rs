@@ -3,6 +3,7 @@
 //!
 //! What must never enter: who gets handles, which the home decides, and where bytes go.
 
+mod forgetting;
 mod hearing;
 mod leaving;
 mod lost_home;
@@ -28,6 +29,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, timeout};
 use vfs::{FileSystem, ReplicaSlot};
 
+use self::forgetting::Forgetting;
 use self::hearing::{Known, Link};
 use self::memory::InBook;
 use self::moving::Moves;
@@ -67,6 +69,9 @@ pub(in crate::serve) struct MetadataServer {
     store: Arc<Store>,
     keeping: Mutex<Keeping>,
     moves: Arc<Moves>,
+    forgetting: Forgetting,
+    /// Held by the task that removes a server, or decides that a metadata server is given up.
+    departing: tokio::sync::Mutex<()>,
     /// Held by the task that changes the book.
     changes: tokio::sync::Mutex<()>,
     book_path: PathBuf,
@@ -215,6 +220,9 @@ impl MetadataServer {
             Some(place.directory.clone()),
         )?;
         let endpoint = Arc::new(endpoint);
+        for lost in &beginning.book.forgetting {
+            endpoint.revoke(*lost);
+        }
         homes.can_call(&endpoint, &known.home);
         let link = Arc::new(Link {
             endpoint: endpoint.clone(),
@@ -243,6 +251,8 @@ impl MetadataServer {
                 looked_up: BTreeMap::new(),
             }),
             moves: Arc::new(Moves::new()),
+            forgetting: Forgetting::new(),
+            departing: tokio::sync::Mutex::default(),
             changes: tokio::sync::Mutex::default(),
             book_path: beginning.book_path,
         });
@@ -251,6 +261,7 @@ impl MetadataServer {
         tokio::spawn(keep(Arc::downgrade(&server)));
         tokio::spawn(give_up_lost(Arc::downgrade(&server)));
         tokio::spawn(moving::run(Arc::downgrade(&server)));
+        tokio::spawn(forgetting::run(Arc::downgrade(&server)));
         Ok(server)
     }
 
@@ -402,6 +413,7 @@ impl MetadataServer {
             servers: others.chain(servers).collect(),
             holding: None,
             moving: self.moving_status(),
+            giving_up: self.giving_up(),
             copies: None,
         }
     }

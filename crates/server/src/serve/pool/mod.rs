@@ -114,9 +114,13 @@ impl Metadata {
         let listener = bound.map_err(|source| ServeError::PoolListen(at.0.0, source))?;
         let book = Book::read(&place.directory.path().join(BOOK)).map_err(ServeError::Book)?;
         let members = place.directory.members().map_err(PoolPlaceError::from)?;
-        let others = metadata_server::metadata_servers(place, &members);
-        let homes = others.iter().copied();
-        let homes = homes.filter(|server| book.homes.contains(server)).collect();
+        let mut others = metadata_server::metadata_servers(place, &members);
+        // One that is being given up has no copies any more, and its names go.
+        others.retain(|server| !book.forgetting.contains(server));
+        let homes = book.homes.iter().copied();
+        let homes = homes
+            .filter(|server| others.contains(server) || book.forgetting.contains(server))
+            .collect();
         let view = metadata_server::view(place, &members, &book);
         let mut settings = Settings::default();
         settings.home.key_life = key_life;

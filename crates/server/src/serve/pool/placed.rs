@@ -82,21 +82,7 @@ fn lies_on(placement: Option<Placement>, groups: &BTreeSet<DeviceGroupNumber>) -
     placement.is_none_or(|placement| groups.contains(&placement.group))
 }
 
-/// The files of which a stripe lay on a data server, by the sizes in their rows. Takes as long as listing the whole tree.
-///
-/// # Errors
-/// When the tree cannot be read.
-pub(super) async fn lost(
-    store: &Store,
-    groups: &BTreeMap<DeviceGroupNumber, DeviceGroup>,
-    server: DataServerNumber,
-) -> vfs::Result<Listed> {
-    let mut listed = Listed::default();
-    walk_lost(store, groups, server, |path, _| listed.add(path)).await?;
-    Ok(listed)
-}
-
-/// The same, one after the other.
+/// Shows the files of which a stripe lay on a data server, by the sizes in their rows. Takes as long as listing the whole tree.
 ///
 /// # Errors
 /// When the tree cannot be read.
@@ -104,27 +90,15 @@ pub(super) async fn walk_lost(
     store: &Store,
     groups: &BTreeMap<DeviceGroupNumber, DeviceGroup>,
     server: DataServerNumber,
-    mut show: impl FnMut(String, &Attributes),
+    mut show: impl FnMut(String),
 ) -> vfs::Result<()> {
-    let had = |placement: &Placement, size: u64| {
-        let group = groups.get(&placement.group)?;
-        let index = group
-            .members()
-            .iter()
-            .position(|member| *member == server)?;
-        Some(placement.stripes(group).ok()?.end_at(index, size) > 0)
-    };
-    walk(store, |path, attributes, placement| {
-        let had = match &placement {
-            Some(placement) => had(placement, attributes.size) == Some(true),
-            None => true,
-        };
-        if had {
-            show(path, attributes);
+    let mut walk = Walk::new();
+    while let Some(found) = walk.next(store).await? {
+        if found.had_part_at(server, groups) {
+            show(found.path);
         }
-        ControlFlow::Continue(())
-    })
-    .await
+    }
+    Ok(())
 }
 
 /// Shows every file that lies at data servers, with its placement, which is `None` where that cannot be read.
@@ -147,6 +121,27 @@ pub(super) struct Found {
     pub(super) attributes: Attributes,
     /// `None` where it cannot be read.
     pub(super) placement: Option<Placement>,
+}
+
+impl Found {
+    /// Whether a stripe of it lay on a data server, by the size in its row. What cannot be read might have.
+    pub(super) fn had_part_at(
+        &self,
+        server: DataServerNumber,
+        groups: &BTreeMap<DeviceGroupNumber, DeviceGroup>,
+    ) -> bool {
+        let Some(placement) = &self.placement else {
+            return true;
+        };
+        let had = || {
+            let group = groups.get(&placement.group)?;
+            let mut members = group.members().iter();
+            let index = members.position(|member| *member == server)?;
+            let stripes = placement.stripes(group).ok()?;
+            Some(stripes.end_at(index, self.attributes.size) > 0)
+        };
+        had() == Some(true)
+    }
 }
 
 /// A way through a tree, one file after the other.
@@ -177,6 +172,8 @@ impl Walk {
             let Some((directory, path, after)) = self.directories.pop() else {
                 return Ok(None);
             };
+            // Reading waits for nothing, and the whole way may be long.
+            tokio::task::yield_now().await;
             let who = Credentials::root();
             let page = match store.read_directory(&who, directory, after, PAGE).await {
                 // Removed meanwhile.

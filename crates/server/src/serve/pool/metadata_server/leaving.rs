@@ -2,25 +2,26 @@
 //!
 //! What must never enter: over which data servers new files are striped; only which of them are to get none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use peer::set::Member;
 use pool::home::{ServerView, Stranger};
-use pool::{DataServerNumber, DeviceGroup, DeviceGroupNumber, Holding};
+use pool::{DataServerNumber, DeviceGroupNumber, Holding};
 use vfs::{Counted, ReplicaSlot};
 
 use super::super::placed::{self, Listed};
 use super::{LOOK, MetadataServer, told};
 use crate::pools::{self, Book, PoolError, PoolRole};
-use crate::status::{DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion};
+use crate::status::{DrainDataAnswer, DrainDataQuestion};
 
 /// How long is waited for a data server that was readmitted.
 const READMISSION: Duration = Duration::from_secs(10);
 
 impl MetadataServer {
     /// The data server of this number, removed or not.
-    fn data_server(&self, number: u16) -> Result<Member, String> {
+    pub(super) fn data_server(&self, number: u16) -> Result<Member, String> {
         let slot = ReplicaSlot(number);
         let found = match self.place.member(slot) {
             Some(member) => match PoolRole::of(&member, self.place.keeper) {
@@ -85,77 +86,8 @@ impl MetadataServer {
         Ok(false)
     }
 
-    /// Gives up a server that is lost. Of a data server it says which files had something there; unless it is meant, it only says it. One that is
-    /// given up already is only said again.
-    ///
-    /// # Errors
-    /// Why it is not given up, and what to do next.
-    pub(in crate::serve) async fn forget(
-        &self,
-        ForgetQuestion { number, meant }: ForgetQuestion,
-    ) -> Result<ForgetAnswer, String> {
-        let server = DataServerNumber(number);
-        if self.known.is_metadata_server(ReplicaSlot(number)) {
-            return self
-                .forget_metadata_server(ReplicaSlot(number), meant)
-                .await;
-        }
-        let revoked = self.data_server(number)?.revoked;
-        let is_forgotten = self.keeping().book.forgotten.contains(&server);
-        if revoked && !is_forgotten {
-            return Err(format!(
-                "data server {number} was removed when nothing lay there"
-            ));
-        }
-        if !is_forgotten {
-            self.expect_lost(number)?;
-        }
-        let groups = self.keeping().book.groups.clone();
-        let lost = placed::lost(&self.store, &groups, server).await;
-        let lost = lost.map_err(unsearched)?;
-        if meant && !revoked {
-            self.give_up(server).await?;
-            if self.in_set {
-                self.have_mended(&groups, server).await?;
-            }
-            tracing::warn!(
-                number,
-                files = lost.files,
-                "a data server was given up, with all that lay there"
-            );
-        }
-        Ok(ForgetAnswer {
-            number,
-            done: meant || (revoked && is_forgotten),
-            metadata_server: false,
-            files: lost.files,
-            paths: lost.paths,
-        })
-    }
-
-    /// Notes that files are damaged which had something at a lost data server: the replica has them mended from another member. What is
-    /// being written meanwhile is found when it is read, or written from there.
-    async fn have_mended(
-        &self,
-        groups: &BTreeMap<DeviceGroupNumber, DeviceGroup>,
-        server: DataServerNumber,
-    ) -> Result<(), String> {
-        let mut lost = Vec::new();
-        let found = placed::walk_lost(&self.store, groups, server, |_, attributes| {
-            lost.push((attributes.id, attributes.change));
-        });
-        found.await.map_err(unsearched)?;
-        for (file, version) in lost {
-            match self.store.note_damaged(file, version, true).await {
-                Ok(_) | Err(vfs::Error::Stale) => {}
-                Err(error) => return Err(unsearched(error)),
-            }
-        }
-        Ok(())
-    }
-
     /// Refuses a data server that is there, or may still answer clients.
-    fn expect_lost(&self, number: u16) -> Result<(), String> {
+    pub(super) fn expect_lost(&self, number: u16) -> Result<(), String> {
         let view = self.view_of(number);
         if view.is_some_and(|view| view.serves) {
             return Err(format!(
@@ -167,27 +99,6 @@ impl MetadataServer {
                 "data server {number} may still answer clients for a few seconds; try again"
             ));
         }
-        Ok(())
-    }
-
-    /// The book comes first: whatever is stopped in between is done when it is asked for again.
-    async fn give_up(&self, server: DataServerNumber) -> Result<(), String> {
-        {
-            let _alone = self.changes.lock().await;
-            // It may have come back while the tree was searched.
-            self.expect_lost(server.0)?;
-            let mut book = self.keeping().book.clone();
-            book.forgotten.insert(server);
-            if book.new_files.is_some() && book.in_use().contains(&server) {
-                let others = &book.in_use() - &BTreeSet::from([server]);
-                let without = book.with_new_files_over(&others);
-                book = without.ok_or("there have been too many groups of data servers")?;
-            }
-            self.keep_changed(book).await?;
-        }
-        self.striped.dismiss(server);
-        self.revoke(server)?;
-        self.endpoint.revoke(ReplicaSlot(server.0));
         Ok(())
     }
 
@@ -255,7 +166,15 @@ impl MetadataServer {
     ///
     /// # Errors
     /// Why it stays, and what to do next.
-    pub(in crate::serve) async fn remove(&self, number: u16) -> Result<(), String> {
+    pub(in crate::serve) async fn remove(self: &Arc<Self>, number: u16) -> Result<(), String> {
+        let this = self.clone();
+        // To its end, also when nobody waits for it any more: what it has begun is done, or taken back.
+        let removed = tokio::spawn(async move { this.remove_to_its_end(number).await });
+        removed.await.map_err(|error| error.to_string())?
+    }
+
+    async fn remove_to_its_end(&self, number: u16) -> Result<(), String> {
+        let _alone = self.departing.lock().await;
         let (slot, server) = (ReplicaSlot(number), DataServerNumber(number));
         if self.known.is_metadata_server(slot) {
             return self.remove_metadata_server(slot).await;
@@ -278,6 +197,12 @@ impl MetadataServer {
 
     /// A metadata server that has joined goes when no directories live there. What its clients have open is open here.
     async fn remove_metadata_server(&self, slot: ReplicaSlot) -> Result<(), String> {
+        if self.is_forgetting(slot) {
+            return Err(format!(
+                "metadata server {} is being given up; `meridian status` shows it until that is done",
+                slot.0
+            ));
+        }
         let home = &self.known.home;
         let tree = self.known.homes.shown();
         if let Some(tree) = &tree {
@@ -328,7 +253,7 @@ impl MetadataServer {
         }
     }
 
-    fn revoke(&self, server: DataServerNumber) -> Result<(), String> {
+    pub(super) fn revoke(&self, server: DataServerNumber) -> Result<(), String> {
         let removed = pools::revoke(&self.place.directory, ReplicaSlot(server.0));
         removed.map_err(|error| error.to_string())
     }

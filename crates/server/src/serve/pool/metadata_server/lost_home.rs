@@ -2,11 +2,12 @@
 //!
 //! What must never enter: what becomes of their names.
 
-use metadata_server::PoolTree;
+use std::sync::Arc;
+
 use vfs::ReplicaSlot;
 
-use super::super::placed::Listed;
 use super::MetadataServer;
+use super::forgetting::searched;
 use crate::pools;
 use crate::status::ForgetAnswer;
 
@@ -16,48 +17,80 @@ impl MetadataServer {
     /// # Errors
     /// Why it is not given up, and what to do next.
     pub(super) async fn forget_metadata_server(
-        &self,
+        self: &Arc<Self>,
         slot: ReplicaSlot,
         meant: bool,
     ) -> Result<ForgetAnswer, String> {
         let number = slot.0;
-        if self.place.member(slot).is_some_and(|member| member.revoked) {
-            return Err(format!("metadata server {number} was removed"));
+        let is_decided = self.is_forgetting(slot);
+        if !is_decided {
+            if self.place.member(slot).is_some_and(|member| member.revoked) {
+                return Err(format!("metadata server {number} was removed"));
+            }
+            self.expect_away(slot)?;
         }
-        self.expect_away(slot)?;
         let tree = self.known.homes.shown();
         let tree = tree.ok_or("the metadata server starts; try again")?;
-        let mut lost = Listed::default();
-        let paths = tree.paths_at(slot).await.map_err(unfinished)?;
-        paths.into_iter().for_each(|path| lost.add(path));
-        if meant {
-            self.known.home.expect_parting(slot).await;
-            if let Err(why) = self.give_up_home(slot, &tree).await {
-                self.known.home.stays(slot);
-                tree.stays(slot).await;
-                return Err(why);
-            }
-            self.has_parted(slot).await;
-            tracing::warn!(
-                number,
-                names = lost.files,
-                "a metadata server was given up, with all that lived there"
-            );
+        let (lost, is_whole) = searched(|lost| tree.show_paths_at(slot, lost)).await;
+        let lost = lost.map_err(unfinished)?;
+        if meant && !is_decided {
+            let this = self.clone();
+            // To its end, also when nobody waits for it any more.
+            let decided = tokio::spawn(async move { this.decide_loss(slot).await });
+            decided.await.map_err(|error| error.to_string())??;
         }
         Ok(ForgetAnswer {
             number,
-            done: meant,
+            done: meant || is_decided,
             metadata_server: true,
             files: lost.files,
             paths: lost.paths,
+            partial: !is_whole,
+            goes_on: !self.have_followed(slot).await,
         })
     }
 
-    async fn give_up_home(&self, slot: ReplicaSlot, tree: &PoolTree) -> Result<(), String> {
+    /// Puts it into the book that a metadata server is given up. From then on it is refused, and there is no way back.
+    async fn decide_loss(&self, slot: ReplicaSlot) -> Result<(), String> {
+        let _alone = self.departing.lock().await;
+        if self.is_forgetting(slot) {
+            return Ok(());
+        }
+        self.known.home.expect_parting(slot).await;
         // It may have come back while the tree was searched.
-        self.expect_away(slot)?;
-        tree.give_up_home(slot).await.map_err(unfinished)?;
-        pools::revoke(&self.place.directory, slot).map_err(|error| error.to_string())
+        let decided = match self.expect_away(slot) {
+            Ok(()) => self.keep_forgetting(slot).await,
+            Err(why) => Err(why),
+        };
+        match &decided {
+            Ok(()) => self.endpoint.revoke(slot),
+            Err(_) => self.known.home.stays(slot),
+        }
+        self.forgetting.is_due();
+        decided
+    }
+
+    async fn keep_forgetting(&self, slot: ReplicaSlot) -> Result<(), String> {
+        let _alone = self.changes.lock().await;
+        let mut book = self.keeping().book.clone();
+        book.forgetting.insert(slot);
+        self.keep_changed(book).await
+    }
+
+    /// Has a metadata server that is given up be refused, and its names go. How many went.
+    pub(super) async fn follow_lost_home(&self, slot: ReplicaSlot) -> Result<u64, String> {
+        // An earlier run may have been stopped before this was done.
+        self.endpoint.revoke(slot);
+        self.known.home.expect_parting(slot).await;
+        pools::revoke(&self.place.directory, slot).map_err(|error| error.to_string())?;
+        self.known.home.part(slot).await;
+        let tree = self.known.homes.shown();
+        let tree = tree.ok_or("the metadata server starts")?;
+        let mut names = 0;
+        let given_up = tree.give_up_home(slot, |_| names += 1).await;
+        given_up.map_err(unfinished)?;
+        self.known.homes.has_left(slot);
+        Ok(names)
     }
 
     fn expect_away(&self, slot: ReplicaSlot) -> Result<(), String> {

@@ -1,0 +1,262 @@
+//! Servers of the pool that are lost for ever. That one is given up stands in the book before anything follows from it; what follows is gone
+//! on with until it is done, for one server after the other, also when the command that asked for it has ended, and by the next run.
+//!
+//! What must never enter: what becomes of names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use pool::DataServerNumber;
+use throttle::Throttle;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use vfs::ReplicaSlot;
+
+use super::super::placed::{self, Listed, Walk};
+use super::leaving::unsearched;
+use super::{LOOK, MetadataServer};
+use crate::status::{ForgetAnswer, ForgetQuestion, GivingUpStatus};
+
+/// A command waits for so long until the tree is searched, and again until what follows is done: together less than a question may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is told of work that fails, once and then in sums.
+static FAILING: Throttle = Throttle::new();
+
+/// What follows from giving up servers.
+pub(super) struct Forgetting {
+    /// Changes when something is to be done, and when something is.
+    changed: watch::Sender<()>,
+    /// Why it does not go on.
+    troubles: Mutex<BTreeMap<ReplicaSlot, String>>,
+}
+
+impl Forgetting {
+    pub(super) fn new() -> Forgetting {
+        Forgetting {
+            changed: watch::Sender::new(()),
+            troubles: Mutex::default(),
+        }
+    }
+
+    pub(super) fn is_due(&self) {
+        self.changed.send_replace(());
+    }
+
+    fn troubles(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, String>> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MetadataServer {
+    /// Gives up a server that is lost. Of a data server it says which files had something there, of a metadata server which names led there;
+    /// unless it is meant, it only says it. Of one that is given up already it is only said what is left.
+    ///
+    /// # Errors
+    /// Why it is not given up, and what to do next.
+    pub(in crate::serve) async fn forget(
+        self: &Arc<Self>,
+        ForgetQuestion { number, meant }: ForgetQuestion,
+    ) -> Result<ForgetAnswer, String> {
+        let slot = ReplicaSlot(number);
+        if self.known.is_metadata_server(slot) {
+            return self.forget_metadata_server(slot, meant).await;
+        }
+        let server = DataServerNumber(number);
+        let revoked = self.data_server(number)?.revoked;
+        let is_forgotten = self.keeping().book.forgotten.contains(&server);
+        if revoked && !is_forgotten {
+            return Err(format!(
+                "data server {number} was removed when nothing lay there"
+            ));
+        }
+        if !is_forgotten {
+            self.expect_lost(number)?;
+        }
+        let groups = self.keeping().book.groups.clone();
+        let (lost, is_whole) =
+            searched(|lost| placed::walk_lost(&self.store, &groups, server, lost)).await;
+        let lost = lost.map_err(unsearched)?;
+        if meant || is_forgotten {
+            let this = self.clone();
+            // To its end, also when nobody waits for it any more.
+            let given_up = tokio::spawn(async move { this.give_up(server).await });
+            given_up.await.map_err(|error| error.to_string())??;
+        }
+        Ok(ForgetAnswer {
+            number,
+            done: meant || is_forgotten,
+            metadata_server: false,
+            files: lost.files,
+            paths: lost.paths,
+            partial: !is_whole,
+            goes_on: !self.have_followed(slot).await,
+        })
+    }
+
+    /// Waits for a while until everything has been done that follows from giving up a server. Whether it has.
+    pub(super) async fn have_followed(&self, slot: ReplicaSlot) -> bool {
+        let followed = async {
+            let mut changed = self.forgetting.changed.subscribe();
+            while self.is_forgetting(slot) {
+                // The sender lives as long as this.
+                let _ = changed.changed().await;
+            }
+        };
+        timeout(PATIENCE, followed).await.is_ok()
+    }
+
+    /// Whether something that follows from giving up a server is not done yet.
+    pub(super) fn is_forgetting(&self, slot: ReplicaSlot) -> bool {
+        self.keeping().book.forgetting.contains(&slot)
+    }
+
+    /// How far it is with servers that are being given up.
+    pub(super) fn giving_up(&self) -> Vec<GivingUpStatus> {
+        let slots = self.keeping().book.forgetting.clone();
+        let troubles = self.forgetting.troubles();
+        let slots = slots.into_iter().map(|slot| GivingUpStatus {
+            number: slot.0,
+            trouble: troubles.get(&slot).cloned(),
+        });
+        slots.collect()
+    }
+
+    /// The book comes first. What an earlier run has not done for a data server that was given up is done as well.
+    async fn give_up(&self, server: DataServerNumber) -> Result<(), String> {
+        {
+            let _alone = self.changes.lock().await;
+            let mut book = self.keeping().book.clone();
+            if book.forgotten.insert(server) {
+                // It may have come back while the tree was searched.
+                self.expect_lost(server.0)?;
+            }
+            if book.new_files.is_some() && book.in_use().contains(&server) {
+                let others = &book.in_use() - &BTreeSet::from([server]);
+                let without = book.with_new_files_over(&others);
+                book = without.ok_or("there have been too many groups of data servers")?;
+            }
+            book.forgetting.insert(ReplicaSlot(server.0));
+            self.keep_changed(book).await?;
+        }
+        // If that fails it is tried again.
+        let _ = self.refuse_lost(server);
+        self.forgetting.is_due();
+        Ok(())
+    }
+
+    fn refuse_lost(&self, server: DataServerNumber) -> Result<(), String> {
+        self.striped.dismiss(server);
+        self.endpoint.revoke(ReplicaSlot(server.0));
+        self.revoke(server)
+    }
+
+    /// Does what follows from giving up a server.
+    async fn follow(&self, slot: ReplicaSlot) -> Result<(), String> {
+        let server = DataServerNumber(slot.0);
+        let is_data_server = self.keeping().book.forgotten.contains(&server);
+        let lost = match is_data_server {
+            true => self.follow_lost_data_server(server).await?,
+            false => self.follow_lost_home(slot).await?,
+        };
+        let _alone = self.changes.lock().await;
+        let mut book = self.keeping().book.clone();
+        book.forgetting.remove(&slot);
+        self.keep_changed(book).await?;
+        match is_data_server {
+            true => tracing::warn!(
+                number = slot.0,
+                files_to_mend = lost,
+                "a data server was given up, with all that lay there"
+            ),
+            false => tracing::warn!(
+                number = slot.0,
+                names = lost,
+                "a metadata server was given up, with all that lived there"
+            ),
+        }
+        Ok(())
+    }
+
+    /// In a set, files are noted as damaged which had something at a lost data server: the replica has them mended from another member. What is
+    /// being written meanwhile is found when it is read, or written from there. How many these are.
+    async fn follow_lost_data_server(&self, server: DataServerNumber) -> Result<u64, String> {
+        self.refuse_lost(server)?;
+        if !self.in_set {
+            return Ok(0);
+        }
+        let (groups, mut noted) = (self.keeping().book.groups.clone(), 0);
+        let mut walk = Walk::new();
+        while let Some(found) = walk.next(&self.store).await.map_err(unsearched)? {
+            if !found.had_part_at(server, &groups) {
+                continue;
+            }
+            let (file, version) = (found.attributes.id, found.attributes.change);
+            match self.store.note_damaged(file, version, true).await {
+                Ok(_) | Err(vfs::Error::Stale) => noted += 1,
+                Err(error) => return Err(unsearched(error)),
+            }
+        }
+        Ok(noted)
+    }
+}
+
+/// What a search of the tree shows, as far as it comes in a while, and whether that is all.
+pub(super) async fn searched<S>(
+    search: impl FnOnce(Box<dyn FnMut(String) + Send>) -> S,
+) -> (vfs::Result<Listed>, bool)
+where
+    S: Future<Output = vfs::Result<()>>,
+{
+    let listed = Arc::new(Mutex::new(Listed::default()));
+    let into = listed.clone();
+    let add = move |path| {
+        let mut listed = into.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.add(path);
+    };
+    let found = timeout(PATIENCE, search(Box::new(add))).await;
+    let mut listed = listed.lock().unwrap_or_else(PoisonError::into_inner);
+    let listed = std::mem::take(&mut *listed);
+    match found {
+        Ok(Ok(())) => (Ok(listed), true),
+        Ok(Err(error)) => (Err(error), true),
+        Err(_) => (Ok(listed), false),
+    }
+}
+
+/// Does what follows from giving up servers, one after the other, as long as the server runs.
+pub(super) async fn run(server: Weak<MetadataServer>) {
+    let Some(mut changed) = server.upgrade().map(|of| of.forgetting.changed.subscribe()) else {
+        return;
+    };
+    loop {
+        let Some(of) = server.upgrade() else { return };
+        changed.mark_unchanged();
+        let (slots, mut fails) = (of.keeping().book.forgetting.clone(), false);
+        for slot in slots {
+            let followed = of.follow(slot).await;
+            match &followed {
+                Ok(()) => drop(of.forgetting.troubles().remove(&slot)),
+                Err(error) => {
+                    let subject = ("a server is being given up", u64::from(slot.0));
+                    if let Some(sum) = FAILING.failed(subject, Instant::now()) {
+                        tracing::warn!(number = slot.0, error, %sum, "what follows from giving up a server is tried again");
+                    }
+                    of.forgetting.troubles().insert(slot, error.clone());
+                }
+            }
+            fails |= followed.is_err();
+            // Commands that wait for it look again.
+            of.forgetting.is_due();
+        }
+        drop(of);
+        match fails {
+            true => tokio::time::sleep(LOOK).await,
+            // The server is gone.
+            false if changed.changed().await.is_err() => return,
+            false => {}
+        }
+    }
+}
