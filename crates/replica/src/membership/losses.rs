@@ -21,14 +21,14 @@ mod settling;
 mod takeover;
 mod witnessed;
 
-pub(crate) use closing::{close_everywhere, closed_here, heard};
+pub(crate) use closing::{closed_here, heard};
 pub(crate) use contents::{at_stake, completed, incomplete};
 pub(crate) use level::{
     Stood, here, is_first, lacking_in_view, lacking_of_lost, lacks_here, others_have_all,
     present_have_all, whole_here,
 };
 pub(crate) use relay::relayed;
-pub(crate) use settling::{settle, waits_for};
+pub(crate) use settling::{close_everywhere, settle, waits_for};
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

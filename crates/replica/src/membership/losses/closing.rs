@@ -1,6 +1,6 @@
 //! Before it is decided to go on without a lost replica, nobody takes in any more of what it sends itself.
 //!
-//! It may be back in contact: what it hands over between the survivors' last words and the decision would be in their
+//! It may be back in contact: what it hands over, contents included, between the survivors' last words and the decision would be in their
 //! copies though it was decided to go on without it. Where all have taken more, no copy is left that counts. So each
 //! survivor closes the stream and says so, with a position that is final but for what other survivors relay. All of this
 //! is of one view, and so is the decision: a later view takes everything in again.
@@ -8,17 +8,12 @@
 //! What must never enter: when it is time to go on without one (`takeover`, and administrators).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use vfs::ReplicaSlot;
 
-use super::settling::waits_for;
 use crate::driver::local_replica::LocalReplica;
 use crate::state::arrivals::{Inbox, PUTTING_AT_ONCE};
 use crate::state::wire::LeaseRequest;
-
-/// An administrator waits so long for the survivors' words at most.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Takes in nothing more of a lost replica at first hand while this view is in force.
 pub(super) fn close(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
@@ -79,22 +74,4 @@ pub(super) fn open_at(replica: &LocalReplica, lost: ReplicaSlot) -> Option<Strin
         !said.is_some_and(|(ask, _)| ask.epoch == epoch && is_closed(ask))
     });
     open.map(|slot| format!("replica {} still takes in what the lost one sends", slot.0))
-}
-
-/// Has all who take part close the stream of a lost replica, and waits until they have said so, and have the same of it since then.
-///
-/// # Errors
-/// Who has not in time, for people.
-pub(crate) async fn close_everywhere(
-    replica: &Arc<LocalReplica>,
-    lost: ReplicaSlot,
-) -> Result<(), String> {
-    close(replica, lost);
-    let is_open = || open_at(replica, lost).or_else(|| waits_for(replica, lost));
-    let closed = replica.engine.until(|| is_open().is_none().then_some(()));
-    let in_time = tokio::time::timeout(PATIENCE, closed).await;
-    match in_time.err().and_then(|_elapsed| is_open()) {
-        Some(why) => Err(format!("not yet: {why}; try again in a few seconds")),
-        None => Ok(()),
-    }
 }

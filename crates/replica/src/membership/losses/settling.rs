@@ -2,6 +2,9 @@
 //!
 //! What must never enter: who wants them to end (`takeover`, `adopting`, `views`, and administrators).
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use view::{DecisionKind, Outcome, SettledBy, Settlement};
 
 use vfs::ReplicaSlot;
@@ -10,6 +13,9 @@ use super::closing;
 use super::level::whole_here;
 use crate::driver::local_replica::LocalReplica;
 use crate::state::time::unix_seconds;
+
+/// An administrator waits so long for the survivors' words at most.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is missing before a lost replica's controls can be ended, for people.
 pub(crate) fn waits_for(replica: &LocalReplica, lost: ReplicaSlot) -> Option<String> {
@@ -30,6 +36,24 @@ pub(crate) fn waits_for(replica: &LocalReplica, lost: ReplicaSlot) -> Option<Str
         !said.is_some_and(|(ask, _)| ask.epoch == epoch && ask.whole.contains(&(lost.0, *through)))
     });
     behind.map(|slot| format!("replica {} brings its copy level with the others'", slot.0))
+}
+
+/// Has all who take part close the stream of a lost replica, and waits until they have said so, and have the same of it since then.
+///
+/// # Errors
+/// Who has not in time, for people.
+pub(crate) async fn close_everywhere(
+    replica: &Arc<LocalReplica>,
+    lost: ReplicaSlot,
+) -> Result<(), String> {
+    closing::close(replica, lost);
+    let is_open = || closing::open_at(replica, lost).or_else(|| waits_for(replica, lost));
+    let closed = replica.engine.until(|| is_open().is_none().then_some(()));
+    let in_time = tokio::time::timeout(PATIENCE, closed).await;
+    match in_time.err().and_then(|_elapsed| is_open()) {
+        Some(why) => Err(format!("not yet: {why}; try again in a few seconds")),
+        None => Ok(()),
+    }
 }
 
 /// Ends a lost replica's controls, once everybody has the same of it, and takes in nothing more.
