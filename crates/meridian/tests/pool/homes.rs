@@ -274,7 +274,13 @@ fn giving_up_two_homes_goes_on_after_a_kill_and_keeps_files_with_names_at_both()
     assert_eq!(block_on(names_in_root(&first_server)), DIRECTORIES + 1);
     std::thread::scope(|scope| {
         let forgetting = scope.spawn(|| forget("2", &["--yes"]));
-        while block_on(names_in_root(&first_server)) == DIRECTORIES + 1 {}
+        let is_removed = || {
+            let members = server::pools::members(&first.place.data()).unwrap().members;
+            members.iter().any(|one| one.number == 2 && one.removed)
+        };
+        while !is_removed() {
+            std::thread::yield_now();
+        }
         first_server.kill();
         // It may have been answered.
         drop(forgetting.join().unwrap());
