@@ -71,6 +71,7 @@
 //! | 60 | `walk/different_ends.rs` of `replica` | |
 //! | 61 | m; `walk/given_up.rs` of `replica` | |
 //! | 62 | `walk/given_up.rs` of `replica` | here contents have no parts |
+//! | 63 | `tests/slow_link.rs` of `replica` | |
 
 #![forbid(unsafe_code)]
 
