@@ -202,8 +202,8 @@ pub(crate) struct LeaseRequest {
     pub(crate) links: Vec<LinkView>,
     /// Members whose disks have too little space, so that the sender refuses changes, or soon will.
     pub(crate) short_of: Vec<u16>,
-    /// Replicas out of contact with the sender of whose contents it lacks something.
-    pub(crate) lacks: Vec<u16>,
+    /// Replicas of whose contents the sender lacks something, each with the place in its stream through which it has all contents.
+    pub(crate) lacks: Vec<(u16, u64)>,
     /// Lost replicas of which the sender, in this view, takes in nothing more but what others relay.
     pub(crate) closed: Vec<u16>,
 }

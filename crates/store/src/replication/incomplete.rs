@@ -3,7 +3,7 @@
 //! A mark names the primary whose data is missing, and comes in the batch of the update that says that
 //! the data has changed. The table is the truth; what is in it is known in memory too, because every read asks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -354,16 +354,19 @@ impl OpenStore {
         mutation.commit_local().map(|_| ())
     }
 
-    /// The primaries of whose data something is missing here, of files that have a name.
+    /// The primaries of whose data something is missing here, of files that have a name: each with the position in its stream through which
+    /// the content of all of them is here.
     ///
     /// # Errors
     /// The store has failed.
-    pub fn makers_of_incomplete(&self) -> Result<BTreeSet<ReplicaSlot>> {
+    pub fn makers_of_incomplete(&self) -> Result<BTreeMap<ReplicaSlot, u64>> {
         self.health.check()?;
-        let mut makers = BTreeSet::new();
-        for ((file, from), _) in self.incomplete.all() {
-            if !makers.contains(&from) && self.object(file).is_ok_and(|row| row.links > 0) {
-                makers.insert(from);
+        let mut makers: BTreeMap<ReplicaSlot, u64> = BTreeMap::new();
+        for ((file, from), mark) in self.incomplete.all() {
+            let through = mark.complete_through;
+            let is_news = makers.get(&from).is_none_or(|least| through < *least);
+            if is_news && self.object(file).is_ok_and(|row| row.links > 0) {
+                makers.insert(from, through);
             }
         }
         Ok(makers)

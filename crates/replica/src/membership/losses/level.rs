@@ -82,10 +82,17 @@ pub(crate) fn lacking_of_lost(
 }
 
 /// Replicas of whose contents something is missing here. In contact or not: others may not hear them, and what they had sent may not come any more.
-pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<u16> {
+pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
     // A store that has failed ends the server elsewhere.
     let makers = replica.store.makers_of_incomplete().unwrap_or_default();
-    makers.into_iter().map(|slot| slot.0).collect()
+    let makers = makers.into_iter();
+    makers.map(|(slot, through)| (slot.0, through)).collect()
+}
+
+/// Whether one says that it lacks contents of a stream up to the place to which it is applied here. What was made later is not here either.
+fn lacks_some_of(ask: &LeaseRequest, of: ReplicaSlot, here: u64) -> bool {
+    let mut lacks = ask.lacks.iter();
+    lacks.any(|(slot, through)| *slot == of.0 && *through < here)
 }
 
 fn lacks_contents(replica: &LocalReplica, of: ReplicaSlot) -> bool {
@@ -99,9 +106,9 @@ fn lacks_contents(replica: &LocalReplica, of: ReplicaSlot) -> bool {
 pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
     let survivors = replica.holders();
     let news = replica.state.peers.news();
-    let lacks = |by: &ReplicaSlot, of: ReplicaSlot| {
+    let lacks = |by: &ReplicaSlot, of: ReplicaSlot, here: u64| {
         let said = news.get(by).and_then(|news| news.said.as_ref());
-        said.is_some_and(|(ask, _)| ask.lacks.contains(&of.0))
+        said.is_some_and(|(ask, _)| lacks_some_of(ask, of, here))
     };
     let view = replica.lease.view();
     let others = replica.state.inboxes.followed().into_iter();
@@ -110,7 +117,7 @@ pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
         let here = replica.state.inboxes.acknowledged(lost);
         let others = applied_by_others(replica, lost).unwrap_or_default();
         let whole = !lacks_contents(replica, lost);
-        let with_contents = |slot: &&ReplicaSlot| !(whole && lacks(slot, lost));
+        let with_contents = |slot: &&ReplicaSlot| !(whole && lacks(slot, lost, here));
         let having = survivors.iter().filter(with_contents);
         let mut applied = having.filter_map(|slot| others.get(slot));
         applied.any(|applied| *applied >= here)
@@ -208,7 +215,7 @@ fn have_all<'h>(
         // Of one that is there this one may have the contents of some files and lack those of others.
         let lacks = match is_present(here.of) {
             true => !has_shipped(here.of),
-            false => here.whole && ask.lacks.contains(&of),
+            false => here.whole && lacks_some_of(ask, here.of, here.applied),
         };
         *by == here.of || level && !lacks
     };
@@ -244,7 +251,7 @@ mod tests {
         };
         let here = [here(first, 7), here(second, 3)];
         let have_all = |present: &[_]| have_all(present, |_| true, here.iter());
-        let says = |applied: &[(u16, u64)], lacks: &[u16]| LeaseRequest {
+        let says = |applied: &[(u16, u64)], lacks: &[(u16, u64)]| LeaseRequest {
             applied: applied.to_vec(),
             lacks: lacks.to_vec(),
             ..LeaseRequest::default()
@@ -252,8 +259,10 @@ mod tests {
         let (behind, level) = (says(&[(1, 6)], &[]), says(&[(1, 7)], &[]));
         assert!(!have_all(&[(second, &behind)]));
         assert!(have_all(&[(second, &level)]));
-        let without_contents = says(&[(1, 7)], &[1]);
+        let without_contents = says(&[(1, 7)], &[(1, 6)]);
         assert!(!have_all(&[(second, &without_contents)]));
+        let without_later_ones = says(&[(1, 9)], &[(1, 7)]);
+        assert!(have_all(&[(second, &without_later_ones)]));
         let maker = says(&[(2, 3)], &[]);
         assert!(have_all(&[(first, &maker)]), "its maker alone is there");
         let both = [(first, &maker), (second, &behind)];

@@ -121,7 +121,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
     let others = replica.state.members.others();
     let question = replica.lease.request();
     let links = links::links(replica);
-    let lacks: Vec<u16> = losses::lacks_here(replica);
+    let lacks = losses::lacks_here(replica);
     // Before the places that are told with it.
     let closed = losses::closed_here(replica);
     let applied = applied_here(replica);
