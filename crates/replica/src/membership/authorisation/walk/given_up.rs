@@ -6,6 +6,16 @@ use crate::state::arrivals::PUTTING_AT_ONCE;
 
 const BACK: &str = "lacks updates of replica 2";
 
+/// Waits until those who are left have the same of the third, which is lost.
+async fn until_level(site: &Site) {
+    eventually("the others are level", || {
+        let losses = site.replica.view_status().losses;
+        let mut losses = losses.iter();
+        losses.any(|loss| loss.slot == 3 && loss.ready_to_settle)
+    })
+    .await;
+}
+
 /// Whether the third has more than the first of what the second has made.
 fn has_more(set: &Set) -> bool {
     let applied = |at: usize| set.sites[at].store.applied(ReplicaSlot(2)).unwrap();
@@ -29,14 +39,8 @@ async fn counterexample_61_who_was_given_up_keeps_what_counts_because_it_is_ther
     set.sites[2].directory(theirs, "made").await.unwrap();
 
     let third = set.crash(2).await;
+    until_level(&set.sites[1]).await;
     let second = &set.sites[1].replica;
-    eventually("the others are level", || {
-        let losses = second.view_status().losses;
-        losses
-            .iter()
-            .any(|loss| loss.slot == 3 && loss.ready_to_settle)
-    })
-    .await;
     second.thaw(3, "its disk is gone").await.unwrap();
     set.revive(2, third).await;
     let third = &set.sites[2].replica;
@@ -108,14 +112,7 @@ async fn counterexample_62_contents_that_only_one_has_got_before_the_decision_ar
     let lack = |set: &Set, at: usize| set.sites[at].store.is_incomplete(file);
     eventually("the others know of it", || lack(&set, 0) && lack(&set, 1)).await;
     let third = set.crash(2).await;
-    let first = &set.sites[0].replica;
-    let level = || {
-        let losses = first.view_status().losses;
-        losses
-            .iter()
-            .any(|loss| loss.slot == 3 && loss.ready_to_settle)
-    };
-    eventually("the others are level", level).await;
+    until_level(&set.sites[0]).await;
 
     set.revive(2, third).await;
     let third = set.sites[2].replica.local().clone();
