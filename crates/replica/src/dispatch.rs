@@ -20,7 +20,6 @@ use crate::membership::meeting;
 use crate::membership::members;
 use crate::membership::sessions;
 use crate::membership::views;
-use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::scrub;
 use crate::state::clients::ClientsAsked;
@@ -200,7 +199,7 @@ fn receive(replica: &Arc<LocalReplica>, incoming: Incoming) -> Result<(), Malfor
         }
         Kind::Noted => contents::noted(replica, from, wire::decode(&incoming.message.payload)?),
         Kind::Relayed => losses::relayed(replica, from, wire::decode(&incoming.message.payload)?),
-        Kind::Wanted => base::wanted(replica, from, wire::decode(body)?),
+        Kind::Wanted => greetings::wanted(replica, from, wire::decode(body)?),
         Kind::Remainder => {
             let remainder = wire::decode(body)?;
             replica

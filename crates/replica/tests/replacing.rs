@@ -131,13 +131,16 @@ fn bytes_in(site: &Site, file: ObjectId) -> Vec<u8> {
 
 /// Decides that what the third replica alone had is given up.
 async fn thaw(survivor: &Site) {
+    let mut last = String::new();
     let thawed = async {
         while let Err(why) = survivor.replica.thaw(3, "its disk is gone").await {
             assert!(why.starts_with("not yet"), "{why}");
+            last = why;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, thawed).await.unwrap();
+    let thawed = tokio::time::timeout(PATIENCE, thawed).await;
+    assert!(thawed.is_ok(), "{last}");
 }
 
 /// It was said that it does not answer.

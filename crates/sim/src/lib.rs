@@ -72,6 +72,7 @@
 //! | 61 | m; `walk/given_up.rs` of `replica` | |
 //! | 62 | `walk/given_up.rs` of `replica` | here contents have no parts |
 //! | 63 | `tests/slow_link.rs` of `replica` | |
+//! | 64 | `walk/given_up.rs` of `replica` | |
 
 #![forbid(unsafe_code)]
 

@@ -54,11 +54,10 @@ pub(crate) fn give_up_overdue(replica: &LocalReplica) {
 /// Somebody is in contact who has applied our stream up to a place: from now on its account is right. What it lacks of
 /// contents that were changed while it was given up is behind that place; what it lacks of earlier ones it knows itself, and
 /// asks for. Whether it has everything else is what it has said last: what it says while this is found out, too, counts.
-pub(crate) async fn balance(replica: Arc<LocalReplica>, slot: ReplicaSlot, applied: u64) {
-    let was_given_up = replica.engine.reopen_account(slot);
-    if was_given_up && let Err(error) = note_changed_behind(&replica, slot, applied) {
-        // The store has failed, which ends the server.
-        return tracing::error!(%error, "what a peer lacks cannot be found out");
+pub(crate) fn balance(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) {
+    let _one_at_a_time = replica.state.balancing.lock();
+    if !reopen(replica, slot, applied) {
+        return;
     }
     let says_whole = || replica.state.conversations.held(slot) == Some(Held::Everything);
     loop {
@@ -68,6 +67,24 @@ pub(crate) async fn balance(replica: Arc<LocalReplica>, slot: ReplicaSlot, appli
             return;
         }
     }
+}
+
+/// Somebody asks for contents who has applied our stream up to a place, and has perhaps not greeted yet: from now on it is noted what is
+/// owed to it.
+pub(crate) fn open(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) {
+    let _one_at_a_time = replica.state.balancing.lock();
+    reopen(replica, slot, applied);
+}
+
+/// Opens an account again that was given up. False when the store has failed, which ends the server.
+fn reopen(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) -> bool {
+    if replica.engine.reopen_account(slot)
+        && let Err(error) = note_changed_behind(replica, slot, applied)
+    {
+        tracing::error!(%error, "what a peer lacks cannot be found out");
+        return false;
+    }
+    true
 }
 
 fn note_changed_behind(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) -> vfs::Result<()> {

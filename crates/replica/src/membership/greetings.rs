@@ -18,7 +18,7 @@ use crate::replication::conversing;
 use crate::replication::sending;
 use crate::state::conversations::Conversation;
 use crate::state::copies::Held;
-use crate::state::wire::Greeting;
+use crate::state::wire::{Greeting, Wanted};
 
 /// A peer has said how far it is.
 pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: Greeting) {
@@ -66,13 +66,21 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
         return;
     }
     let applied = greeting.applied;
-    let balanced = accounts::balance(replica.clone(), from, applied);
     let sending = replica.clone();
     let talking = tokio::spawn(async move {
-        balanced.await;
+        accounts::balance(&sending, from, applied);
         start_sending(&sending, session, applied);
     });
     conversing::converse(replica, from, talking);
+}
+
+/// A peer says of which files it needs the contents. What it has said of itself, on another lane, may come later.
+pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, wanted: Wanted) {
+    if wanted.applied < replica.trimmed() {
+        return conversing::too_far_behind(replica, from);
+    }
+    accounts::open(replica, from, wanted.applied);
+    base::wanted(replica, from, wanted);
 }
 
 /// Whether it is up to this replica to supply another one with the tree: the first member that takes part, answers, holds it

@@ -148,7 +148,7 @@ async fn send_page(
 }
 
 /// A peer that has taken all rows says of which files it needs the contents.
-pub(crate) fn wanted(replica: &Arc<LocalReplica>, from: ReplicaSlot, mut wanted: Wanted) {
+pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, mut wanted: Wanted) {
     // What was removed, or never was, is noted for nobody.
     wanted
         .files
@@ -184,7 +184,8 @@ pub(crate) fn want(replica: &LocalReplica, supplier: ReplicaSlot) -> Result<()> 
         .metrics
         .to_fetch
         .store(files.len() as u64, Ordering::Relaxed);
-    ask_for_copy(replica, supplier, &files);
+    let applied = replica.store.applied(supplier)?;
+    ask_for_copy(replica, supplier, applied, &files);
     Ok(())
 }
 
@@ -200,13 +201,14 @@ pub(crate) fn ask_for_lacking(replica: &LocalReplica, of: ReplicaSlot) {
 }
 
 /// Asks a peer for the contents of files, as the rest of a copy.
-fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, files: &[ObjectId]) {
+fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, applied: u64, files: &[ObjectId]) {
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
     let parts = (0..count).map(|part| {
         let first = part * FILES_AT_ONCE;
         let end = files.len().min(first + FILES_AT_ONCE);
         let wanted = Wanted {
             copy: true,
+            applied,
             files: files[first..end].to_vec(),
             last: part + 1 == count,
         };

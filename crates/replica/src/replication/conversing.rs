@@ -33,7 +33,9 @@ pub(crate) fn want(replica: &LocalReplica, of: ReplicaSlot, files: &[ObjectId]) 
         .state
         .conversations
         .with(of, |with| with.lists.clone());
-    if let Some(lists) = lists.filter(|lists| lists.want(files)) {
+    // A store that has failed ends the server elsewhere.
+    let applied = replica.store.applied(of).unwrap_or_default();
+    if let Some(lists) = lists.filter(|lists| lists.want(files, applied)) {
         send_lists(replica, of, lists);
     }
 }

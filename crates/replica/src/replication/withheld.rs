@@ -26,11 +26,24 @@ pub(crate) fn is_supplied_by(replica: &LocalReplica, from: ReplicaSlot, file: Ob
     })
 }
 
-/// Whether a replica whose data of a file is missing here is in contact: it sends all of that itself, and what others have of it
-/// would take the place of what has come.
-pub(crate) fn is_back(replica: &LocalReplica, file: ObjectId) -> bool {
-    let mut missing = replica.store.lacks_data_of(file).into_iter();
-    missing.any(|lost| replica.state.outbound.is_connected(lost, Lane::Control))
+/// Whether another replica than the sender, whose data of a file is missing here, is in contact: it sends all of that itself, and what the
+/// sender has of it would take the place of what has come. Not what the sender has of members, where it has all of that (`whole`): they
+/// may wait for it themselves, and send nothing before (counterexample 64).
+pub(crate) fn is_back(
+    replica: &LocalReplica,
+    file: ObjectId,
+    from: ReplicaSlot,
+    whole: bool,
+) -> bool {
+    let view = replica.lease.view();
+    let comes = |maker: &ReplicaSlot| match view.active.contains(maker) {
+        true => !whole,
+        false => replica.state.outbound.is_connected(*maker, Lane::Control),
+    };
+    let missing = replica.store.lacks_data_of(file).into_iter();
+    missing
+        .filter(|maker| *maker != from)
+        .any(|maker| comes(&maker))
 }
 
 /// Takes the mark off a file whose contents are here.

@@ -29,6 +29,8 @@ pub(crate) enum List {
 struct Waiting {
     lists: BTreeMap<List, VecDeque<Message>>,
     wanted: BTreeSet<ObjectId>,
+    /// How far the peer's stream was applied here when files were asked for last.
+    applied: u64,
     /// Somebody sends what waits.
     is_sending: bool,
 }
@@ -49,10 +51,11 @@ impl Lists {
         !std::mem::replace(&mut waiting.is_sending, true)
     }
 
-    /// Asks for the contents of files. Whether somebody has to begin to send.
-    pub(crate) fn want(&self, files: &[ObjectId]) -> bool {
+    /// Asks for the contents of files, where the peer's stream is applied so far. Whether somebody has to begin to send.
+    pub(crate) fn want(&self, files: &[ObjectId], applied: u64) -> bool {
         let mut waiting = self.waiting();
         waiting.wanted.extend(files);
+        waiting.applied = applied;
         !std::mem::replace(&mut waiting.is_sending, true)
     }
 
@@ -84,9 +87,13 @@ impl Waiting {
         self.wanted
             .retain(|file| first.binary_search(file).is_err());
         (!first.is_empty()).then(|| {
-            let (copy, last) = (false, self.wanted.is_empty());
-            let files = first;
-            wire::body(Kind::Wanted, &Wanted { copy, files, last })
+            let wanted = Wanted {
+                copy: false,
+                applied: self.applied,
+                files: first,
+                last: self.wanted.is_empty(),
+            };
+            wire::body(Kind::Wanted, &wanted)
         })
     }
 }
@@ -109,7 +116,7 @@ mod tests {
         assert_eq!(lists.next().unwrap().kind, 1);
         for _ in 0..1000 {
             assert!(!lists.tell(lost, vec![message(3), message(4)]));
-            assert!(!lists.want(&[ObjectId::from_u64(7), ObjectId::from_u64(8)]));
+            assert!(!lists.want(&[ObjectId::from_u64(7), ObjectId::from_u64(8)], 0));
         }
         assert_eq!(lists.len(), 4);
         let sent = [lists.next(), lists.next()].map(|sent| sent.unwrap().kind);
@@ -117,19 +124,20 @@ mod tests {
         let wanted: Wanted = wire::decode(&lists.next().unwrap().body).unwrap();
         assert_eq!((wanted.files.len(), wanted.last), (2, true));
         assert!(lists.next().is_none());
-        assert!(lists.want(&[ObjectId::from_u64(7)]), "nobody sends");
+        assert!(lists.want(&[ObjectId::from_u64(7)], 0), "nobody sends");
     }
 
     #[test]
     fn all_that_is_wanted_is_asked_for_in_parts() {
         let lists = Lists::default();
         let files = (1..=2500).map(ObjectId::from_u64);
-        lists.want(&files.clone().collect::<Vec<_>>());
+        lists.want(&files.clone().collect::<Vec<_>>(), 9);
         let parts = std::iter::from_fn(|| lists.next());
         let parts = parts.map(|part| wire::decode::<Wanted>(&part.body).unwrap());
         let parts: Vec<Wanted> = parts.collect();
         assert_eq!(parts.len(), 3);
         assert!(parts[2].last && !parts[0].last);
+        assert!(parts.iter().all(|part| part.applied == 9));
         let named = parts.into_iter().flat_map(|part| part.files);
         assert!(named.eq(files));
     }

@@ -104,6 +104,8 @@ pub(crate) struct ReplicaState {
     pub(crate) trimmed: AtomicU64,
     /// Copies that others are being sent.
     pub(crate) copies: Copies,
+    /// Held while it is found out what somebody lacks whose account was given up.
+    pub(crate) balancing: BeforeCore<()>,
 
     // Of this replica's copy.
     /// How much of the tree is here; clients are answered when it is everything.
@@ -178,6 +180,7 @@ impl ReplicaState {
             trimmed: AtomicU64::new(0),
             copies: Copies::default(),
             held: watch::Sender::new(parts.held),
+            balancing: BeforeCore::default(),
             copying: tokio::sync::Mutex::default(),
             needs_copy: AtomicBool::new(false),
             writers: Writers::default(),

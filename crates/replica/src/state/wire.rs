@@ -326,6 +326,8 @@ pub(crate) struct Completed {
 pub(crate) struct Wanted {
     /// They belong to the copy that the sender took, and the receiver says when it has all of them.
     pub(crate) copy: bool,
+    /// How far it has applied the receiver's stream. Its greeting, which says so too, may come later, on another lane.
+    pub(crate) applied: u64,
     pub(crate) files: Vec<ObjectId>,
     pub(crate) last: bool,
 }

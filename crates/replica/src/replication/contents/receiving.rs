@@ -129,7 +129,9 @@ fn is_unexpected(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) ->
         lacks_other && replica.takes_part() && replica.engine.lacks_frozen(file)
     };
     let awaited = || store.is_incomplete(file) && withheld::is_supplied_by(replica, from, file);
-    head.partial && withheld::is_back(replica, file) || (head.partial || frozen()) && !awaited()
+    // Where the sender lacks data of a member, it names no version.
+    let is_back = || withheld::is_back(replica, file, from, head.version > 0);
+    head.partial && is_back() || (head.partial || frozen()) && !awaited()
 }
 
 /// Whether a file was changed by somebody else since the sender had all of it here: a previous incarnation of the sender

@@ -93,8 +93,13 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
         ),
         Kind::Completed | Kind::Noted => wire::payload(kind, &Completed::default()),
         Kind::Wanted => {
-            let (copy, files, last) = (false, Vec::new(), true);
-            wire::body(kind, &Wanted { copy, files, last })
+            let wanted = Wanted {
+                copy: false,
+                applied: 0,
+                files: Vec::new(),
+                last: true,
+            };
+            wire::body(kind, &wanted)
         }
         Kind::Remainder => wire::body(kind, &nothing_remains()),
         Kind::HeldOpen => wire::payload(kind, &HeldOpen::default()),
