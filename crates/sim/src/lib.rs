@@ -72,7 +72,8 @@
 //! | 61 | m; `walk/given_up.rs` of `replica` | |
 //! | 62 | `walk/given_up.rs` of `replica` | here contents have no parts |
 //! | 63 | `tests/slow_link.rs` of `replica` | |
-//! | 64 | `walk/given_up.rs` of `replica` | |
+//! | 64 | `walk/supplied.rs` of `replica` | |
+//! | 65 | `walk/supplied.rs` of `replica` | here contents have no parts |
 
 #![forbid(unsafe_code)]
 

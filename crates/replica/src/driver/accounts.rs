@@ -121,6 +121,8 @@ impl Engine {
             if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
                 backlog.is_empty_handed();
             }
+            // Its copy may be older than the one that it had.
+            guard.ledger.applied.remove(&slot);
         });
     }
 
@@ -152,19 +154,18 @@ impl Engine {
         self.notify_of_contents();
     }
 
-    /// A peer that begins with a copy wants the contents of these files. Says whether its account was given up: then it needs another copy.
-    pub(crate) fn owe_files(&self, slot: ReplicaSlot, files: &[ObjectId]) -> bool {
+    /// A peer that begins with a copy wants the contents of these files.
+    pub(crate) fn owe_files(&self, slot: ReplicaSlot, files: &[ObjectId]) {
         self.with_core(|guard| {
             let (now, follows) = (guard.now, Position(guard.ledger.last_position));
             let Some(backlog) = guard.ledger.unshipped.peer(slot) else {
-                return false;
+                return;
             };
             for file in files {
                 backlog.suspected(now, *file, follows);
                 backlog.owe_file(*file);
             }
-            backlog.is_given_up()
-        })
+        });
     }
 
     /// Those of these files of which nothing is owed to a peer any more.

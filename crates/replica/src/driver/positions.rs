@@ -122,6 +122,11 @@ impl Engine {
         });
     }
 
+    /// How far a peer has applied the own stream counts from what it says next.
+    pub(crate) fn forget_applied(&self, peer: ReplicaSlot) {
+        self.with_core(|guard| guard.ledger.applied.remove(&peer));
+    }
+
     /// The streams of others are applied here up to these places.
     pub(crate) fn note_applied_here(&self, streams: impl IntoIterator<Item = (ReplicaSlot, u64)>) {
         self.with_core(|guard| guard.ledger.heard.extend(streams));

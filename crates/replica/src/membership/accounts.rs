@@ -35,9 +35,9 @@ pub(crate) fn give_up_overdue(replica: &LocalReplica) {
     let overdrawn = overdrawn(replica);
     let trimmed = replica.trimmed();
     let others = replica.state.members.others().into_iter();
-    // Nobody knows yet where the copy will begin that somebody is being sent.
+    // Nobody knows yet where the copy will begin that somebody is being sent, who need not have more noted for that than others.
     let settled: Vec<ReplicaSlot> = others
-        .filter(|slot| !replica.state.conversations.takes_rows(*slot))
+        .filter(|slot| !replica.state.conversations.takes_rows(*slot) || overdrawn.contains(slot))
         .collect();
     let given_up = (replica.engine).give_up_accounts(settled, &overdrawn, trimmed);
     for slot in given_up {
@@ -45,7 +45,8 @@ pub(crate) fn give_up_overdue(replica: &LocalReplica) {
             replica = slot.0,
             "so much was changed while a replica is away that it takes a whole copy when it is back"
         );
-        if replica.state.outbound.is_in_session(slot) {
+        if replica.state.conversations.held(slot) > Some(Held::Nothing) {
+            // Who has not greeted yet is told then.
             conversing::too_far_behind(replica, slot);
         }
     }

@@ -37,7 +37,9 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
         if let Some(inbox) = replica.state.inboxes.get(from) {
             conversing::say_hello(replica, &inbox, false);
         }
-        if !replica.lease.is_up_to_date() {
+        let held = *replica.state.held.borrow();
+        if held > Held::Nothing && !replica.lease.is_up_to_date() {
+            // Who has no rows yet asks when they are there.
             base::ask_for_lacking(replica, from);
         }
     }
@@ -51,6 +53,10 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
     }
     if has > Held::Nothing {
         replica.state.copies.end(from);
+        if greeting.begins {
+            // It may have taken an older copy since it was in contact last.
+            replica.engine.forget_applied(from);
+        }
         applied(replica, from, greeting.applied);
     }
     replica.state.conversations.with(from, |conversation| {
@@ -77,7 +83,8 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
 /// A peer says of which files it needs the contents. What it has said of itself, on another lane, may come later.
 pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, wanted: Wanted) {
     if wanted.applied < replica.trimmed() {
-        return conversing::too_far_behind(replica, from);
+        // Its greeting says so too, and is answered.
+        return;
     }
     accounts::open(replica, from, wanted.applied);
     base::wanted(replica, from, wanted);

@@ -2,11 +2,13 @@
 //!
 //! What must never enter: how it is found out who has the best of a file (`membership::losses`).
 
+use std::collections::BTreeMap;
+
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::local_replica::LocalReplica;
-use crate::state::losses::best;
+use crate::state::losses::{Equalling, best};
 
 /// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
 pub(crate) fn supplies(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
@@ -19,11 +21,28 @@ pub(crate) fn supplies(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) 
 pub(crate) fn is_supplied_by(replica: &LocalReplica, from: ReplicaSlot, file: ObjectId) -> bool {
     let others = replica.holders();
     let all = replica.state.losses.equalling();
+    is_best_of_one(&all, (replica.slot(), &others), from, file)
+}
+
+/// Whether a peer has the best of what one of the lost replicas made of a file, by what all survivors, this one first, have told.
+pub(crate) fn is_best_of_one(
+    all: &BTreeMap<ReplicaSlot, Equalling>,
+    (own, others): (ReplicaSlot, &[ReplicaSlot]),
+    from: ReplicaSlot,
+    file: ObjectId,
+) -> bool {
     all.values().any(|equalling| {
-        let told = equalling.told(replica.slot(), &others);
+        let told = equalling.told(own, others);
         let best = told.and_then(|told| best(&told, file));
         equalling.own.contains_key(&file) && best.is_some_and(|best| best.slot == from)
     })
+}
+
+/// Whether a peer supplies a file because it has the best of what a lost replica made of it, and that is missing here.
+pub(crate) fn needs_from(replica: &LocalReplica, from: ReplicaSlot, file: ObjectId) -> bool {
+    let view = replica.lease.view();
+    let mut missing = replica.store.lacks_data_of(file).into_iter();
+    missing.any(|maker| !view.active.contains(&maker)) && is_supplied_by(replica, from, file)
 }
 
 /// Whether another replica than the sender, whose data of a file is missing here, is in contact: it sends all of that itself, and what the

@@ -15,6 +15,7 @@ mod nonsense;
 mod relayed;
 mod renounced;
 mod stopping;
+mod supplied;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -579,4 +580,14 @@ async fn nobody_gives_itself_up_for_an_invented_refusal() {
         assert_eq!(site.replica.status().rolled_back, None);
     }
     set.sites[0].file(ROOT, "later").await.unwrap();
+}
+
+/// Waits until those who are left have the same of the third, which is lost.
+async fn until_level(site: &Site) {
+    eventually("the others are level", || {
+        let losses = site.replica.view_status().losses;
+        let mut losses = losses.iter();
+        losses.any(|loss| loss.slot == 3 && loss.ready_to_settle)
+    })
+    .await;
 }

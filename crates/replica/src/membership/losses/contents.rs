@@ -213,9 +213,17 @@ async fn take_over_sent(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
         let Some(told) = equalling.told(replica.slot(), &others) else {
             return;
         };
+        let own = (replica.slot(), &others[..]);
+        // Another lost one's data of the file has come from there, and with it all of this one's.
+        let has_sent_all = |file: ObjectId, by: ReplicaSlot| {
+            let lacks = told.lacks.get(&by);
+            lacks.is_some_and(|lacks| !lacks.contains_key(&file))
+                && withheld::is_best_of_one(&all, own, by, file)
+        };
         let sent = equalling.sent.iter();
-        sent.filter_map(|(file, by)| Some((*file, best(&told, *file)?, by)))
-            .filter(|(file, best, by)| best.slot == **by && !equalling.level.contains(file))
+        sent.filter_map(|(file, by)| Some((*file, best(&told, *file)?, *by)))
+            .filter(|(file, best, by)| best.slot == *by || has_sent_all(*file, *by))
+            .filter(|(file, ..)| !equalling.level.contains(file))
             .map(|(file, best, _)| (file, best))
             .collect()
     };

@@ -72,6 +72,10 @@ const NOT_ADMITTED: &str = "this replica is not admitted yet";
 /// A peer does not keep what this replica lacks of its stream. Of a peer outside the view a member gets it from the others,
 /// as of any that is lost, and says then that it can go on.
 pub(crate) fn too_far(replica: &Arc<LocalReplica>, peer: ReplicaSlot) {
+    if *replica.state.held.borrow() == Held::Nothing {
+        // It speaks of a copy that was given up meanwhile.
+        return;
+    }
     if replica.takes_part() && !replica.lease.view().active.contains(&peer) {
         let replica = replica.clone();
         tokio::spawn(async move {

@@ -57,10 +57,15 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
         }
         // It is being agreed what counts of a lost one's contents: the sender reads again a little later.
         let closed = replica.state.losses.closing.has_begun(inbox.from);
-        let mut outcome = match is_superseded(&replica, inbox.from, &piece.head) {
+        let has_newer = is_superseded(&replica, inbox.from, &piece.head)
+            || is_previous(&replica, inbox.from, &piece.head).await;
+        let mut outcome = match has_newer {
             _ if closed => Err(Error::Delay),
+            // With what is newer it has what is missing here, too, a little later.
+            true if withheld::needs_from(&replica, inbox.from, piece.head.file) => {
+                Err(Error::Delay)
+            }
             true => Ok(0),
-            false if is_previous(&replica, inbox.from, &piece.head).await => Ok(0),
             false if is_unexpected(&replica, inbox.from, &piece.head) => Err(Error::Delay),
             false if is_outdated(&replica, inbox.from, &piece.head).await => {
                 ask_last_writer(&replica, piece.head.file).map(|()| 0)

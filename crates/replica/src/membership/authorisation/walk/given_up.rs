@@ -6,16 +6,6 @@ use crate::state::arrivals::PUTTING_AT_ONCE;
 
 const BACK: &str = "lacks updates of replica 2";
 
-/// Waits until those who are left have the same of the third, which is lost.
-async fn until_level(site: &Site) {
-    eventually("the others are level", || {
-        let losses = site.replica.view_status().losses;
-        let mut losses = losses.iter();
-        losses.any(|loss| loss.slot == 3 && loss.ready_to_settle)
-    })
-    .await;
-}
-
 /// Whether the third has more than the first of what the second has made.
 fn has_more(set: &Set) -> bool {
     let applied = |at: usize| set.sites[at].store.applied(ReplicaSlot(2)).unwrap();
@@ -135,60 +125,6 @@ async fn counterexample_62_contents_that_only_one_has_got_before_the_decision_ar
     drop((at_first, at_second));
     set.revive_until_ready(2).await;
     set.assert_equal().await;
-}
-
-/// Of three the first has written a file, and the second is off before it has the contents. The third changes the file, and is lost before
-/// anybody has its contents. The first has the best of it, and the second takes that though it lacks data of one that is in contact: of
-/// the first itself.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counterexample_64_who_lacks_data_of_the_supplier_takes_what_that_has() {
-    let mut set = Set::failing(3).await;
-    set.rest().await;
-    let inbox_of = |set: &Set, at: usize, of: u16| {
-        let inboxes = &set.sites[at].replica.local().state.inboxes;
-        inboxes.get(ReplicaSlot(of)).unwrap()
-    };
-    let inbox = inbox_of(&set, 1, 1);
-    let nothing = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
-    let file = set.sites[0].save(ROOT, "file", b"old").await.unwrap();
-    let lacks = |set: &Set, at: usize, of: u16| {
-        let missing = set.sites[at].store.lacks_data_of(file);
-        missing == [ReplicaSlot(of)]
-    };
-    eventually("the second knows of it", || lacks(&set, 1, 1)).await;
-    let second = set.crash(1).await;
-    drop(nothing);
-    drop(inbox);
-    eventually("the others go on without the second", || {
-        let mut sites = set.sites.iter();
-        let is_quiet = |site: &Site| site.replica.status().controls_total == 0;
-        sites.all(|site| site.replica.view_status().losses.len() == 1 && is_quiet(site))
-    })
-    .await;
-    let inbox = inbox_of(&set, 0, 3);
-    let nothing = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
-    set.sites[1].write(file, 0, b"new").await.unwrap();
-    eventually("the first knows of it", || lacks(&set, 0, 3)).await;
-    drop(set.crash(1).await);
-    drop(nothing);
-    drop(inbox);
-    // Nothing of it goes to the second before it takes part.
-    let first = set.sites[0].replica.local().clone();
-    first.state.peers.with(ReplicaSlot(2), |peer| {
-        peer.shipments.hold_back(Instant::now() + PATIENCE / 6);
-    });
-    drop(first);
-    set.revive(1, second).await;
-    set.revive_until_ready(1).await;
-    for site in &set.sites {
-        until_level(site).await;
-    }
-    while let Err(why) = set.sites[0].replica.thaw(3, "its disk is gone").await {
-        assert!(why.starts_with("not yet"), "{why}");
-    }
-    for site in &set.sites {
-        assert_eq!(site.load(ROOT, "file").await.unwrap(), b"old");
-    }
 }
 
 /// While one is away, nothing is noted of files that the others write: nobody waits for their contents as those of the lost one.
