@@ -17,8 +17,9 @@ use crate::message::Lane;
 /// reach them, and with junctions, 13 with contents that go as sums where the other may have them, and without an error among the
 /// answers to forwarded operations that nobody could get, 14 with lost replicas of which nothing more is taken in,
 /// 15 with copies that are complete, 16 with what a member says of contents that all the others have, 17 with lost replicas of whose
-/// contents nothing more is taken in, 18 with wishes for contents that say how far their sender is.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 18..=18;
+/// contents nothing more is taken in, 18 with wishes for contents that say how far their sender is, 19 with what a file's data follows
+/// of which a lost replica's is missing.
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 19..=19;
 
 /// The most data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;

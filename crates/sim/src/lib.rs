@@ -74,6 +74,7 @@
 //! | 63 | `tests/slow_link.rs` of `replica` | |
 //! | 64 | `walk/supplied.rs` of `replica` | |
 //! | 65 | `walk/supplied.rs` of `replica` | here contents have no parts |
+//! | 66 | `walk/supplied.rs` and `state/losses/verdict.rs` of `replica` | here contents have no parts |
 
 #![forbid(unsafe_code)]
 

@@ -219,7 +219,7 @@ impl Engine {
         self.with_core(|guard| {
             let known = guard.ledger.known_to_active();
             guard.ledger.births.known(known);
-            guard.ledger.forget_gone(&guard.tree);
+            guard.ledger.look_at_untold(&guard.tree);
             let shipped = std::mem::take(&mut guard.ledger.shipped);
             shipped.into_iter().collect()
         })

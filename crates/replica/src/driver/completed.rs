@@ -45,21 +45,18 @@ impl LocalReplica {
     /// session, or dropped, may not have reached it.
     pub(crate) fn say_completed_again(&self, peer: ReplicaSlot) {
         self.engine.with_core(|guard| {
-            let ledger = &mut *guard.ledger;
             let first = ObjectId::from_u64(0);
-            let of_peer = ledger.unconfirmed.range((peer, first)..);
-            let files = of_peer.take_while(|(slot, _)| *slot == peer);
-            let files: Vec<ObjectId> = files.map(|(_, file)| *file).collect();
-            let Some(backlog) = ledger.unshipped.peer(peer) else {
-                return;
-            };
-            let keeps = backlog.keeps_contents();
-            let known = files
-                .into_iter()
-                .filter(|file| keeps && !backlog.lacks(*file) && !ledger.pins.contains_key(file));
-            let known = known.map(|file| (peer, file, ledger.last_position));
-            ledger.complete.extend(known);
+            let of_peer = guard.ledger.unconfirmed.range((peer, first)..);
+            let untold = of_peer.take_while(|(slot, _)| *slot == peer).copied();
+            let untold: Vec<(ReplicaSlot, ObjectId)> = untold.collect();
+            guard.ledger.tell_again(untold);
         });
+        self.send_completed();
+    }
+
+    /// The same of one file, to all peers.
+    pub(crate) fn say_completed_again_of(&self, file: ObjectId) {
+        self.engine.with_core(|guard| guard.ledger.tell_of(file));
         self.send_completed();
     }
 }

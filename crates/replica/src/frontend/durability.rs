@@ -54,8 +54,9 @@ pub(crate) async fn hold_content_by_majority(replica: &LocalReplica, file: Objec
     replica.send_completed();
     let held = || replica.engine.until_majority_holds(file);
     while tokio::time::timeout(AGAIN, held()).await.is_err() {
-        // What was changed since is waited for, too.
+        // What was changed since is waited for, too, and who lacked others' data of it may have that by now.
         replica.engine.expedite(Some(file));
+        replica.say_completed_again_of(file);
     }
     replica
         .state

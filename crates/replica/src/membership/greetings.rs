@@ -38,7 +38,9 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
             conversing::say_hello(replica, &inbox, false);
         }
         let held = *replica.state.held.borrow();
-        if held > Held::Nothing && !replica.lease.is_up_to_date() {
+        // What a lost one takes for complete here may have given way to another copy.
+        let may_lack = || !replica.lease.is_up_to_date() || replica.lost().contains(&from);
+        if held > Held::Nothing && may_lack() {
             // Who has no rows yet asks when they are there.
             base::ask_for_lacking(replica, from);
         }

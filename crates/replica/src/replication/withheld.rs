@@ -2,13 +2,13 @@
 //!
 //! What must never enter: how it is found out who has the best of a file (`membership::losses`).
 
-use std::collections::BTreeMap;
-
 use peer::Lane;
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::local_replica::LocalReplica;
-use crate::state::losses::{Equalling, best};
+use crate::replication::conversing;
+use crate::state::losses::{Best, best, lacking, told_of_all};
+use crate::state::time::unix_seconds;
 
 /// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
 pub(crate) fn supplies(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
@@ -17,25 +17,70 @@ pub(crate) fn supplies(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) 
     supplied.any(|receivers| receivers.contains(&to))
 }
 
-/// Whether a peer has the best of a file of which a lost replica had sent this one only a part.
-pub(crate) fn is_supplied_by(replica: &LocalReplica, from: ReplicaSlot, file: ObjectId) -> bool {
-    let others = replica.holders();
-    let all = replica.state.losses.equalling();
-    is_best_of_one(&all, (replica.slot(), &others), from, file)
+/// Whether data of a file is missing here that others than this peer made. What the peer made of it is here in vain, should the others and the
+/// peer be lost: another copy takes the place of this one (counterexample 66).
+pub(crate) fn lacks_of_others(replica: &LocalReplica, peer: ReplicaSlot, file: ObjectId) -> bool {
+    let mut missing = replica.store.lacks_data_of(file).into_iter();
+    missing.any(|maker| maker != peer)
 }
 
-/// Whether a peer has the best of what one of the lost replicas made of a file, by what all survivors, this one first, have told.
-pub(crate) fn is_best_of_one(
-    all: &BTreeMap<ReplicaSlot, Equalling>,
-    (own, others): (ReplicaSlot, &[ReplicaSlot]),
+/// Whether a peer has the best of a file of which lost replicas had sent this one only a part.
+pub(crate) fn is_supplied_by(replica: &LocalReplica, from: ReplicaSlot, file: ObjectId) -> bool {
+    best_elsewhere(replica, file).is_some_and(|best| best.slot == from)
+}
+
+/// The best copy of a file that this replica lacks a lost one's data of, by what all survivors have told.
+fn best_elsewhere(replica: &LocalReplica, file: ObjectId) -> Option<Best> {
+    let (lost, others, own) = (replica.lost(), replica.holders(), replica.slot());
+    let all = replica.state.losses.equalling();
+    let told = told_of_all(&all, &lost, (own, &others))?;
+    let best = best(&told, file)?;
+    (best.slot != own && lacking(&told, file).contains(&own)).then_some(best)
+}
+
+/// What the sender, which has the best of a file, has sent takes the place of what is here. What that lacks of lost ones is missing here, too,
+/// from now on; what is here of it is kept aside (counterexample 66). [`vfs::Error::Delay`] where another copy is the best.
+pub(crate) async fn give_way(
+    replica: &LocalReplica,
     from: ReplicaSlot,
     file: ObjectId,
-) -> bool {
-    all.values().any(|equalling| {
-        let told = equalling.told(own, others);
-        let best = told.and_then(|told| best(&told, file));
-        equalling.own.contains_key(&file) && best.is_some_and(|best| best.slot == from)
-    })
+) -> Result<()> {
+    let best = best_elsewhere(replica, file);
+    let best = best.filter(|best| best.slot == from).ok_or(Error::Delay)?;
+    let known = replica.store.lacks_data_of(file);
+    let mut more = best.lacks;
+    more.retain(|(lost, _)| !known.contains(lost));
+    if more.is_empty() {
+        return Ok(());
+    }
+    keep_aside(replica, file).await?;
+    for (lost, lack) in more {
+        let of = (file, lost);
+        let store = &replica.store;
+        store
+            .note_lacking(of, (lack.through, lack.at), lack.follows)
+            .await?;
+        if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
+            equalling.own.insert(file, lack);
+        }
+        // Should that one be in contact: it takes this copy for complete.
+        conversing::want(replica, lost, &[file]);
+    }
+    Ok(())
+}
+
+async fn keep_aside(replica: &LocalReplica, file: ObjectId) -> Result<()> {
+    let label = format!("replaced-{}-{:x}", unix_seconds(), file.as_u64());
+    let reason = "parts of this file that lost servers had written were in different copies";
+    match replica.store.save_aside(&label, reason, &[file]).await {
+        // A moment ago.
+        Ok(_) | Err(Error::Exists) => {
+            let path = replica.store.path_of(file).unwrap_or_default();
+            tracing::error!(%path, label, "another copy of a file takes the place of this one, and lacks what is here of a lost server's; see `meridian recovered`");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a peer supplies a file because it has the best of what a lost replica made of it, and that is missing here.

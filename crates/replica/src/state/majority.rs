@@ -117,17 +117,39 @@ impl Ledger {
         }
     }
 
-    /// Forgets files that are gone and of which a peer may not know everything: a piece of one was read while it was removed.
-    /// Looks at the next few, and at the first again behind the last.
-    pub(crate) fn forget_gone(&mut self, tree: &impl Tree) {
+    /// Looks at the next few files of which a peer may not know that it has everything, and at the first again behind the last. Those that are
+    /// gone are forgotten: a piece of one was read while it was removed. Of the others it is told again.
+    pub(crate) fn look_at_untold(&mut self, tree: &impl Tree) {
         let behind = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.unconfirmed.range((behind, Bound::Unbounded));
         let next: Vec<_> = next.take(LOOKED_AT_ONCE).copied().collect();
         self.looked_at = next.last().copied();
-        let gone = next.into_iter();
-        for entry in gone.filter(|(_, file)| tree.parents(*file).is_empty()) {
+        let gone = |(_, file): &(ReplicaSlot, ObjectId)| tree.parents(*file).is_empty();
+        let (gone, there): (Vec<_>, Vec<_>) = next.into_iter().partition(gone);
+        for entry in gone {
             self.unconfirmed.remove(&entry);
         }
+        self.tell_again(there);
+    }
+
+    /// Peers are told soon that these files are complete there, as far as they are.
+    pub(crate) fn tell_again(&mut self, files: Vec<(ReplicaSlot, ObjectId)>) {
+        let is_there = |(slot, file): &(ReplicaSlot, ObjectId)| {
+            let backlog = self.unshipped.backlog(*slot);
+            backlog.is_some_and(|backlog| backlog.keeps_contents() && !backlog.lacks(*file))
+                && !self.pins.contains_key(file)
+        };
+        let position = self.last_position;
+        let there = files.into_iter().filter(is_there);
+        let told: Vec<_> = there.map(|(slot, file)| (slot, file, position)).collect();
+        self.complete.extend(told);
+    }
+
+    /// The same of one file, to all who have not said that they know.
+    pub(crate) fn tell_of(&mut self, file: ObjectId) {
+        let all = self.active.iter().map(|slot| (*slot, file));
+        let untold = all.filter(|entry| self.unconfirmed.contains(entry));
+        self.tell_again(untold.collect());
     }
 
     /// Whether every other replica that takes part has this file's content.

@@ -309,6 +309,10 @@ pub(crate) struct Lack {
     pub(crate) file: ObjectId,
     /// The position up to which it is complete.
     pub(crate) through: u64,
+    /// The last position whose data may be missing.
+    pub(crate) at: u64,
+    /// The version of the file before the first change whose data may be missing; 0 when that is not known.
+    pub(crate) follows: u64,
     /// Nothing of what is missing has come: up to this size it is the version before.
     pub(crate) whole: Option<u64>,
     /// Durability of the file is `majority`: whatever was answered as stable is at a majority.
@@ -515,6 +519,9 @@ pub(crate) struct PieceDone {
     /// It came as sums: the bytes of the stretches with these bits are something else here, and must be sent. All others are in
     /// place.
     pub(crate) lacking: u64,
+    /// Data of the file that others made is missing, so it counts for no majority: the receiver says when that has come
+    /// ([`Kind::Noted`]).
+    pub(crate) apart: bool,
 }
 
 /// A place in a copy of all rows.

@@ -383,8 +383,9 @@ impl World {
             for slot in view.active.clone() {
                 let replica = self.replica(slot);
                 replica.site.closed_to.insert(lost);
-                // Nor is anything applied that could not be so far.
+                // Nor is anything applied, or put in place, that could not be so far.
                 replica.arrived.retain(|(origin, _), _| *origin != lost);
+                replica.contents.retain(|(from, _)| *from != lost);
             }
         }
         self.go_on_settling(lost, SETTLE_TIMES);

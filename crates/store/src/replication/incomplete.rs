@@ -16,7 +16,9 @@ use crate::mutation::Mutation;
 use crate::open_store::OpenStore;
 use crate::rows::key;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Marks of this version do not tell what they follow.
+const WITHOUT_BEFORE: u8 = 1;
 
 /// Stands for the primary in marks of abandoned files; no replica has this place.
 pub(super) const NOBODY: ReplicaSlot = ReplicaSlot(u16::MAX);
@@ -30,6 +32,8 @@ pub(super) struct Mark {
     pub(super) complete_through: u64,
     /// The last update whose data may be missing.
     pub(super) marked_at: u64,
+    /// The version of the file before the first of them; 0 when that is not known.
+    pub(super) follows: u64,
     /// Nothing of what is missing has come, so up to this size the data is that of the version before, which
     /// was whole. In memory only: after a restart nobody knows.
     pub(super) whole: Option<u64>,
@@ -184,7 +188,8 @@ fn all_of(file: ObjectId) -> RangeInclusive<Of> {
 impl Mark {
     pub(super) fn decode(row: &[u8]) -> std::result::Result<Mark, Malformed> {
         let mut fields = Fields::new(row);
-        if fields.u8()? != VERSION {
+        let version = fields.u8()?;
+        if ![VERSION, WITHOUT_BEFORE].contains(&version) {
             return Err(Malformed(
                 "the version of a mark of missing data is unknown",
             ));
@@ -192,6 +197,10 @@ impl Mark {
         let mark = Mark {
             complete_through: fields.u64()?,
             marked_at: fields.u64()?,
+            follows: match version {
+                WITHOUT_BEFORE => 0,
+                _ => fields.u64()?,
+            },
             whole: None,
         };
         fields.end()?;
@@ -199,11 +208,10 @@ impl Mark {
     }
 
     pub(super) fn encode(self) -> Vec<u8> {
-        let (through, at) = (
-            key::number(self.complete_through),
-            key::number(self.marked_at),
-        );
-        [&[VERSION][..], &through, &at].concat()
+        let numbers = [self.complete_through, self.marked_at, self.follows];
+        let numbers = numbers.map(key::number);
+        let [through, at, follows] = &numbers;
+        [&[VERSION][..], through, at, follows].concat()
     }
 
     /// After an update that leaves the file with this size: what is cut off is no longer that of the version before.
@@ -228,8 +236,16 @@ impl Mark {
 pub(super) struct Lacking {
     from: ReplicaSlot,
     position: u64,
-    /// Each with the position through which it is complete if nothing was missing so far, and its size then.
-    files: Vec<(ObjectId, u64, u64)>,
+    files: Vec<Before>,
+}
+
+/// A file before such an update.
+struct Before {
+    file: ObjectId,
+    /// The position through which it is complete if nothing was missing so far.
+    complete_through: u64,
+    size: u64,
+    version: u64,
 }
 
 impl OpenStore {
@@ -248,12 +264,17 @@ impl OpenStore {
             files: Vec::with_capacity(files.len()),
         };
         for file in files.iter().copied() {
-            let (complete_through, size) = match mutation.object(file) {
-                Ok(row) => (applied, row.size),
-                Err(Error::Stale) => (0, 0),
+            let (complete_through, size, version) = match mutation.object(file) {
+                Ok(row) => (applied, row.size, row.change.0),
+                Err(Error::Stale) => (0, 0, 0),
                 Err(error) => return Err(error),
             };
-            lacking.files.push((file, complete_through, size));
+            lacking.files.push(Before {
+                file,
+                complete_through,
+                size,
+                version,
+            });
         }
         Ok(lacking)
     }
@@ -264,7 +285,8 @@ impl OpenStore {
         mutation: &mut Mutation<'_>,
         lacking: Lacking,
     ) -> Result<()> {
-        for (file, complete_through, size_before) in lacking.files {
+        for before in lacking.files {
+            let file = before.file;
             let size = match mutation.object(file) {
                 Ok(row) if row.links == 0 => continue,
                 Ok(row) if row.file().is_ok() => row.size,
@@ -273,14 +295,15 @@ impl OpenStore {
                 Err(error) => return Err(error),
             };
             let of = (file, lacking.from);
-            let before = self.incomplete.mark(of).unwrap_or_else(|| Mark {
-                complete_through,
+            let mark = self.incomplete.mark(of).unwrap_or_else(|| Mark {
+                complete_through: before.complete_through,
                 marked_at: 0,
-                whole: self.size_still_whole(of, lacking.position, size_before),
+                follows: before.version,
+                whole: self.size_still_whole(of, lacking.position, before.size),
             });
             let mark = Mark {
                 marked_at: lacking.position,
-                ..before.resized(size)
+                ..mark.resized(size)
             };
             mutation.put_local(Table::Incomplete, &key::incomplete(of), &mark.encode());
             mutation.then(move |store, _| store.incomplete.set(of, Some(mark)));
@@ -352,6 +375,43 @@ impl OpenStore {
             mutation.then(move |store, _| store.incomplete.set(of, left));
         }
         mutation.commit_local().map(|_| ())
+    }
+
+    /// What is here of a file is to be replaced by a copy that lacks data of this primary from `through` to `at` of its stream, as in
+    /// [`crate::OpenStore::incomplete_files`], and follows the version `follows`: it lacks that here, too, from now on. Stable on return.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn note_lacking(
+        &self,
+        (file, from): (ObjectId, ReplicaSlot),
+        (through, at): (u64, u64),
+        follows: u64,
+    ) -> Result<()> {
+        self.health.check()?;
+        let of = (file, from);
+        let mut mutation = self.begin_maintenance().await?;
+        if self.incomplete.mark(of).is_some() || mutation.object(file).is_err() {
+            return Ok(());
+        }
+        let mark = Mark {
+            complete_through: through,
+            marked_at: at,
+            follows,
+            whole: None,
+        };
+        mutation.put_local(Table::Incomplete, &key::incomplete(of), &mark.encode());
+        mutation.then(move |store, _| store.incomplete.set(of, Some(mark)));
+        let ticket = mutation.commit_local()?;
+        self.commits.wait(ticket, &self.health).await
+    }
+
+    /// The version of a file before the first change of this primary whose data may be missing here; 0 when that is not known, or nothing is
+    /// missing.
+    #[must_use]
+    pub fn version_before(&self, file: ObjectId, from: ReplicaSlot) -> u64 {
+        let mark = self.incomplete.mark((file, from));
+        mark.map_or(0, |mark| mark.follows)
     }
 
     /// The primaries of whose data something is missing here, of files that have a name: each with the position in its stream through which

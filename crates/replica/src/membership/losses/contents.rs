@@ -19,7 +19,9 @@ use crate::frontend::durability;
 use crate::replication::conversing;
 use crate::replication::withheld;
 use crate::state::lists::List;
-use crate::state::losses::{Best, Equalling, Lacks, Quality, Report, best};
+use crate::state::losses::{
+    Equalling, Lacks, Quality, Report, Reports, Told, best, lacking, told_of_all,
+};
 use crate::state::settings::Durability;
 use crate::state::wire::{self, Completed, Incomplete, Lack};
 
@@ -79,10 +81,12 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
 /// What is missing here of a lost replica's files.
 async fn lacks(replica: &LocalReplica, lost: ReplicaSlot) -> Result<Lacks> {
     let mut lacks = Lacks::new();
-    for (file, through, _) in replica.store.incomplete_files(lost)? {
+    for (file, through, at) in replica.store.incomplete_files(lost)? {
         let lack = Lack {
             file,
             through,
+            at,
+            follows: replica.store.version_before(file, lost),
             whole: replica.store.whole_before(file, lost),
             majority: durability::setting_of(replica, file).await.0 == Durability::Majority,
         };
@@ -145,90 +149,92 @@ pub(crate) fn incomplete(replica: &Arc<LocalReplica>, from: ReplicaSlot, said: I
     report.complete = said.last;
 }
 
-/// Once everybody has told: ships the files of which this replica has the best to those who lack them.
+/// Once everybody has told of all lost ones: ships the files of which this replica has the best to those who lack them.
 fn supply(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
-    let others = replica.holders();
-    let mine = {
+    let (all_lost, others) = (replica.lost(), replica.holders());
+    let (mine, own) = {
         let mut all = replica.state.losses.equalling();
-        let Some(equalling) = all.get_mut(&lost).filter(|one| !one.supplied) else {
+        if all.get(&lost).is_none_or(|one| one.supplied) {
+            return;
+        }
+        let Some(told) = told_of_all(&all, &all_lost, (replica.slot(), &others)) else {
             return;
         };
-        let Some(mine) = files_to_supply(replica.slot(), &others, equalling) else {
-            return;
-        };
-        equalling.supplied = true;
-        let incomplete = mine.iter();
-        let incomplete = incomplete.filter(|(file, _)| equalling.own.contains_key(file));
-        equalling.supplies = incomplete.map(|(file, to)| (*file, to.clone())).collect();
-        equalling.level.extend(equalling.supplies.keys());
-        mine
+        let (mine, own) = files_to_supply(&told, replica.slot(), lost);
+        if let Some(equalling) = all.get_mut(&lost) {
+            equalling.supplied = true;
+            let incomplete = mine.iter().filter(|(file, _)| own.contains_key(file));
+            equalling.supplies = incomplete.map(|(file, to)| (*file, to.clone())).collect();
+            equalling.level.extend(equalling.supplies.keys());
+        }
+        (mine, own)
     };
+    for (file, whole) in own {
+        replica.store.note_level(file, lost, whole);
+    }
     replica.engine.supply(&mine);
 }
 
-/// The files whose best copy is here, each with those who lack it; `None` before everybody has told.
+/// The files whose best copy is here, each with those who lack something of it; and those of them that lack some of this lost one's data
+/// here, too, with the size up to which they are the version before.
 fn files_to_supply(
+    told: &Told<'_>,
     own: ReplicaSlot,
-    others: &[ReplicaSlot],
-    equalling: &Equalling,
-) -> Option<BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>> {
-    let told = equalling.told(own, others)?;
-    let mine = told.files().into_iter().filter(|file| {
-        let best = best(&told, *file);
-        best.is_some_and(|best| best.slot == own)
-    });
-    let lacking = |file: &ObjectId| {
-        let lacking = told.lacks.iter();
-        let lacking = lacking.filter(|(_, lacks)| lacks.contains_key(file));
-        lacking.map(|(slot, _)| *slot).collect()
-    };
-    Some(mine.map(|file| (file, lacking(&file))).collect())
+    lost: ReplicaSlot,
+) -> (
+    BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>,
+    BTreeMap<ObjectId, Option<u64>>,
+) {
+    let files = told.get(&lost).map(Reports::files).unwrap_or_default();
+    let (mut mine, mut lacking_here) = (BTreeMap::new(), BTreeMap::new());
+    for file in files {
+        let Some(best) = best(told, file).filter(|best| best.slot == own) else {
+            continue;
+        };
+        mine.insert(file, lacking(told, file));
+        match best.quality(lost) {
+            Quality::Complete => {}
+            Quality::Before(size) => drop(lacking_here.insert(file, Some(size))),
+            Quality::Mixed => drop(lacking_here.insert(file, None)),
+        }
+    }
+    (mine, lacking_here)
 }
 
-/// Up to which place of a lost replica's stream somebody has the contents of each file.
+/// Up to which place of a lost replica's stream the best copy of each file has its contents.
 pub(super) fn complete_through(replica: &LocalReplica, lost: ReplicaSlot) -> u64 {
-    let others = replica.holders();
+    let (all_lost, others) = (replica.lost(), replica.holders());
     let all = replica.state.losses.equalling();
-    let Some(told) = all
-        .get(&lost)
-        .and_then(|one| one.told(replica.slot(), &others))
-    else {
+    let Some(told) = told_of_all(&all, &all_lost, (replica.slot(), &others)) else {
         return 0;
     };
-    let furthest = told.files().into_iter().filter_map(|file| {
-        let through = |lacks: &&Lacks| lacks.get(&file).map_or(u64::MAX, |lack| lack.through);
-        told.lacks.values().map(through).max()
+    let files = told.get(&lost).map(Reports::files).unwrap_or_default();
+    let through = files.into_iter().map(|file| {
+        let lack = best(&told, file).and_then(|best| best.lack(lost));
+        lack.map_or(u64::MAX, |lack| lack.through)
     });
-    furthest.min().unwrap_or(u64::MAX)
+    through.min().unwrap_or(u64::MAX)
 }
 
 /// Files that the replica with their best copy has sent: they are complete, or as good as they get.
 async fn take_over_sent(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
-    let others = replica.holders();
-    let sent: Vec<(ObjectId, Best)> = {
+    let (all_lost, others) = (replica.lost(), replica.holders());
+    let sent: Vec<(ObjectId, Quality)> = {
         let all = replica.state.losses.equalling();
         let Some(equalling) = all.get(&lost) else {
             return;
         };
-        let Some(told) = equalling.told(replica.slot(), &others) else {
+        let Some(told) = told_of_all(&all, &all_lost, (replica.slot(), &others)) else {
             return;
-        };
-        let own = (replica.slot(), &others[..]);
-        // Another lost one's data of the file has come from there, and with it all of this one's.
-        let has_sent_all = |file: ObjectId, by: ReplicaSlot| {
-            let lacks = told.lacks.get(&by);
-            lacks.is_some_and(|lacks| !lacks.contains_key(&file))
-                && withheld::is_best_of_one(&all, own, by, file)
         };
         let sent = equalling.sent.iter();
         sent.filter_map(|(file, by)| Some((*file, best(&told, *file)?, *by)))
-            .filter(|(file, best, by)| best.slot == *by || has_sent_all(*file, *by))
-            .filter(|(file, ..)| !equalling.level.contains(file))
-            .map(|(file, best, _)| (file, best))
+            .filter(|(file, best, by)| best.slot == *by && !equalling.level.contains(file))
+            .map(|(file, best, _)| (file, best.quality(lost)))
             .collect()
     };
-    for (file, best) in sent {
-        let whole = match best.quality {
+    for (file, quality) in sent {
+        let whole = match quality {
             Quality::Complete => {
                 withheld::settle_flagged(replica, lost, file, u64::MAX).await;
                 // A replica that takes part anew may wait for it.
@@ -289,6 +295,11 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
     }
     if let Err(error) = replica.store.note_fetched(&fetched).await {
         return tracing::error!(%error, "fetched files cannot be noted");
+    }
+    // Of the others the sender tells again.
+    fetched.retain(|file| !withheld::lacks_of_others(&replica, from, *file));
+    if fetched.is_empty() {
+        return;
     }
     let files = fetched.into_iter().map(|file| (file, 0)).collect();
     let message = wire::payload(wire::Kind::Noted, &Completed { files });

@@ -55,6 +55,8 @@ impl Copy {
                 true => self.complete,
                 false => newest.unwrap_or(0),
             },
+            at: u64::MAX,
+            follows: 0,
             whole: None,
             majority: true,
         };
@@ -128,7 +130,7 @@ impl Run {
             lacks: [(B, &b), (C, &c)].into(),
             late: BTreeSet::new(),
         };
-        let best = best(&reports, FILE).unwrap();
+        let best = best(&[(ReplicaSlot(1), reports)].into(), FILE).unwrap();
         let copy = if best.slot == B { &self.b } else { &self.c };
         let answered = self.answered.iter();
         answered.filter(|range| !copy.has(range)).cloned().collect()

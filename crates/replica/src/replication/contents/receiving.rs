@@ -109,6 +109,7 @@ fn say_done(replica: &LocalReplica, to: ReplicaSlot, head: &PieceHead, outcome: 
         failed: outcome.is_err(),
         no_space: *outcome == Err(Error::NoSpace),
         lacking: *outcome.as_ref().unwrap_or(&0),
+        apart: withheld::lacks_of_others(replica, to, head.file),
     };
     let message = wire::body(wire::Kind::PieceDone, &done);
     replica.state.outbound.send(to, Lane::Control, message);
@@ -177,6 +178,9 @@ fn ask_last_writer(replica: &LocalReplica, file: ObjectId) -> Result<()> {
 
 /// Puts a piece in place. Returns which stretches of one that came as sums are wanted, as bits.
 async fn put(replica: &LocalReplica, inbox: &Inbox, piece: &Arrived) -> Result<u64> {
+    if piece.head.partial {
+        withheld::give_way(replica, inbox.from, piece.head.file).await?;
+    }
     // Else a truncation that is applied again after a crash would erase what was acknowledged.
     let rows = inbox.rows();
     let mut rest: Bytes = piece.incoming.message.payload.clone();

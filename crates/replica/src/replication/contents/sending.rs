@@ -277,6 +277,9 @@ fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
 pub(crate) fn done(replica: &Arc<LocalReplica>, by: ReplicaSlot, done: PieceDone) {
     let id = PieceId(done.id);
     if !done.failed && done.lacking == 0 {
+        if done.apart {
+            replica.engine.note_unconfirmed(by, done.file);
+        }
         return acknowledged(replica, by, id);
     }
     if !done.failed {

@@ -15,7 +15,7 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::locks::{Table, TableGuard};
 use awareness::Awareness;
-pub(crate) use verdict::{Best, Lacks, Quality, Reports, best};
+pub(crate) use verdict::{Best, Lacks, Quality, Reports, Told, best, lacking};
 
 /// What is known here of lost replicas.
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ impl Equalling {
     }
 
     /// What all survivors lack, once everybody has told; once nothing more is taken in here, of a time when nothing more was there.
-    pub(crate) fn told(&self, own: ReplicaSlot, others: &[ReplicaSlot]) -> Option<Reports<'_>> {
+    fn told(&self, own: ReplicaSlot, others: &[ReplicaSlot]) -> Option<Reports<'_>> {
         let others = others.iter().map(|slot| {
             let report = self.reports.get(slot)?;
             let closed = report.closed || !self.closed;
@@ -120,4 +120,17 @@ impl Equalling {
         let late = self.late.clone();
         Some(Reports { lacks, late })
     }
+}
+
+/// The same of all lost replicas, once everybody has told of each.
+pub(crate) fn told_of_all<'a>(
+    all: &'a BTreeMap<ReplicaSlot, Equalling>,
+    lost: &[ReplicaSlot],
+    (own, others): (ReplicaSlot, &[ReplicaSlot]),
+) -> Option<Told<'a>> {
+    let told = lost.iter().map(|lost| {
+        let equalling = all.get(lost)?;
+        Some((*lost, equalling.told(own, others)?))
+    });
+    told.collect()
 }

@@ -1,16 +1,20 @@
-//! Which survivor has the best of a file that a lost replica had sent only in part.
+//! Which survivor has the best of a file that lost replicas had sent only in part.
 //!
-//! Everybody decides alike, from what all have reported. What must never enter: how it is sent to the others.
+//! Everybody decides alike, from what all have reported. One copy takes the place of all others, so it is chosen by what is missing of all
+//! lost replicas together. What must never enter: how it is sent to the others.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::wire::Lack;
 
-/// What each survivor lacks of a lost replica's files.
+/// What a survivor lacks of a lost replica's files.
 pub(crate) type Lacks = BTreeMap<ObjectId, Lack>;
+
+/// What all survivors have of the files of each lost replica.
+pub(crate) type Told<'a> = BTreeMap<ReplicaSlot, Reports<'a>>;
 
 /// What the best copy of a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +28,55 @@ pub(crate) enum Quality {
 }
 
 /// The best copy of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Best {
     pub(crate) slot: ReplicaSlot,
-    pub(crate) quality: Quality,
+    /// What it lacks of each lost replica's, the earliest first.
+    pub(crate) lacks: Vec<(ReplicaSlot, Lack)>,
+}
+
+impl Best {
+    /// What the copy lacks of this lost replica's data.
+    pub(crate) fn lack(&self, lost: ReplicaSlot) -> Option<Lack> {
+        let mut lacks = self.lacks.iter();
+        lacks.find(|(of, _)| *of == lost).map(|(_, lack)| *lack)
+    }
+
+    /// What the copy is, as to this lost replica's data.
+    pub(crate) fn quality(&self, lost: ReplicaSlot) -> Quality {
+        match (self.lack(lost), self.whole()) {
+            (None, _) => Quality::Complete,
+            (Some(_), Some(size)) => Quality::Before(size),
+            (Some(_), None) => Quality::Mixed,
+        }
+    }
+
+    /// Up to this size the copy is the version before everything that is missing.
+    fn whole(&self) -> Option<u64> {
+        self.lacks.first()?.1.whole
+    }
+
+    /// Which copy is better. A version that is whole is better than a mixture; with durability `majority`, where everything that was
+    /// answered as stable is at the replica that is complete furthest, that one is best.
+    fn compare(&self, other: &Best, majority: bool) -> Ordering {
+        let further = match (self.lacks.first(), other.lacks.first()) {
+            (None, None) => return other.slot.cmp(&self.slot),
+            (None, Some(_)) => return Ordering::Greater,
+            (Some(_), None) => return Ordering::Less,
+            (Some((of, here)), Some((also, there))) if of == also => {
+                here.through.cmp(&there.through)
+            }
+            // Controls of one file follow each other, so what one replica wrote is older than all that the next one did.
+            (Some((_, here)), Some((_, there))) => here.follows.cmp(&there.follows),
+        };
+        let whole = self.whole().is_some().cmp(&other.whole().is_some());
+        let by_durability = match majority {
+            true => further.then(whole),
+            false => whole.then(further),
+        };
+        let fewer = other.lacks.len().cmp(&self.lacks.len());
+        by_durability.then(fewer).then(other.slot.cmp(&self.slot))
+    }
 }
 
 /// What survivors have of a lost replica's files.
@@ -45,43 +94,45 @@ impl Reports<'_> {
         let lacks = self.lacks.values();
         lacks.flat_map(|lacks| lacks.keys()).copied().collect()
     }
-}
 
-/// The survivor with the best copy. A version that is whole is better than a mixture; with
-/// durability `majority`, where everything that was answered as stable is at the replica that is
-/// complete furthest, that one is best.
-pub(crate) fn best(reports: &Reports<'_>, file: ObjectId) -> Option<Best> {
-    let all = || reports.lacks.values().filter_map(|lacks| lacks.get(&file));
-    let majority = all().any(|lack| lack.majority);
-    let furthest = all().map(|lack| lack.through).max();
-    let lack = |slot: &ReplicaSlot, lacks: &Lacks| {
-        let mut lack = lacks.get(&file).copied()?;
-        if reports.late.contains(slot) && Some(lack.through) < furthest {
+    fn of<'f>(&'f self, file: &'f ObjectId) -> impl Iterator<Item = &'f Lack> {
+        self.lacks.values().filter_map(|lacks| lacks.get(file))
+    }
+
+    /// What one of them lacks of a file.
+    fn lack(&self, slot: ReplicaSlot, file: ObjectId) -> Option<Lack> {
+        let mut lack = self.lacks.get(&slot)?.get(&file).copied()?;
+        let furthest = self.of(&file).map(|lack| lack.through).max();
+        if self.late.contains(&slot) && Some(lack.through) < furthest {
             lack.whole = None;
         }
         Some(lack)
-    };
-    let rank = |slot: &ReplicaSlot, lacks: &Lacks| match lack(slot, lacks) {
-        None => (2, u64::MAX, true),
-        Some(lack) if majority => (1, lack.through, lack.whole.is_some()),
-        Some(lack) => (u8::from(lack.whole.is_some()), lack.through, true),
-    };
-    let best = reports
-        .lacks
-        .iter()
-        .max_by_key(|(slot, lacks)| (rank(slot, lacks), Reverse(**slot)));
-    let (slot, lacks) = best?;
-    let quality = match lack(slot, lacks) {
-        None => Quality::Complete,
-        Some(Lack {
-            whole: Some(size), ..
-        }) => Quality::Before(size),
-        Some(_) => Quality::Mixed,
-    };
-    Some(Best {
-        slot: *slot,
-        quality,
-    })
+    }
+}
+
+/// The survivor with the best copy; `None` where nobody lacks anything that is known.
+pub(crate) fn best(told: &Told<'_>, file: ObjectId) -> Option<Best> {
+    let mut all = told.values().flat_map(|reports| reports.of(&file));
+    let majority = all.any(|lack| lack.majority);
+    let survivors: BTreeSet<ReplicaSlot> = told
+        .values()
+        .flat_map(|reports| reports.lacks.keys().copied())
+        .collect();
+    let copies = survivors.into_iter().map(|slot| {
+        let lacks = told.iter();
+        let lacks = lacks.filter_map(|(lost, reports)| Some((*lost, reports.lack(slot, file)?)));
+        let mut lacks: Vec<(ReplicaSlot, Lack)> = lacks.collect();
+        lacks.sort_by_key(|(lost, lack)| (lack.follows, *lost));
+        Best { slot, lacks }
+    });
+    copies.max_by(|one, other| one.compare(other, majority))
+}
+
+/// Those who lack something of a file.
+pub(crate) fn lacking(told: &Told<'_>, file: ObjectId) -> BTreeSet<ReplicaSlot> {
+    let reports = told.values().flat_map(|reports| reports.lacks.iter());
+    let lacking = reports.filter(|(_, lacks)| lacks.contains_key(&file));
+    lacking.map(|(slot, _)| *slot).collect()
 }
 
 #[cfg(test)]
@@ -89,11 +140,15 @@ mod tests {
     use super::*;
 
     const FILE: ObjectId = ObjectId::ROOT;
+    const LOST: ReplicaSlot = ReplicaSlot(8);
+    const ALSO: ReplicaSlot = ReplicaSlot(9);
 
     fn lack(through: u64, whole: Option<u64>, majority: bool) -> Lacks {
         let lack = Lack {
             file: FILE,
             through,
+            at: through + 1,
+            follows: 0,
             whole,
             majority,
         };
@@ -111,8 +166,8 @@ mod tests {
             lacks: slots.zip(reports).collect(),
             late: late.iter().copied().map(ReplicaSlot).collect(),
         };
-        let best = best(&reports, FILE).unwrap();
-        (best.slot.0, best.quality)
+        let best = best(&[(LOST, reports)].into(), FILE).unwrap();
+        (best.slot.0, best.quality(LOST))
     }
 
     #[test]
@@ -160,5 +215,39 @@ mod tests {
         // One who knows of the setting is enough.
         let (further, before) = (lack(20, None, false), lack(10, Some(5), true));
         assert_eq!(of(&[before, further]), (2, Quality::Mixed));
+    }
+
+    /// What two lost replicas wrote one after the other: the first survivor lacks the second part, the second one both, and the third the
+    /// first part.
+    fn crossing(majority: bool) -> Best {
+        let lack = |follows, whole| {
+            let mut lacks = lack(10, whole, majority);
+            lacks.values_mut().for_each(|lack| lack.follows = follows);
+            lacks
+        };
+        let nothing = Lacks::new();
+        let (early, late) = (lack(1, None), lack(5, Some(7)));
+        let (older, doubtful) = (lack(1, Some(3)), lack(5, None));
+        let reports = |of: [&'static Lacks; 3]| Reports {
+            lacks: (1..).map(ReplicaSlot).zip(of).collect(),
+            late: BTreeSet::new(),
+        };
+        let keep = |lacks: Lacks| -> &'static Lacks { Box::leak(Box::new(lacks)) };
+        let nothing = keep(nothing);
+        let of_first = [nothing, keep(older), keep(early)];
+        let of_second = [keep(late), keep(doubtful), nothing];
+        let told = Told::from([(LOST, reports(of_first)), (ALSO, reports(of_second))]);
+        assert_eq!(lacking(&told, FILE), [1, 2, 3].map(ReplicaSlot).into());
+        best(&told, FILE).unwrap()
+    }
+
+    #[test]
+    fn counterexample_66_of_copies_that_lack_parts_of_several_lost_ones_the_latest_is_best() {
+        for majority in [false, true] {
+            let best = crossing(majority);
+            assert_eq!(best.slot, ReplicaSlot(1), "{majority}");
+            assert_eq!(best.quality(LOST), Quality::Complete);
+            assert_eq!(best.quality(ALSO), Quality::Before(7));
+        }
     }
 }

@@ -45,6 +45,7 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
                     failed,
                     no_space,
                     lacking,
+                    apart: false,
                 },
             )
         }

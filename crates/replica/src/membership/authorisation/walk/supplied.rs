@@ -4,6 +4,7 @@ use store::ContentPiece;
 
 use super::*;
 use crate::state::arrivals::PUTTING_AT_ONCE;
+use crate::state::settings::Durability;
 
 /// Has nothing sent of contents from one to another for a while.
 fn hold_back(site: &Site, to: u16, time: Duration) {
@@ -99,11 +100,145 @@ async fn counterexample_65_what_is_supplied_is_not_dropped_because_another_one_w
     })
     .await;
     for site in &set.sites {
-        let pieces = site.store.content(file, 0, 11).unwrap();
-        let bytes = pieces.into_iter().map(|piece| match piece {
-            ContentPiece::Data { bytes, .. } => bytes.to_vec(),
-            ContentPiece::Hole(hole) => vec![0; hole.length as usize],
-        });
-        assert_eq!(bytes.collect::<Vec<_>>().concat(), b"old and new");
+        assert_eq!(held(site, file), b"old and new");
     }
+}
+
+/// Whether one's copy of a file has this size, and lacks data of these.
+fn has(site: &Site, file: ObjectId, size: u64, lacking: &[u16]) -> bool {
+    let missing = site.store.lacks_data_of(file).into_iter();
+    let lacks = missing.map(|slot| slot.0).eq(lacking.iter().copied());
+    lacks && site.store.file_size(file) == Ok(size)
+}
+
+/// Of five the fourth has written a part of a file while the third was away. The third is back and has not got it for such a time, and what the
+/// fifth writes goes to the third and the fourth alone.
+async fn half_written(set: &mut Set, time: Duration) -> ObjectId {
+    let third = set.crash(2).await;
+    let file = set.sites[2].save(ROOT, "file", b"old").await.unwrap();
+    eventually("the others have it", || {
+        let quiet = |site: &Site| site.replica.status().controls_total == 0;
+        let mut sites = set.sites.iter();
+        sites.all(|site| has(site, file, 3, &[]) && quiet(site))
+    })
+    .await;
+    hold_back(&set.sites[2], 3, time);
+    set.revive(2, third).await;
+    eventually("the third is in the view again", || {
+        let members = set.sites[0].replica.view_status().members;
+        members.iter().any(|one| one.slot == 3 && one.active)
+    })
+    .await;
+    assert!(
+        has(&set.sites[2], file, 3, &[4]),
+        "it has got it another way"
+    );
+    for to in [1, 2] {
+        hold_back(&set.sites[4], to, 2 * PATIENCE);
+    }
+    file
+}
+
+/// After that the third alone has what the fifth wrote, and both the fourth and the fifth are lost. Returns the file, and the lost ones.
+async fn crossing(set: &mut Set) -> (ObjectId, [Crashed; 2]) {
+    set.rest().await;
+    let file = half_written(set, 2 * PATIENCE).await;
+    set.sites[4].write(file, 3, b" and new").await.unwrap();
+    eventually("the third alone has what the fifth wrote", || {
+        let lacking: [&[u16]; 3] = [&[5], &[5], &[4]];
+        let mut sites = set.sites.iter().zip(lacking);
+        sites.all(|(site, lacking)| has(site, file, 11, lacking))
+    })
+    .await;
+    let fifth = set.crash(4).await;
+    let fourth = set.crash(3).await;
+    for lost in [4, 5] {
+        let ready = |site: &Site| {
+            let losses = site.replica.view_status().losses;
+            let mut losses = losses.iter();
+            losses.any(|loss| loss.slot == lost && loss.ready_to_settle)
+        };
+        eventually("all are level", || set.sites.iter().all(ready)).await;
+    }
+    (file, [fourth, fifth])
+}
+
+/// With durability `majority` the third does not count for what the fifth wrote as long as it lacks what the fourth had written: should both be
+/// lost, its copy gives way to another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_66_who_lacks_data_of_others_counts_for_no_majority() {
+    let mut set = Set::failing(5).await;
+    let majority = Some(Durability::Majority);
+    let site = &set.sites[0];
+    site.replica.set_durability(ROOT, majority).await.unwrap();
+    set.rest().await;
+    let file = half_written(&mut set, PATIENCE / 4).await;
+    let fifth = &set.sites[4];
+    fifth.write(file, 3, b" and new").await.unwrap();
+    let files = fifth.files.clone();
+    let answered = tokio::spawn(async move { files.commit(file, 0, 0).await });
+    let third = &set.sites[2];
+    eventually("the third has the second part", || {
+        has(third, file, 11, &[4])
+    })
+    .await;
+    loop {
+        let answered = answered.is_finished();
+        if !has(third, file, 11, &[4]) {
+            break;
+        }
+        assert!(!answered, "the third alone has it of those who stay");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    answered.await.unwrap().unwrap();
+    assert_eq!(held(third, file), b"old and new");
+}
+
+/// The copies of the first and the second are the version before what the fifth wrote, and take the place of the third's, which is kept aside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_66_one_copy_takes_the_place_of_all_whichever_lost_ones_wrote() {
+    let mut set = Set::failing(5).await;
+    let _lost = crossing(&mut set).await;
+    for lost in [5, 4] {
+        while let Err(why) = set.sites[0].replica.thaw(lost, "its disk is gone").await {
+            assert!(why.starts_with("not yet"), "{why}");
+        }
+    }
+    for site in &set.sites {
+        assert_eq!(site.load(ROOT, "file").await.unwrap(), b"old");
+    }
+    let kept = set.sites[2].recovered();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert!(kept[0].label.starts_with("replaced-"), "{kept:?}");
+}
+
+/// The third has it again from the fifth, which is back and takes it for complete there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_66_who_is_back_sends_what_has_given_way_to_another_copy() {
+    let mut set = Set::failing(5).await;
+    let (file, [fourth, fifth]) = crossing(&mut set).await;
+    set.revive(3, fourth).await;
+    set.revive(4, fifth).await;
+    set.revive_until_ready(3).await;
+    set.revive_until_ready(4).await;
+    eventually("all have all", || {
+        set.sites.iter().all(|site| {
+            site.store.lacks_data_of(file).is_empty() && site.store.file_size(file) == Ok(11)
+        })
+    })
+    .await;
+    for site in &set.sites {
+        assert_eq!(held(site, file), b"old and new");
+    }
+}
+
+/// What the own copy of a file holds.
+fn held(site: &Site, file: ObjectId) -> Vec<u8> {
+    let size = site.store.file_size(file).unwrap();
+    let pieces = site.store.content(file, 0, size).unwrap();
+    let bytes = pieces.into_iter().map(|piece| match piece {
+        ContentPiece::Data { bytes, .. } => bytes.to_vec(),
+        ContentPiece::Hole(hole) => vec![0; hole.length as usize],
+    });
+    bytes.collect::<Vec<_>>().concat()
 }
