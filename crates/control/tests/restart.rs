@@ -292,6 +292,35 @@ fn counterexample_52_an_end_is_told_again_to_a_member_that_goes_on_as_a_later_in
     assert_eq!(set.cores[0].unfinished(), 0, "and that is noted");
 }
 
+/// 0 has released a control, and all have noted that. 2, outside the view, is told once more that another control was released for that one, grants it
+/// again, and its word of that counts nowhere. It takes part again as a later incarnation.
+#[test]
+fn counterexample_67_what_its_holder_does_not_tell_of_is_acknowledged_anew_and_disowned() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.deliver();
+    let (now, tree) = (at_milliseconds(10_000), set.tree.clone());
+    let granted_again: Vec<Proposal> = set.cores[2].acknowledged().cloned().collect();
+    assert_eq!(granted_again.len(), 1);
+    set.now = now;
+    set.cores[0].handle_timer(now, &tree);
+    set.drain(0);
+    set.deliver();
+    assert_eq!(set.cores[0].unfinished(), 0, "all have noted the end");
+    let alone = View::whole(Epoch(0), [slot(2)].into());
+    let mut anew = ControlCore::new(slot(2), Incarnation(2), alone, Settings::default());
+    for grant in granted_again {
+        anew.restore(&tree, grant);
+    }
+    set.cores[2] = anew;
+    let admitted = without(3, 2, &[0, 1, 2], &[(2, 2)]);
+    for replica in 0..3 {
+        enter_view(&mut set, replica, &admitted);
+    }
+    set.deliver();
+    assert_eq!(set.cores[2].acknowledged().count(), 0, "it has ended");
+}
+
 /// 0 was started anew in a view that the others have left behind them, and 1 has everything that it made. In the present
 /// view it does not take part, and 2 does.
 #[test]

@@ -75,6 +75,7 @@
 //! | 64 | `walk/supplied.rs` of `replica` | |
 //! | 65 | `walk/supplied.rs` of `replica` | here contents have no parts |
 //! | 66 | `walk/supplied.rs` and `state/losses/verdict.rs` of `replica` | here contents have no parts |
+//! | 67 | `restart.rs` of `control`; scenarios of `tests/seeds.rs` | |
 
 #![forbid(unsafe_code)]
 

@@ -50,12 +50,17 @@ const FAILED_ONCE_FAILING: [u64; 15] = [
 ];
 
 /// Reduced ones: a copy that was given up with what others had answered because it was there; contents of one that was given up which
-/// were taken in afterwards; a proposal behind one that had ended while its holder was outside the view; one of a replica that was given up.
-const SCENARIOS_FAILED_ONCE: [&str; 4] = [
+/// were taken in afterwards; a proposal behind one that had ended while its holder was outside the view; one of a replica that was given up; contents that waited for
+/// a full disk while their maker was given up; controls that were granted anew after they had ended.
+const SCENARIOS_FAILED_ONCE: [&str; 8] = [
     "m117690905855838.3.102a38204000000",
     "m117690905814411.3.bf305c400d000",
     "f117691289356625.5.6fe800d01a01a0",
     "m117691289356625.5.63e080d80a0084",
+    "m117692868533231.3.c31240000800",
+    "f117692915875971.3.7340a0400d000",
+    "f117692915897127.5.37e8c0000400000",
+    "m117692915909664.3.7c34004000000",
 ];
 
 /// From here on half of the seeds have writes that take their time.

@@ -259,6 +259,11 @@ impl ControlCore {
         self.candidates.reach(everywhere);
     }
 
+    /// A peer's copy may be an older one than it had: what was noted of it counts no more. What it has applied is noted anew.
+    pub fn forget_applied(&mut self, peer: ReplicaSlot) {
+        self.applied.remove(&peer);
+    }
+
     /// Others are active than before, so everything has to be looked at again.
     pub(super) fn review_everything(&mut self, tree: &impl Tree) {
         let numbers: Vec<u64> = self.own.iter().map(|(number, _)| number).collect();

@@ -162,6 +162,7 @@ impl ControlCore {
         self.forget_what_was_set_aside();
         let answers = self.acceptor.resume(tree, &self.view);
         self.answers.extend(answers);
+        self.acknowledge_what_nobody_told_of(&reports);
         self.to_judge
             .extend(self.own.iter().map(|(number, _)| number));
         self.propose_own_again(tree);
@@ -201,6 +202,26 @@ impl ControlCore {
             let answers = self.acceptor.propose(tree, &self.view, proposal, None);
             self.answers.extend(answers);
         }
+    }
+
+    /// A member's control that is acknowledged here and that its holder did not tell of has not been won yet, or has ended: outside the view, or just
+    /// before another one, its end may have been told again by somebody who had released another control for it, and an acknowledgement that
+    /// was sent then counted nowhere. The holder disowns what has ended.
+    fn acknowledge_what_nobody_told_of(&mut self, reports: &[Told]) {
+        let told = reports
+            .iter()
+            .flat_map(|told| told.held.iter().chain(&told.previous));
+        let told: BTreeSet<ControlName> = told.map(|control| control.name).collect();
+        let grants = self.acceptor.table().grants().map(|grant| grant.name);
+        let untold = grants.filter(|name| {
+            name.holder != self.slot
+                && !self.view.has_lost(name.holder)
+                && !told.contains(name)
+                && !self.acceptor.is_disputed(*name)
+        });
+        let untold: Vec<ControlName> = untold.collect();
+        self.answers
+            .extend(untold.into_iter().map(Answer::GrantedBefore));
     }
 
     /// A holder that was started anew does not propose again what it held, and others who had acknowledged that

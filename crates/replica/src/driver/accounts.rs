@@ -123,6 +123,7 @@ impl Engine {
             }
             // Its copy may be older than the one that it had.
             guard.ledger.applied.remove(&slot);
+            guard.core.forget_applied(slot);
         });
     }
 

@@ -124,7 +124,10 @@ impl Engine {
 
     /// How far a peer has applied the own stream counts from what it says next.
     pub(crate) fn forget_applied(&self, peer: ReplicaSlot) {
-        self.with_core(|guard| guard.ledger.applied.remove(&peer));
+        self.with_core(|guard| {
+            guard.ledger.applied.remove(&peer);
+            guard.core.forget_applied(peer);
+        });
     }
 
     /// The streams of others are applied here up to these places.

@@ -50,15 +50,19 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
         return;
     };
     let has = Held::from_number(greeting.held);
+    if has > Held::Nothing
+        && greeting.begins
+        && first_time(replica, from, |conversation| &mut conversation.begun)
+    {
+        // It may have taken an older copy since it was in contact last. What it says later, when something was dropped, may be older than
+        // what it has said meanwhile.
+        replica.engine.forget_applied(from);
+    }
     if has > Held::Nothing && greeting.applied < replica.trimmed() {
         return conversing::too_far_behind(replica, from);
     }
     if has > Held::Nothing {
         replica.state.copies.end(from);
-        if greeting.begins {
-            // It may have taken an older copy since it was in contact last.
-            replica.engine.forget_applied(from);
-        }
         applied(replica, from, greeting.applied);
     }
     replica.state.conversations.with(from, |conversation| {

@@ -43,6 +43,8 @@ pub(crate) struct Conversation {
     pub(crate) begun_at: Option<u64>,
     /// How much of the tree it holds, as it said last.
     pub(crate) held: Option<Held>,
+    /// It has said with what it begins.
+    pub(crate) begun: bool,
 }
 
 /// Files of a copy whose contents the peer lacks, with their sizes.

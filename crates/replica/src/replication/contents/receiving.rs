@@ -61,14 +61,11 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
             || is_previous(&replica, inbox.from, &piece.head).await;
         let mut outcome = match has_newer {
             _ if closed => Err(Error::Delay),
-            // With what is newer it has what is missing here, too, a little later.
-            true if withheld::needs_from(&replica, inbox.from, piece.head.file) => {
-                Err(Error::Delay)
-            }
-            true => Ok(0),
+            true => drop_unless_needed(&replica, inbox.from, &piece.head),
             false if is_unexpected(&replica, inbox.from, &piece.head) => Err(Error::Delay),
             false if is_outdated(&replica, inbox.from, &piece.head).await => {
-                ask_last_writer(&replica, piece.head.file).map(|()| 0)
+                ask_last_writer(&replica, piece.head.file)
+                    .and_then(|()| drop_unless_needed(&replica, inbox.from, &piece.head))
             }
             false => put(&replica, &inbox, &piece).await,
         };
@@ -94,6 +91,15 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
         drop(incoming);
         say_done(&replica, inbox.from, &head, &outcome);
     });
+}
+
+/// A piece that is older than what is here is of no use, unless its sender supplies what is missing here of a lost replica: with what is newer it
+/// has that, too, a little later (counterexample 65).
+fn drop_unless_needed(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> Result<u64> {
+    match withheld::needs_from(replica, from, head.file) {
+        true => Err(Error::Delay),
+        false => Ok(0),
+    }
 }
 
 /// Whether contents could not be stored because of what this copy's disk is, and not of what they are.
