@@ -3,7 +3,7 @@
 use crate::fixture::pair::{LEADER, Pair, apply, update};
 use crate::fixture::{Fixture, READ, open_owner};
 use store::ForeignUpdate;
-use vfs::{Error, FileSystem, ObjectId, ReplicaSlot};
+use vfs::{Error, FileSystem, ObjectId, ReplicaSlot, SetAttributes};
 
 const ROOT: ObjectId = ObjectId::ROOT;
 const OTHER: ReplicaSlot = ReplicaSlot(9);
@@ -44,6 +44,65 @@ async fn a_file_is_marked_with_the_rows_until_everything_has_come() {
     pair.follower.crash();
     assert!(!pair.follower.store().is_incomplete(id));
     assert_eq!(marked(&pair), []);
+}
+
+/// Of what a primary wrote in two turns the first has come: what is missing follows the version that the second turn began with.
+#[tokio::test]
+async fn what_is_missing_follows_the_version_before_the_last_turn() {
+    let mut pair = Pair::new().await;
+    let id = pair.leader.file(ROOT, "f").await;
+    pair.follow_one(&[]).await;
+    let born = pair.leader.attributes(id).await.change.0;
+    pair.leader.write(id, 0, b"one").await.unwrap();
+    let first = pair.follow_one(&[id]).await;
+    pair.leader.write(id, 3, b"two").await.unwrap();
+    pair.follow_one(&[id]).await;
+    let before = |pair: &Pair| pair.follower.store().version_before(id, LEADER);
+    assert_eq!(before(&pair), born);
+    let store = pair.follower.store();
+    store.note_complete(id, LEADER, first).await.unwrap();
+    assert_eq!(before(&pair), born, "the same turn");
+    let mode = SetAttributes {
+        mode: Some(0o600),
+        ..SetAttributes::default()
+    };
+    pair.leader.set(id, &mode).await.unwrap();
+    let between = pair.follow_one(&[]).await;
+    let resumed = pair.leader.attributes(id).await.change.0;
+    pair.leader.write(id, 6, b"three").await.unwrap();
+    pair.follow_one(&[id]).await;
+    assert_eq!(before(&pair), born);
+    let store = pair.follower.store();
+    store.note_complete(id, LEADER, between).await.unwrap();
+    assert_eq!(before(&pair), resumed);
+    store.sync().await.unwrap();
+    pair.follower.crash();
+    assert_eq!(before(&pair), resumed);
+}
+
+/// Data that was here gives way to a copy that lacks it: what its primary had said of it, and says once more, counts for nothing.
+#[tokio::test]
+async fn what_has_given_way_is_complete_when_it_was_sent_again() {
+    let mut pair = Pair::new().await;
+    let id = pair.leader.file(ROOT, "f").await;
+    pair.follow_one(&[]).await;
+    pair.leader.write(id, 0, b"one").await.unwrap();
+    let written = pair.follow_one(&[id]).await;
+    let store = pair.follower.store();
+    store.note_complete(id, LEADER, written).await.unwrap();
+    let lacking = (written - 1, written);
+    store.note_lacking((id, LEADER), lacking, 7).await.unwrap();
+    pair.follower.crash();
+    let store = pair.follower.store();
+    assert!(store.is_incomplete(id) && store.has_given_way(LEADER));
+    assert_eq!(store.version_before(id, LEADER), 7);
+    store.note_complete(id, LEADER, written + 1).await.unwrap();
+    assert!(store.is_incomplete(id));
+    store
+        .note_complete_again(id, LEADER, written)
+        .await
+        .unwrap();
+    assert!(!store.is_incomplete(id) && !store.has_given_way(LEADER));
 }
 
 /// Who may write has all there is, even if the last word of that is still on its way.

@@ -40,6 +40,7 @@ impl Engine {
             let ledger = &mut guard.ledger;
             ledger.applied.remove(&slot);
             ledger.unconfirmed.retain(|(of, _)| *of != slot);
+            ledger.forget_answers_of(slot);
             ledger.complete.retain(|(of, ..)| *of != slot);
             for file in ledger.unshipped.remove_peer(slot) {
                 guard.settle_content(file);
@@ -90,6 +91,7 @@ impl Engine {
                 }
                 // It learns with its copy what it has.
                 guard.ledger.unconfirmed.retain(|(of, _)| of != slot);
+                guard.ledger.forget_answers_of(*slot);
             }
             overdue
         })
@@ -167,6 +169,35 @@ impl Engine {
                 backlog.owe_file(*file);
             }
         });
+    }
+
+    /// A peer has asked for these files, which are owed to it by now.
+    pub(crate) fn note_asked(&self, slot: ReplicaSlot, files: &[ObjectId]) {
+        self.with_core(|guard| {
+            let asked = files.iter().map(|file| (slot, *file));
+            guard.ledger.asked.extend(asked);
+        });
+    }
+
+    /// Those of these files that a peer has asked for in this session, and that were sent since.
+    pub(crate) fn sent_as_asked(
+        &self,
+        slot: ReplicaSlot,
+        files: &[(ObjectId, u64)],
+    ) -> Vec<ObjectId> {
+        self.with_core(|guard| {
+            let (asked, backlog) = (&guard.ledger.asked, guard.ledger.unshipped.backlog(slot));
+            let lacks = |file| backlog.is_none_or(|backlog| backlog.lacks(file));
+            let files = files.iter().map(|(file, _)| *file);
+            files
+                .filter(|file| asked.contains(&(slot, *file)) && !lacks(*file))
+                .collect()
+        })
+    }
+
+    /// A session begins: what a peer has asked for it asks for anew.
+    pub(crate) fn forget_answers(&self, slot: ReplicaSlot) {
+        self.with_core(|guard| guard.ledger.asked.retain(|(of, _)| *of != slot));
     }
 
     /// Those of these files of which nothing is owed to a peer any more.

@@ -34,7 +34,9 @@ impl LocalReplica {
         for (slot, mut files) in self.state.peers.take_completed() {
             while !files.is_empty() {
                 let rest = files.split_off(files.len().min(FILES_AT_ONCE));
-                let message = wire::payload(wire::Kind::Completed, &Completed { files });
+                let asked = self.engine.sent_as_asked(slot, &files);
+                let completed = Completed { files, asked };
+                let message = wire::payload(wire::Kind::Completed, &completed);
                 self.state.outbound.send(slot, Lane::Metadata, message);
                 files = rest;
             }

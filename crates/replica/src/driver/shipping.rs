@@ -66,9 +66,9 @@ impl Engine {
         });
     }
 
-    /// The place of our stream up to which the peer has the whole file with this piece, which has been read;
+    /// The place of our stream up to which the peer has the whole file with this piece, which has been read, and whether it has asked for the file;
     /// `None` when there is more to come, or on its way.
-    pub(crate) fn piece_completes(&self, to: ReplicaSlot, piece: &Piece) -> Option<u64> {
+    pub(crate) fn piece_completes(&self, to: ReplicaSlot, piece: &Piece) -> Option<(u64, bool)> {
         self.with_core(|guard| {
             let file = piece.file;
             let pinned = guard.ledger.pins.contains_key(&file);
@@ -78,7 +78,8 @@ impl Engine {
                 true => guard.ledger.unconfirmed.remove(&(to, file)),
                 false => guard.ledger.unconfirmed.insert((to, file)),
             };
-            completes.then_some(guard.ledger.last_position)
+            let asked = guard.ledger.asked.contains(&(to, file));
+            completes.then_some((guard.ledger.last_position, asked))
         })
     }
 
@@ -131,6 +132,14 @@ impl Engine {
     }
 
     /// A peer has noted durably that it has all of these files.
+    /// Whether a peer that has a file as far as it is sent from here lacks data that others made of it.
+    pub(crate) fn note_apart(&self, by: ReplicaSlot, file: ObjectId, apart: bool) {
+        self.with_core(|guard| match apart {
+            true => guard.ledger.apart.insert((by, file)),
+            false => guard.ledger.apart.remove(&(by, file)),
+        });
+    }
+
     pub(crate) fn noted_complete(
         &self,
         by: ReplicaSlot,
@@ -141,6 +150,8 @@ impl Engine {
                 let lacks = guard.ledger.unshipped.backlog(by);
                 if lacks.is_some_and(|backlog| !backlog.lacks(file)) {
                     guard.ledger.unconfirmed.remove(&(by, file));
+                    guard.ledger.apart.remove(&(by, file));
+                    guard.ledger.asked.remove(&(by, file));
                 }
             }
             guard.notifies = true;

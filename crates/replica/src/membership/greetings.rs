@@ -39,8 +39,8 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
         }
         let held = *replica.state.held.borrow();
         // What a lost one takes for complete here may have given way to another copy.
-        let may_lack = || !replica.lease.is_up_to_date() || replica.lost().contains(&from);
-        if held > Held::Nothing && may_lack() {
+        let may_lack = !replica.lease.is_up_to_date() || replica.store.has_given_way(from);
+        if held > Held::Nothing && may_lack {
             // Who has no rows yet asks when they are there.
             base::ask_for_lacking(replica, from);
         }

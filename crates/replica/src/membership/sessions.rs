@@ -42,6 +42,7 @@ pub(crate) fn began(replica: &Arc<LocalReplica>, peer: Sender) {
         let delivery = tokio::spawn(deliver(replica.clone(), slot, outbox.clone(), lane));
         conversing::converse(replica, slot, delivery);
     }
+    replica.engine.forget_answers(slot);
     replica.engine.connected(slot);
     let greeter = tokio::spawn(greet(replica.clone(), slot));
     conversing::converse(replica, slot, greeter);

@@ -160,6 +160,9 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, mut wanted: Want
         replica.state.conversations.owe(from, files);
     }
     replica.engine.owe_files(from, &wanted.files);
+    if !wanted.copy {
+        replica.engine.note_asked(from, &wanted.files);
+    }
     replica.engine.notify_of_contents();
     if wanted.copy && wanted.last {
         tracing::info!(peer = from.0, "shipping contents");

@@ -2,6 +2,8 @@
 //!
 //! What must never enter: how it is found out who has the best of a file (`membership::losses`).
 
+use std::time::Duration;
+
 use peer::Lane;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
@@ -9,6 +11,9 @@ use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
 use crate::state::losses::{Best, best, lacking, told_of_all};
 use crate::state::time::unix_seconds;
+
+/// What is told of once, with sums later.
+const KEEPING: &str = "what gives way cannot be kept aside";
 
 /// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
 pub(crate) fn supplies(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
@@ -45,6 +50,8 @@ pub(crate) async fn give_way(
     from: ReplicaSlot,
     file: ObjectId,
 ) -> Result<()> {
+    // One piece after the other.
+    let _giving_way = replica.state.giving_way.lock().await;
     let best = best_elsewhere(replica, file);
     let best = best.filter(|best| best.slot == from).ok_or(Error::Delay)?;
     let known = replica.store.lacks_data_of(file);
@@ -62,6 +69,8 @@ pub(crate) async fn give_way(
             .await?;
         if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
             equalling.own.insert(file, lack);
+            // The others are told soon.
+            equalling.pause = Duration::ZERO;
         }
         // Should that one be in contact: it takes this copy for complete.
         conversing::want(replica, lost, &[file]);
@@ -78,6 +87,13 @@ async fn keep_aside(replica: &LocalReplica, file: ObjectId) -> Result<()> {
             let path = replica.store.path_of(file).unwrap_or_default();
             tracing::error!(%path, label, "another copy of a file takes the place of this one, and lacks what is here of a lost server's; see `meridian recovered`");
             Ok(())
+        }
+        Err(Error::NoSpace) => {
+            // The others have what is here, but for this file.
+            if let Some(sum) = replica.state.repeats.is_to_tell_of(KEEPING, file.as_u64()) {
+                tracing::error!(%file, %sum, "a file whose copy here gives way to another one cannot be kept aside: the disk has no space for it");
+            }
+            Err(Error::Delay)
         }
         Err(error) => Err(error),
     }
@@ -110,14 +126,24 @@ pub(crate) fn is_back(
         .any(|maker| comes(&maker))
 }
 
-/// Takes the mark off a file whose contents are here.
+/// Takes the mark off a file whose contents are here. `again`: they were sent because this replica had asked for them, so they count also where
+/// such contents have given way to another copy.
 pub(crate) async fn settle_flagged(
     replica: &LocalReplica,
     from: ReplicaSlot,
     file: ObjectId,
-    position: u64,
+    (position, again): (u64, bool),
 ) {
-    if let Err(error) = replica.store.note_complete(file, from, position).await {
+    let noted = match again {
+        true => {
+            replica
+                .store
+                .note_complete_again(file, from, position)
+                .await
+        }
+        false => replica.store.note_complete(file, from, position).await,
+    };
+    if let Err(error) = noted {
         tracing::error!(%error, %file, "a file cannot be marked complete");
     }
 }

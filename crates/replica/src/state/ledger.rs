@@ -73,8 +73,15 @@ pub(crate) struct Ledger {
     pub(crate) voters: BTreeSet<ReplicaSlot>,
     /// Files of which a peer has everything and may not know it.
     pub(crate) unconfirmed: BTreeSet<(ReplicaSlot, ObjectId)>,
+    /// Files that peers have as far as they are sent from here, and of which they lack data that others made.
+    pub(crate) apart: BTreeSet<(ReplicaSlot, ObjectId)>,
+    /// Files that peers have asked for since their sessions began, and have not noted yet.
+    pub(crate) asked: BTreeSet<(ReplicaSlot, ObjectId)>,
     /// The last of them that was looked at.
-    pub(crate) looked_at: Option<(ReplicaSlot, ObjectId)>,
+    pub(crate) looked_at: (
+        Option<(ReplicaSlot, ObjectId)>,
+        Option<(ReplicaSlot, ObjectId)>,
+    ),
     /// Those of them that were complete without any content being sent, and up to which place of our stream.
     pub(crate) complete: Vec<(ReplicaSlot, ObjectId, u64)>,
     /// How far the stream of each peer is applied here.
@@ -128,7 +135,9 @@ impl Ledger {
             witnesses: BTreeSet::new(),
             voters: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
-            looked_at: None,
+            apart: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            looked_at: (None, None),
             complete: Vec::new(),
             heard: BTreeMap::new(),
             applied: BTreeMap::new(),

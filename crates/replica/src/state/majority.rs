@@ -41,6 +41,7 @@ impl Ledger {
             self.active.contains(&slot)
                 && backlog.is_some_and(|backlog| backlog.is_exact() && !backlog.lacks(file))
                 && !self.unconfirmed.contains(&(slot, file))
+                && !self.apart.contains(&(slot, file))
         })
     }
 
@@ -98,6 +99,7 @@ impl Ledger {
             .as_ref()
             .map_or(0, |previous| previous.files.len());
         let told = self.unconfirmed.len() + self.complete.len();
+        let told = told + self.apart.len() + self.asked.len();
         backlogs.sum::<usize>() + self.births.len() + told + self.shipped.len() + previous
     }
 
@@ -114,20 +116,31 @@ impl Ledger {
     pub(crate) fn confirmed_by_all(&mut self, file: ObjectId) {
         for slot in self.unshipped.peers().map(|(slot, _)| slot) {
             self.unconfirmed.remove(&(slot, file));
+            self.apart.remove(&(slot, file));
+            self.asked.remove(&(slot, file));
         }
+    }
+
+    /// Nothing counts any more that a peer has said of files which it has in part.
+    pub(crate) fn forget_answers_of(&mut self, slot: ReplicaSlot) {
+        self.apart.retain(|(of, _)| *of != slot);
+        self.asked.retain(|(of, _)| *of != slot);
     }
 
     /// Looks at the next few files of which a peer may not know that it has everything, and at the first again behind the last. Those that are
     /// gone are forgotten: a piece of one was read while it was removed. Of the others it is told again.
     pub(crate) fn look_at_untold(&mut self, tree: &impl Tree) {
-        let behind = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.unconfirmed.range((behind, Bound::Unbounded));
-        let next: Vec<_> = next.take(LOOKED_AT_ONCE).copied().collect();
-        self.looked_at = next.last().copied();
+        let (untold, apart) = self.looked_at;
+        let untold = next_behind(&self.unconfirmed, untold);
+        let apart = next_behind(&self.apart, apart);
+        self.looked_at = (untold.last().copied(), apart.last().copied());
         let gone = |(_, file): &(ReplicaSlot, ObjectId)| tree.parents(*file).is_empty();
-        let (gone, there): (Vec<_>, Vec<_>) = next.into_iter().partition(gone);
+        let next = untold.into_iter().chain(apart);
+        let (gone, there): (Vec<_>, Vec<_>) = next.partition(gone);
         for entry in gone {
             self.unconfirmed.remove(&entry);
+            self.apart.remove(&entry);
+            self.asked.remove(&entry);
         }
         self.tell_again(there);
     }
@@ -148,7 +161,10 @@ impl Ledger {
     /// The same of one file, to all who have not said that they know.
     pub(crate) fn tell_of(&mut self, file: ObjectId) {
         let all = self.active.iter().map(|slot| (*slot, file));
-        let untold = all.filter(|entry| self.unconfirmed.contains(entry));
+        let untold = all.filter(|entry| {
+            let awaited = self.unconfirmed.contains(entry);
+            awaited || self.apart.contains(entry)
+        });
         self.tell_again(untold.collect());
     }
 
@@ -163,6 +179,16 @@ impl Ledger {
         let mut active = self.without_own(&self.active);
         active.all(|slot| self.applied_by(slot) >= position)
     }
+}
+
+/// The next few behind one, and the first again behind the last.
+fn next_behind(
+    entries: &BTreeSet<(ReplicaSlot, ObjectId)>,
+    last: Option<(ReplicaSlot, ObjectId)>,
+) -> Vec<(ReplicaSlot, ObjectId)> {
+    let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
+    let next = entries.range((behind, Bound::Unbounded));
+    next.take(LOOKED_AT_ONCE).copied().collect()
 }
 
 #[cfg(test)]

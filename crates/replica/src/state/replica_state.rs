@@ -87,6 +87,8 @@ pub(crate) struct ReplicaState {
     pub(crate) fetches: Semaphore,
     /// How many wait until a majority knows to be complete.
     pub(crate) majority_awaited: AtomicU64,
+    /// Held while the copy of a file here gives way to another one.
+    pub(crate) giving_way: tokio::sync::Mutex<()>,
     /// What may be filled at the others.
     pub(crate) free_space: FreeSpace,
     /// Who of the view lacked more than is kept when that was looked at last.
@@ -171,6 +173,7 @@ impl ReplicaState {
             requests: AtomicU64::new(0),
             fetches: Semaphore::new(WAITING_AT_ONCE),
             majority_awaited: AtomicU64::new(0),
+            giving_way: tokio::sync::Mutex::default(),
             slow: watch::Sender::new(None),
             peers: Peers::default(),
             inboxes: Inboxes::default(),

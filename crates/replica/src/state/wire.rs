@@ -323,6 +323,8 @@ pub(crate) struct Lack {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Completed {
     pub(crate) files: Vec<(ObjectId, u64)>,
+    /// Those of them that the receiver has asked for in this session, and that were sent since.
+    pub(crate) asked: Vec<ObjectId>,
 }
 
 /// The sender, which has taken all rows from the receiver, needs the contents of these files.
@@ -475,6 +477,8 @@ pub(crate) struct PieceHead {
     pub(crate) initial: bool,
     /// With this piece everything of the file is there, up to this place of the stream.
     pub(crate) completes: Option<u64>,
+    /// The receiver has asked for the file in this session, and all of it was sent since.
+    pub(crate) asked: bool,
     /// The version of the file that was read, at least; 0 when the sender lacks data of that version itself, so that what it
     /// sends is of some earlier one.
     pub(crate) version: u64,
@@ -496,6 +500,7 @@ impl PieceHead {
             follows: 0,
             initial: false,
             completes: None,
+            asked: false,
             version: 1,
             partial: false,
             stretches: Vec::new(),

@@ -26,7 +26,7 @@ pub(super) const NOBODY: ReplicaSlot = ReplicaSlot(u16::MAX);
 type Of = (ObjectId, ReplicaSlot);
 
 /// What is missing of a file, as positions in the stream of one primary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     /// All data of updates up to here has come.
     pub(super) complete_through: u64,
@@ -34,6 +34,12 @@ pub(super) struct Mark {
     pub(super) marked_at: u64,
     /// The version of the file before the first of them; 0 when that is not known.
     pub(super) follows: u64,
+    /// The last of them that followed a version which this primary had not made: the position and the version before it.
+    pub(super) resumed: (u64, u64),
+    /// The version after the last of them.
+    pub(super) version: u64,
+    /// The data was here and gave way to a copy without it: what the primary says counts when it has been asked to send it again.
+    pub(super) given_way: bool,
     /// Nothing of what is missing has come, so up to this size the data is that of the version before, which
     /// was whole. In memory only: after a restart nobody knows.
     pub(super) whole: Option<u64>,
@@ -138,13 +144,27 @@ impl Incomplete {
     /// Notes what has come; false when that says nothing new.
     fn arrived(&self, of: Of, position: u64) -> bool {
         let mut marks = self.marks();
-        let known = marks.missing.get(&of).map(|mark| mark.complete_through);
-        if known.is_none_or(|known| position <= known) {
+        let known = marks.missing.get(&of);
+        if known.is_none_or(|known| known.given_way || position <= known.complete_through) {
             return false;
         }
         let noted = marks.arrived.entry(of).or_default();
         *noted = position.max(*noted);
         true
+    }
+
+    /// What the primary says of a file counts: it was asked to send the data again.
+    fn sent_again(&self, of: Of) {
+        if let Some(mark) = self.marks().missing.get_mut(&of) {
+            mark.given_way = false;
+        }
+    }
+
+    /// Whether data of this primary gave way to a copy without it.
+    fn has_given_way(&self, from: ReplicaSlot) -> bool {
+        let marks = self.marks();
+        let mut missing = marks.missing.iter();
+        missing.any(|((_, slot), mark)| *slot == from && mark.given_way)
     }
 
     /// The data of a file is that of `position`, and the rows are those of `applied`.
@@ -194,24 +214,27 @@ impl Mark {
                 "the version of a mark of missing data is unknown",
             ));
         }
-        let mark = Mark {
+        let mut mark = Mark {
             complete_through: fields.u64()?,
             marked_at: fields.u64()?,
-            follows: match version {
-                WITHOUT_BEFORE => 0,
-                _ => fields.u64()?,
-            },
-            whole: None,
+            ..Mark::default()
         };
+        if version != WITHOUT_BEFORE {
+            mark.follows = fields.u64()?;
+            mark.resumed = (fields.u64()?, fields.u64()?);
+            mark.version = fields.u64()?;
+            mark.given_way = fields.u8()? != 0;
+        }
         fields.end()?;
         Ok(mark)
     }
 
     pub(super) fn encode(self) -> Vec<u8> {
-        let numbers = [self.complete_through, self.marked_at, self.follows];
-        let numbers = numbers.map(key::number);
-        let [through, at, follows] = &numbers;
-        [&[VERSION][..], through, at, follows].concat()
+        let (through, at) = (self.complete_through, self.marked_at);
+        let (resumed_at, resumed) = self.resumed;
+        let numbers = [through, at, self.follows, resumed_at, resumed, self.version];
+        let numbers = numbers.map(key::number).concat();
+        [&[VERSION][..], &numbers, &[u8::from(self.given_way)]].concat()
     }
 
     /// After an update that leaves the file with this size: what is cut off is no longer that of the version before.
@@ -225,8 +248,13 @@ impl Mark {
 
     /// What is left to mark once everything up to a position has come.
     fn after(self, position: u64) -> Option<Mark> {
+        let (resumed_at, resumed) = self.resumed;
         (position < self.marked_at).then_some(Mark {
             complete_through: position.max(self.complete_through),
+            follows: match position >= resumed_at {
+                true => resumed,
+                false => self.follows,
+            },
             ..self
         })
     }
@@ -287,9 +315,9 @@ impl OpenStore {
     ) -> Result<()> {
         for before in lacking.files {
             let file = before.file;
-            let size = match mutation.object(file) {
+            let (size, version) = match mutation.object(file) {
                 Ok(row) if row.links == 0 => continue,
-                Ok(row) if row.file().is_ok() => row.size,
+                Ok(row) if row.file().is_ok() => (row.size, row.change.0),
                 Ok(_) => return Err(Error::Invalid("an object has data and is no file")),
                 Err(Error::Stale) => continue,
                 Err(error) => return Err(error),
@@ -297,12 +325,17 @@ impl OpenStore {
             let of = (file, lacking.from);
             let mark = self.incomplete.mark(of).unwrap_or_else(|| Mark {
                 complete_through: before.complete_through,
-                marked_at: 0,
                 follows: before.version,
                 whole: self.size_still_whole(of, lacking.position, before.size),
+                ..Mark::default()
             });
             let mark = Mark {
                 marked_at: lacking.position,
+                resumed: match mark.version == before.version && mark.marked_at > 0 {
+                    true => mark.resumed,
+                    false => (before.complete_through, before.version),
+                },
+                version,
                 ..mark.resized(size)
             };
             mutation.put_local(Table::Incomplete, &key::incomplete(of), &mark.encode());
@@ -378,7 +411,8 @@ impl OpenStore {
     }
 
     /// What is here of a file is to be replaced by a copy that lacks data of this primary from `through` to `at` of its stream, as in
-    /// [`crate::OpenStore::incomplete_files`], and follows the version `follows`: it lacks that here, too, from now on. Stable on return.
+    /// [`crate::OpenStore::incomplete_files`], and follows the version `follows`: it lacks that here, too, from now on, until
+    /// [`crate::OpenStore::note_complete_again`]. Stable on return.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -398,12 +432,34 @@ impl OpenStore {
             complete_through: through,
             marked_at: at,
             follows,
-            whole: None,
+            resumed: (through, follows),
+            given_way: true,
+            ..Mark::default()
         };
         mutation.put_local(Table::Incomplete, &key::incomplete(of), &mark.encode());
         mutation.then(move |store, _| store.incomplete.set(of, Some(mark)));
         let ticket = mutation.commit_local()?;
         self.commits.wait(ticket, &self.health).await
+    }
+
+    /// As [`crate::OpenStore::note_complete`], of data that the primary has sent again because it was asked to.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn note_complete_again(
+        &self,
+        file: ObjectId,
+        from: ReplicaSlot,
+        position: u64,
+    ) -> Result<()> {
+        self.incomplete.sent_again((file, from));
+        self.note_complete(file, from, position).await
+    }
+
+    /// Whether data of this primary gave way to a copy without it, of any file.
+    #[must_use]
+    pub fn has_given_way(&self, from: ReplicaSlot) -> bool {
+        self.incomplete.has_given_way(from)
     }
 
     /// The version of a file before the first change of this primary whose data may be missing here; 0 when that is not known, or nothing is

@@ -152,7 +152,7 @@ pub(crate) fn incomplete(replica: &Arc<LocalReplica>, from: ReplicaSlot, said: I
 /// Once everybody has told of all lost ones: ships the files of which this replica has the best to those who lack them.
 fn supply(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let (all_lost, others) = (replica.lost(), replica.holders());
-    let (mine, own) = {
+    let mine = {
         let mut all = replica.state.losses.equalling();
         if all.get(&lost).is_none_or(|one| one.supplied) {
             return;
@@ -160,55 +160,48 @@ fn supply(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
         let Some(told) = told_of_all(&all, &all_lost, (replica.slot(), &others)) else {
             return;
         };
-        let (mine, own) = files_to_supply(&told, replica.slot(), lost);
+        let mine = files_to_supply(&told, replica.slot(), lost);
         if let Some(equalling) = all.get_mut(&lost) {
             equalling.supplied = true;
-            let incomplete = mine.iter().filter(|(file, _)| own.contains_key(file));
+            let incomplete = mine.iter();
+            let incomplete = incomplete.filter(|(file, _)| equalling.own.contains_key(file));
             equalling.supplies = incomplete.map(|(file, to)| (*file, to.clone())).collect();
             equalling.level.extend(equalling.supplies.keys());
         }
-        (mine, own)
+        mine
     };
-    for (file, whole) in own {
-        replica.store.note_level(file, lost, whole);
-    }
     replica.engine.supply(&mine);
 }
 
-/// The files whose best copy is here, each with those who lack something of it; and those of them that lack some of this lost one's data
-/// here, too, with the size up to which they are the version before.
+/// The files that lack some of this lost one's data somewhere and whose best copy is here, each with those who lack something of it.
 fn files_to_supply(
     told: &Told<'_>,
     own: ReplicaSlot,
     lost: ReplicaSlot,
-) -> (
-    BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>,
-    BTreeMap<ObjectId, Option<u64>>,
-) {
+) -> BTreeMap<ObjectId, BTreeSet<ReplicaSlot>> {
     let files = told.get(&lost).map(Reports::files).unwrap_or_default();
-    let (mut mine, mut lacking_here) = (BTreeMap::new(), BTreeMap::new());
-    for file in files {
-        let Some(best) = best(told, file).filter(|best| best.slot == own) else {
-            continue;
-        };
-        mine.insert(file, lacking(told, file));
-        match best.quality(lost) {
-            Quality::Complete => {}
-            Quality::Before(size) => drop(lacking_here.insert(file, Some(size))),
-            Quality::Mixed => drop(lacking_here.insert(file, None)),
-        }
-    }
-    (mine, lacking_here)
+    let mine = files.into_iter().filter(|file| {
+        let best = best(told, *file);
+        best.is_some_and(|best| best.slot == own)
+    });
+    mine.map(|file| (file, lacking(told, file))).collect()
 }
 
 /// Up to which place of a lost replica's stream the best copy of each file has its contents.
 pub(super) fn complete_through(replica: &LocalReplica, lost: ReplicaSlot) -> u64 {
     let (all_lost, others) = (replica.lost(), replica.holders());
     let all = replica.state.losses.equalling();
-    let Some(told) = told_of_all(&all, &all_lost, (replica.slot(), &others)) else {
+    let own = (replica.slot(), &others[..]);
+    let of_this = told_of_all(&all, &[lost], own);
+    let Some(files) = of_this.and_then(|told| told.get(&lost).map(Reports::files)) else {
         return 0;
     };
-    let files = told.get(&lost).map(Reports::files).unwrap_or_default();
+    if files.is_empty() {
+        return u64::MAX;
+    }
+    let Some(told) = told_of_all(&all, &all_lost, own) else {
+        return 0;
+    };
     let through = files.into_iter().map(|file| {
         let lack = best(&told, file).and_then(|best| best.lack(lost));
         lack.map_or(u64::MAX, |lack| lack.through)
@@ -236,7 +229,7 @@ async fn take_over_sent(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     for (file, quality) in sent {
         let whole = match quality {
             Quality::Complete => {
-                withheld::settle_flagged(replica, lost, file, u64::MAX).await;
+                withheld::settle_flagged(replica, lost, file, (u64::MAX, true)).await;
                 // A replica that takes part anew may wait for it.
                 replica.engine.notify();
                 if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
@@ -280,7 +273,8 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
     let lost = replica.lost();
     let mut fetched = Vec::new();
     for (file, position) in completed.files {
-        withheld::settle_flagged(&replica, from, file, position).await;
+        let again = completed.asked.contains(&file);
+        withheld::settle_flagged(&replica, from, file, (position, again)).await;
         let mut equalling = replica.state.losses.equalling();
         for slot in &lost {
             // Of any other file nothing is waited for.
@@ -302,6 +296,7 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
         return;
     }
     let files = fetched.into_iter().map(|file| (file, 0)).collect();
-    let message = wire::payload(wire::Kind::Noted, &Completed { files });
+    let asked = Vec::new();
+    let message = wire::payload(wire::Kind::Noted, &Completed { files, asked });
     replica.state.outbound.send(from, Lane::Metadata, message);
 }

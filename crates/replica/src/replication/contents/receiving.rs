@@ -59,6 +59,7 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
         let closed = replica.state.losses.closing.has_begun(inbox.from);
         let has_newer = is_superseded(&replica, inbox.from, &piece.head)
             || is_previous(&replica, inbox.from, &piece.head).await;
+        let mut is_placed = false;
         let mut outcome = match has_newer {
             _ if closed => Err(Error::Delay),
             true => drop_unless_needed(&replica, inbox.from, &piece.head),
@@ -67,10 +68,15 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
                 ask_last_writer(&replica, piece.head.file)
                     .and_then(|()| drop_unless_needed(&replica, inbox.from, &piece.head))
             }
-            false => put(&replica, &inbox, &piece).await,
+            false => {
+                is_placed = true;
+                put(&replica, &inbox, &piece).await
+            }
         };
         if let (Ok(0), Some(position)) = (&outcome, piece.head.completes) {
-            withheld::settle_flagged(&replica, inbox.from, piece.head.file, position).await;
+            let again = is_placed && piece.head.asked;
+            let (from, file) = (inbox.from, piece.head.file);
+            withheld::settle_flagged(&replica, from, file, (position, again)).await;
         }
         if let Err(error) = &outcome
             && !is_of_this_copy(error)

@@ -189,7 +189,8 @@ async fn read(
         file: piece.file,
         follows: piece.follows.0,
         initial,
-        completes,
+        completes: completes.map(|(position, _)| position),
+        asked: completes.is_some_and(|(_, asked)| asked),
         // What is sent is not the data of the version here, and must not take the place of what is.
         version: if lacks { 0 } else { version },
         partial,
@@ -277,9 +278,7 @@ fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
 pub(crate) fn done(replica: &Arc<LocalReplica>, by: ReplicaSlot, done: PieceDone) {
     let id = PieceId(done.id);
     if !done.failed && done.lacking == 0 {
-        if done.apart {
-            replica.engine.note_unconfirmed(by, done.file);
-        }
+        replica.engine.note_apart(by, done.file, done.apart);
         return acknowledged(replica, by, id);
     }
     if !done.failed {

@@ -44,10 +44,12 @@ impl Best {
 
     /// What the copy is, as to this lost replica's data.
     pub(crate) fn quality(&self, lost: ReplicaSlot) -> Quality {
-        match (self.lack(lost), self.whole()) {
-            (None, _) => Quality::Complete,
-            (Some(_), Some(size)) => Quality::Before(size),
-            (Some(_), None) => Quality::Mixed,
+        match self.lack(lost) {
+            None => Quality::Complete,
+            Some(Lack {
+                whole: Some(size), ..
+            }) => Quality::Before(size),
+            Some(_) => Quality::Mixed,
         }
     }
 

@@ -3,8 +3,10 @@
 use store::ContentPiece;
 
 use super::*;
+use crate::membership::losses::completed;
 use crate::state::arrivals::PUTTING_AT_ONCE;
 use crate::state::settings::Durability;
+use crate::state::wire::Completed;
 
 /// Has nothing sent of contents from one to another for a while.
 fn hold_back(site: &Site, to: u16, time: Duration) {
@@ -104,6 +106,22 @@ async fn counterexample_65_what_is_supplied_is_not_dropped_because_another_one_w
     }
 }
 
+/// So long is what the first of two writes of a file, in several pieces, and what both do.
+const FIRST: u64 = 3 << 20;
+const BOTH: u64 = 5 << 20;
+
+fn first_part() -> Vec<u8> {
+    both_parts()[..3 << 20].to_vec()
+}
+
+fn second_part() -> Vec<u8> {
+    both_parts()[3 << 20..].to_vec()
+}
+
+fn both_parts() -> Vec<u8> {
+    (0..5_u32 << 18).flat_map(u32::to_be_bytes).collect()
+}
+
 /// Whether one's copy of a file has this size, and lacks data of these.
 fn has(site: &Site, file: ObjectId, size: u64, lacking: &[u16]) -> bool {
     let missing = site.store.lacks_data_of(file).into_iter();
@@ -115,11 +133,14 @@ fn has(site: &Site, file: ObjectId, size: u64, lacking: &[u16]) -> bool {
 /// fifth writes goes to the third and the fourth alone.
 async fn half_written(set: &mut Set, time: Duration) -> ObjectId {
     let third = set.crash(2).await;
-    let file = set.sites[2].save(ROOT, "file", b"old").await.unwrap();
+    let file = set.sites[2]
+        .save(ROOT, "file", &first_part())
+        .await
+        .unwrap();
     eventually("the others have it", || {
         let quiet = |site: &Site| site.replica.status().controls_total == 0;
         let mut sites = set.sites.iter();
-        sites.all(|site| has(site, file, 3, &[]) && quiet(site))
+        sites.all(|site| has(site, file, FIRST, &[]) && quiet(site))
     })
     .await;
     hold_back(&set.sites[2], 3, time);
@@ -130,7 +151,7 @@ async fn half_written(set: &mut Set, time: Duration) -> ObjectId {
     })
     .await;
     assert!(
-        has(&set.sites[2], file, 3, &[4]),
+        has(&set.sites[2], file, FIRST, &[4]),
         "it has got it another way"
     );
     for to in [1, 2] {
@@ -143,11 +164,14 @@ async fn half_written(set: &mut Set, time: Duration) -> ObjectId {
 async fn crossing(set: &mut Set) -> (ObjectId, [Crashed; 2]) {
     set.rest().await;
     let file = half_written(set, 2 * PATIENCE).await;
-    set.sites[4].write(file, 3, b" and new").await.unwrap();
+    set.sites[4]
+        .write(file, FIRST, &second_part())
+        .await
+        .unwrap();
     eventually("the third alone has what the fifth wrote", || {
         let lacking: [&[u16]; 3] = [&[5], &[5], &[4]];
         let mut sites = set.sites.iter().zip(lacking);
-        sites.all(|(site, lacking)| has(site, file, 11, lacking))
+        sites.all(|(site, lacking)| has(site, file, BOTH, lacking))
     })
     .await;
     let fifth = set.crash(4).await;
@@ -174,38 +198,48 @@ async fn counterexample_66_who_lacks_data_of_others_counts_for_no_majority() {
     set.rest().await;
     let file = half_written(&mut set, PATIENCE / 4).await;
     let fifth = &set.sites[4];
-    fifth.write(file, 3, b" and new").await.unwrap();
+    fifth.write(file, FIRST, &second_part()).await.unwrap();
     let files = fifth.files.clone();
     let answered = tokio::spawn(async move { files.commit(file, 0, 0).await });
     let third = &set.sites[2];
     eventually("the third has the second part", || {
-        has(third, file, 11, &[4])
+        has(third, file, BOTH, &[4])
     })
     .await;
     loop {
         let answered = answered.is_finished();
-        if !has(third, file, 11, &[4]) {
+        if !has(third, file, BOTH, &[4]) {
             break;
         }
         assert!(!answered, "the third alone has it of those who stay");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     answered.await.unwrap().unwrap();
-    assert_eq!(held(third, file), b"old and new");
+    assert!(held(third, file) == both_parts());
 }
 
 /// The copies of the first and the second are the version before what the fifth wrote, and take the place of the third's, which is kept aside.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_66_one_copy_takes_the_place_of_all_whichever_lost_ones_wrote() {
     let mut set = Set::failing(5).await;
-    let _lost = crossing(&mut set).await;
+    let (file, _lost) = crossing(&mut set).await;
+    let third = &set.sites[2];
+    assert!(has(third, file, BOTH, &[5]), "as in the best copy");
+    // Said before the fifth has heard that its part is not there any more.
+    let said = Completed {
+        files: vec![(file, u64::MAX)],
+        asked: Vec::new(),
+    };
+    completed(third.replica.local().clone(), ReplicaSlot(5), said).await;
+    assert!(has(third, file, BOTH, &[5]), "it was not sent again");
     for lost in [5, 4] {
         while let Err(why) = set.sites[0].replica.thaw(lost, "its disk is gone").await {
             assert!(why.starts_with("not yet"), "{why}");
         }
     }
     for site in &set.sites {
-        assert_eq!(site.load(ROOT, "file").await.unwrap(), b"old");
+        site.load(ROOT, "file").await.unwrap();
+        assert!(held(site, file) == first_part());
     }
     let kept = set.sites[2].recovered();
     assert_eq!(kept.len(), 1, "{kept:?}");
@@ -223,12 +257,12 @@ async fn counterexample_66_who_is_back_sends_what_has_given_way_to_another_copy(
     set.revive_until_ready(4).await;
     eventually("all have all", || {
         set.sites.iter().all(|site| {
-            site.store.lacks_data_of(file).is_empty() && site.store.file_size(file) == Ok(11)
+            site.store.lacks_data_of(file).is_empty() && site.store.file_size(file) == Ok(BOTH)
         })
     })
     .await;
     for site in &set.sites {
-        assert_eq!(held(site, file), b"old and new");
+        assert!(held(site, file) == both_parts());
     }
 }
 
