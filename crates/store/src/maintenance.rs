@@ -8,7 +8,9 @@ use vfs::{ObjectId, Result};
 
 use crate::committer::Wake;
 use crate::data::Guards;
+use crate::error::from_os;
 use crate::metadata::Table;
+use crate::mutation::Mutation;
 use crate::open_store::OpenStore;
 use crate::rows::key;
 use crate::waiting::wait;
@@ -307,6 +309,7 @@ impl OpenStore {
             for (id, closing) in closing {
                 if self.close_last(&mut mutation, id, closing) && self.dirty.forget_if_clean(id) {
                     mutation.unmark(Table::Dirty, id);
+                    self.note_made(&mut mutation, id)?;
                 } else {
                     left = true;
                 }
@@ -317,6 +320,21 @@ impl OpenStore {
                 return Ok(());
             }
         }
+    }
+
+    /// A write that failed for lack of space may have made a data file, of which the row says nothing; it is to go with the file.
+    fn note_made(&self, mutation: &mut Mutation<'_>, id: ObjectId) -> Result<()> {
+        let Ok(row) = mutation.object(id) else {
+            return Ok(());
+        };
+        let is_unnoted = row.placement().is_none() && row.file().is_ok_and(|file| !file.stored);
+        let exists = || self.files.exists(id);
+        if is_unnoted && exists().map_err(|error| from_os("look for a data file", &error))? {
+            let mut row = row.clone();
+            row.file_mut()?.stored = true;
+            mutation.put_quietly(id, &row);
+        }
+        Ok(())
     }
 
     /// Closes blocks of files that are still being written, where memory for more is getting short.

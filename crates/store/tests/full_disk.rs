@@ -211,6 +211,41 @@ fn fill_beside(disk: &SmallDisk) -> PathBuf {
     path
 }
 
+/// Data files of a store.
+fn data_files(store: &Path) -> usize {
+    let below = |path: PathBuf| {
+        std::fs::read_dir(path)
+            .unwrap()
+            .map(|one| one.unwrap().path())
+    };
+    let directories = below(store.join("data")).flat_map(below);
+    directories.flat_map(below).count()
+}
+
+/// A data file that a failed write has made goes with its file, also when nothing says any more that this was written.
+#[tokio::test]
+async fn what_a_write_that_failed_has_made_is_removed_with_its_file() {
+    let Some(disk) = SmallDisk::mounted(80) else {
+        return;
+    };
+    let options = options(&disk, 0);
+    let store = Store::create(&options, &NewStore::default()).unwrap();
+    store.end_reclaim().await.unwrap();
+    let id = make(&store, "new", file()).await.unwrap();
+    store.sync().await.unwrap();
+    let beside = fill_beside(&disk);
+    let written = write(&store, id, 0, Bytes::from(vec![7; MEBIBYTE as usize])).await;
+    assert_eq!(written, Err(Error::NoSpace));
+    assert_eq!(data_files(&options.directory), 1, "the write has made none");
+    std::fs::remove_file(beside).unwrap();
+    store.sync().await.unwrap();
+    assert_eq!(store.statistics().dirty_files, 0);
+    store.remove(&root(), ROOT, &name("new")).await.unwrap();
+    drop(store);
+    let report = Store::check(&options.directory, false).unwrap();
+    assert!(report.sound, "{report}");
+}
+
 #[tokio::test]
 async fn a_store_that_others_leave_no_space_fails_loudly_and_comes_back_whole() {
     let Some(disk) = SmallDisk::mounted(80) else {

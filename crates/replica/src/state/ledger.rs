@@ -46,6 +46,12 @@ pub(crate) struct Previous {
     pub(crate) files: HashSet<ObjectId>,
 }
 
+/// The last files that were looked at, of those that a peer may not know to have and of those that it has in part.
+pub(crate) type LookedAt = (
+    Option<(ReplicaSlot, ObjectId)>,
+    Option<(ReplicaSlot, ObjectId)>,
+);
+
 /// What belongs to the core's lock besides the core.
 pub(crate) struct Ledger {
     pub(crate) slot: ReplicaSlot,
@@ -78,10 +84,7 @@ pub(crate) struct Ledger {
     /// Files that peers have asked for since their sessions began, and have not noted yet.
     pub(crate) asked: BTreeSet<(ReplicaSlot, ObjectId)>,
     /// The last of them that was looked at.
-    pub(crate) looked_at: (
-        Option<(ReplicaSlot, ObjectId)>,
-        Option<(ReplicaSlot, ObjectId)>,
-    ),
+    pub(crate) looked_at: LookedAt,
     /// Those of them that were complete without any content being sent, and up to which place of our stream.
     pub(crate) complete: Vec<(ReplicaSlot, ObjectId, u64)>,
     /// How far the stream of each peer is applied here.
