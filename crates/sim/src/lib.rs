@@ -76,6 +76,8 @@
 //! | 65 | `walk/supplied.rs` of `replica` | here contents have no parts |
 //! | 66 | `walk/supplied.rs` and `state/losses/verdict.rs` of `replica` | here contents have no parts |
 //! | 67 | `restart.rs` of `control`; scenarios of `tests/seeds.rs` | |
+//! | 68 | `walk/given_up.rs` of `replica` | |
+//! | 69 | `walk/supplied.rs` of `replica` | here contents have no parts |
 
 #![forbid(unsafe_code)]
 

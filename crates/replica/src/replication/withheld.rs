@@ -108,7 +108,7 @@ pub(crate) fn needs_from(replica: &LocalReplica, from: ReplicaSlot, file: Object
 
 /// Whether another replica than the sender, whose data of a file is missing here, is in contact: it sends all of that itself, and what the
 /// sender has of it would take the place of what has come. Not what the sender has of members, where it has all of that (`whole`): they
-/// may wait for it themselves, and send nothing before (counterexample 64).
+/// may wait for it themselves, and send nothing before (counterexample 64). Nor one of whom nothing more is taken in (counterexample 69).
 pub(crate) fn is_back(
     replica: &LocalReplica,
     file: ObjectId,
@@ -118,7 +118,10 @@ pub(crate) fn is_back(
     let view = replica.lease.view();
     let comes = |maker: &ReplicaSlot| match view.active.contains(maker) {
         true => !whole,
-        false => replica.state.outbound.is_connected(*maker, Lane::Control),
+        false => {
+            let closed = replica.state.losses.closing.has_begun(*maker);
+            !closed && replica.state.outbound.is_connected(*maker, Lane::Control)
+        }
     };
     let missing = replica.store.lacks_data_of(file).into_iter();
     missing

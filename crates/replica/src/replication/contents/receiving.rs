@@ -31,16 +31,21 @@ pub(crate) fn arrived(
     head: PieceHead,
     incoming: Incoming,
 ) {
-    if replica.is_given_up(inbox.from) {
-        // It was decided to go on without this; the sender learns so.
-        return;
-    }
     if replica.state.outbound.owes_too_much(inbox.from) {
         return replica.refuse_nonsense(incoming.from, TAKES_NO_ANSWERS);
+    }
+    if replica.is_given_up(inbox.from) {
+        return put_off(replica, inbox, &head);
     }
     if let Some(piece) = inbox.sort(Arrived { head, incoming }) {
         put_in_place(replica, inbox, piece);
     }
+}
+
+/// It was decided to go on without what the sender had, or has yet. It may take part again in this very session, and sends this again then
+/// (counterexample 68).
+fn put_off(replica: &LocalReplica, inbox: &Inbox, head: &PieceHead) {
+    say_done(replica, inbox.from, head, &Err(Error::Delay));
 }
 
 /// Puts a piece in place in the background, and acknowledges it once it is stable.
@@ -52,8 +57,11 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
         let Ok(_permit) = inbox.putting.acquire().await else {
             return;
         };
-        if inbox.session() != session || replica.is_given_up(inbox.from) {
+        if inbox.session() != session {
             return;
+        }
+        if replica.is_given_up(inbox.from) {
+            return put_off(&replica, &inbox, &piece.head);
         }
         // It is being agreed what counts of a lost one's contents: the sender reads again a little later.
         let closed = replica.state.losses.closing.has_begun(inbox.from);

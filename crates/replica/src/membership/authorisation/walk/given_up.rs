@@ -3,6 +3,7 @@
 use super::*;
 use crate::replication::base;
 use crate::state::arrivals::PUTTING_AT_ONCE;
+use crate::state::wire::PieceDone;
 
 const BACK: &str = "lacks updates of replica 2";
 
@@ -167,4 +168,37 @@ async fn what_is_written_while_one_is_away_is_not_noted_for_it() {
     })
     .await;
     assert_eq!(noted(&set), [Some((0, 0)); 2]);
+}
+
+/// One of three is given up, and is back before it knows: what it sends of contents is answered, so that it comes again. It may take part again in the
+/// same session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_68_contents_of_one_that_was_given_up_are_put_off_and_not_forgotten() {
+    let mut set = Set::failing(3).await;
+    set.rest().await;
+    let file = set.sites[2].save(ROOT, "file", b"text").await.unwrap();
+    let third = set.crash(2).await;
+    let site = &set.sites[0];
+    let local = site.replica.local();
+    while !local.is_given_up(ReplicaSlot(3)) {
+        // Refused before it is lost, and all are level.
+        let _refused = site.replica.thaw(3, "its disk is gone").await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let impostor = impersonate(&third, LATER).await;
+    let mut heard = impostor.deafen();
+    let peer = impostor.call(1, site.address());
+    let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
+    let piece = wire::body(Kind::Piece, &nothing_of(file));
+    session.send(Lane::Data, piece).await.unwrap();
+    let answer = async {
+        loop {
+            let (from, message) = heard.recv().await.unwrap();
+            if from == ReplicaSlot(1) && message.kind == Kind::PieceDone.number() {
+                return wire::decode::<PieceDone>(&message.body).unwrap();
+            }
+        }
+    };
+    let done = tokio::time::timeout(PATIENCE, answer).await.unwrap();
+    assert!(done.failed && done.file == file, "{done:?}");
 }

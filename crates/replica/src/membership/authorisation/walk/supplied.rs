@@ -4,6 +4,7 @@ use store::ContentPiece;
 
 use super::*;
 use crate::membership::losses::completed;
+use crate::replication::withheld;
 use crate::state::arrivals::PUTTING_AT_ONCE;
 use crate::state::settings::Durability;
 use crate::state::wire::Completed;
@@ -275,4 +276,34 @@ fn held(site: &Site, file: ObjectId) -> Vec<u8> {
         ContentPiece::Hole(hole) => vec![0; hole.length as usize],
     });
     bytes.collect::<Vec<_>>().concat()
+}
+
+/// Of three the third is lost before anybody has what it wrote, and is in contact again. It is waited for, until the others have agreed that nothing
+/// more of it is taken in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_69_one_of_whom_nothing_is_taken_in_is_not_waited_for() {
+    let mut set = Set::failing(3).await;
+    set.rest().await;
+    let file = set.sites[2].save(ROOT, "file", b"old").await.unwrap();
+    set.rest().await;
+    for to in [1, 2] {
+        hold_back(&set.sites[2], to, 2 * PATIENCE);
+    }
+    set.sites[2].write(file, 0, b"new").await.unwrap();
+    eventually("the others know of it", || {
+        let mut others = set.sites[..2].iter();
+        others.all(|site| has(site, file, 3, &[3]))
+    })
+    .await;
+    let third = set.crash(2).await;
+    let site = &set.sites[0];
+    until_level(site).await;
+    let impostor = impersonate(&third, LATER).await;
+    let peer = impostor.call(1, site.address());
+    let _session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
+    let local = site.replica.local();
+    let is_back = || withheld::is_back(local, file, ReplicaSlot(2), false);
+    eventually("it is in contact", is_back).await;
+    local.state.losses.closing.begin(ReplicaSlot(3));
+    assert!(!is_back());
 }
