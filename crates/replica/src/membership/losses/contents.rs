@@ -46,6 +46,7 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
         return;
     };
     let late = late(replica, lost);
+    let (all_lost, others) = (replica.lost(), replica.holders());
     let due = {
         let mut all = replica.state.losses.equalling();
         let equalling = all.entry(lost).or_default();
@@ -59,7 +60,13 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
                 ..Equalling::default()
             };
         }
-        equalling.whole = own.keys().all(|file| equalling.level.contains(file));
+        let level = &equalling.level;
+        let is_level = own.keys().all(|file| level.contains(file));
+        let gives_way = all_lost.len() > 1 && gives_way(&all, &all_lost, (replica, &others), lost);
+        let Some(equalling) = all.get_mut(&lost) else {
+            return;
+        };
+        equalling.whole = is_level && !gives_way;
         let pause = equalling.pause.max(AGAIN);
         let due = equalling.said.is_none_or(|said| said.elapsed() > pause);
         if due {
@@ -76,6 +83,32 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     }
     supply(replica, lost);
     take_over_sent(replica, lost).await;
+}
+
+/// Whether a copy here may yet give way to one that lacks data of this lost replica: several are lost, and what is best of a file lacks some,
+/// or that is not known.
+fn gives_way(
+    all: &BTreeMap<ReplicaSlot, Equalling>,
+    all_lost: &[ReplicaSlot],
+    (replica, others): (&LocalReplica, &[ReplicaSlot]),
+    lost: ReplicaSlot,
+) -> bool {
+    let own = (replica.slot(), others);
+    let of_this = told_of_all(all, &[lost], own);
+    let Some(files) = of_this.and_then(|told| told.get(&lost).map(Reports::files)) else {
+        return true;
+    };
+    if files.is_empty() {
+        return false;
+    }
+    let (Some(told), Some(equalling)) = (told_of_all(all, all_lost, own), all.get(&lost)) else {
+        return true;
+    };
+    let lacks = |file| best(&told, file).is_some_and(|best| best.lack(lost).is_some());
+    let mut not_level = files
+        .into_iter()
+        .filter(|file| !equalling.level.contains(file));
+    not_level.any(lacks)
 }
 
 /// What is missing here of a lost replica's files.
