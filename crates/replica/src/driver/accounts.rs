@@ -196,7 +196,7 @@ impl Engine {
     }
 
     /// A session begins: what a peer has asked for it asks for anew.
-    pub(crate) fn forget_answers(&self, slot: ReplicaSlot) {
+    pub(crate) fn forget_wishes(&self, slot: ReplicaSlot) {
         self.with_core(|guard| guard.ledger.asked.retain(|(of, _)| *of != slot));
     }
 

@@ -131,7 +131,6 @@ impl Engine {
         self.with_core(|guard| guard.ledger.unconfirmed.insert((to, file)));
     }
 
-    /// A peer has noted durably that it has all of these files.
     /// Whether a peer that has a file as far as it is sent from here lacks data that others made of it.
     pub(crate) fn note_apart(&self, by: ReplicaSlot, file: ObjectId, apart: bool) {
         self.with_core(|guard| match apart {
@@ -140,6 +139,7 @@ impl Engine {
         });
     }
 
+    /// A peer has noted durably that it has all of these files.
     pub(crate) fn noted_complete(
         &self,
         by: ReplicaSlot,

@@ -37,12 +37,12 @@ pub(crate) fn began(replica: &Arc<LocalReplica>, peer: Sender) {
     replica.state.outcomes.note_began(peer);
     replica.state.conversations.begin(slot);
     replica.state.removed.begin(slot);
+    replica.engine.forget_wishes(slot);
     let outbox = replica.state.outbound.begin(session);
     for lane in [Lane::Control, Lane::Metadata] {
         let delivery = tokio::spawn(deliver(replica.clone(), slot, outbox.clone(), lane));
         conversing::converse(replica, slot, delivery);
     }
-    replica.engine.forget_answers(slot);
     replica.engine.connected(slot);
     let greeter = tokio::spawn(greet(replica.clone(), slot));
     conversing::converse(replica, slot, greeter);

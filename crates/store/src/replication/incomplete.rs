@@ -34,7 +34,8 @@ pub(super) struct Mark {
     pub(super) marked_at: u64,
     /// The version of the file before the first of them; 0 when that is not known.
     pub(super) follows: u64,
-    /// The last of them that followed a version which this primary had not made: the position and the version before it.
+    /// The last of them that did not follow the one before, since others, or an update without data, had changed the file in between: the
+    /// position and the version before it.
     pub(super) resumed: (u64, u64),
     /// The version after the last of them.
     pub(super) version: u64,
@@ -390,7 +391,9 @@ impl OpenStore {
         // The task that gets the lock first writes what all others have noted meanwhile.
         let mut mutation = self.begin_maintenance().await?;
         for (of, position) in self.incomplete.take_arrived() {
-            let Some(mark) = self.incomplete.mark(of) else {
+            let mark = self.incomplete.mark(of);
+            // It may have given way since that was noted.
+            let Some(mark) = mark.filter(|mark| !mark.given_way) else {
                 continue;
             };
             let left = mark.after(position);

@@ -99,6 +99,7 @@ impl OpenStore {
             let abandoned = Mark {
                 complete_through: 0,
                 marked_at: change,
+                given_way: false,
                 ..mark
             };
             let of = (file, lost);
