@@ -19,7 +19,7 @@ use crate::message::Lane;
 /// 15 with copies that are complete, 16 with what a member says of contents that all the others have, 17 with lost replicas of whose
 /// contents nothing more is taken in, 18 with wishes for contents that say how far their sender is, 19 with what a file's data follows
 /// of which a lost replica's is missing.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 19..=19;
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 20..=20;
 
 /// The most data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;

@@ -94,7 +94,7 @@ async fn what_has_given_way_is_complete_when_it_was_sent_again() {
     store.note_lacking((id, LEADER), lacking, 7).await.unwrap();
     pair.follower.crash();
     let store = pair.follower.store();
-    assert!(store.is_incomplete(id) && store.has_given_way(LEADER));
+    assert!(store.is_incomplete(id) && store.has_given_way(LEADER, Some(id)));
     assert_eq!(store.version_before(id, LEADER), 7);
     store.note_complete(id, LEADER, written + 1).await.unwrap();
     assert!(store.is_incomplete(id));
@@ -102,7 +102,7 @@ async fn what_has_given_way_is_complete_when_it_was_sent_again() {
         .note_complete_again(id, LEADER, written)
         .await
         .unwrap();
-    assert!(!store.is_incomplete(id) && !store.has_given_way(LEADER));
+    assert!(!store.is_incomplete(id) && !store.has_given_way(LEADER, None));
 }
 
 /// Who may write has all there is, even if the last word of that is still on its way.

@@ -171,33 +171,33 @@ impl Engine {
         });
     }
 
-    /// A peer has asked for these files, which are owed to it by now.
-    pub(crate) fn note_asked(&self, slot: ReplicaSlot, files: &[ObjectId]) {
+    /// A peer has asked for these files in this turn, which are owed to it by now.
+    pub(crate) fn note_asked(&self, slot: ReplicaSlot, files: &[ObjectId], turn: u64) {
         self.with_core(|guard| {
-            let asked = files.iter().map(|file| (slot, *file));
+            let asked = files.iter().map(|file| ((slot, *file), turn));
             guard.ledger.asked.extend(asked);
         });
     }
 
-    /// Those of these files that a peer has asked for in this session, and that were sent since.
+    /// Those of these files that a peer has asked for in this session, and that were sent since, with the turns of its last wishes.
     pub(crate) fn sent_as_asked(
         &self,
         slot: ReplicaSlot,
         files: &[(ObjectId, u64)],
-    ) -> Vec<ObjectId> {
+    ) -> Vec<(ObjectId, u64)> {
         self.with_core(|guard| {
             let (asked, backlog) = (&guard.ledger.asked, guard.ledger.unshipped.backlog(slot));
             let lacks = |file| backlog.is_none_or(|backlog| backlog.lacks(file));
             let files = files.iter().map(|(file, _)| *file);
-            files
-                .filter(|file| asked.contains(&(slot, *file)) && !lacks(*file))
+            let sent = files.filter(|file| !lacks(*file));
+            sent.filter_map(|file| Some((file, *asked.get(&(slot, file))?)))
                 .collect()
         })
     }
 
     /// A session begins: what a peer has asked for it asks for anew.
     pub(crate) fn forget_wishes(&self, slot: ReplicaSlot) {
-        self.with_core(|guard| guard.ledger.asked.retain(|(of, _)| *of != slot));
+        self.with_core(|guard| guard.ledger.asked.retain(|(of, _), _| *of != slot));
     }
 
     /// Those of these files of which nothing is owed to a peer any more.

@@ -66,9 +66,13 @@ impl Engine {
         });
     }
 
-    /// The place of our stream up to which the peer has the whole file with this piece, which has been read, and whether it has asked for the file;
-    /// `None` when there is more to come, or on its way.
-    pub(crate) fn piece_completes(&self, to: ReplicaSlot, piece: &Piece) -> Option<(u64, bool)> {
+    /// The place of our stream up to which the peer has the whole file with this piece, which has been read, and in which turn it has asked for the
+    /// file, if it has; `None` when there is more to come, or on its way.
+    pub(crate) fn piece_completes(
+        &self,
+        to: ReplicaSlot,
+        piece: &Piece,
+    ) -> Option<(u64, Option<u64>)> {
         self.with_core(|guard| {
             let file = piece.file;
             let pinned = guard.ledger.pins.contains_key(&file);
@@ -78,7 +82,7 @@ impl Engine {
                 true => guard.ledger.unconfirmed.remove(&(to, file)),
                 false => guard.ledger.unconfirmed.insert((to, file)),
             };
-            let asked = guard.ledger.asked.contains(&(to, file));
+            let asked = guard.ledger.asked.get(&(to, file)).copied();
             completes.then_some((guard.ledger.last_position, asked))
         })
     }

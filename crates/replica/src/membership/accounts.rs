@@ -54,13 +54,14 @@ pub(crate) fn give_up_overdue(replica: &LocalReplica) {
 
 /// Somebody is in contact who has applied our stream up to a place: from now on its account is right. What it lacks of
 /// contents that were changed while it was given up is behind that place; what it lacks of earlier ones it knows itself, and
-/// asks for. Whether it has everything else is what it has said last: what it says while this is found out, too, counts.
+/// asks for. Whether it has everything else is what it has said last, once all that it asks for has come. What it says while this is found out, too,
+/// counts.
 pub(crate) fn balance(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) {
     let _one_at_a_time = replica.state.balancing.lock();
     if !reopen(replica, slot, applied) {
         return;
     }
-    let says_whole = || replica.state.conversations.held(slot) == Some(Held::Everything);
+    let says_whole = || replica.state.conversations.says_whole(slot);
     loop {
         let whole = says_whole();
         replica.engine.balance_account(slot, whole);

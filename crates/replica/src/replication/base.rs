@@ -161,7 +161,8 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, mut wanted: Want
     }
     replica.engine.owe_files(from, &wanted.files);
     if !wanted.copy {
-        replica.engine.note_asked(from, &wanted.files);
+        let turn = wanted.turn;
+        replica.engine.note_asked(from, &wanted.files, turn);
     }
     replica.engine.notify_of_contents();
     if wanted.copy && wanted.last {
@@ -211,6 +212,8 @@ fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, applied: u64, files: 
             applied,
             files: files[first..end].to_vec(),
             last: part + 1 == count,
+            named: 0,
+            turn: 0,
         };
         wire::body(wire::Kind::Wanted, &wanted)
     });

@@ -35,7 +35,8 @@ pub(crate) fn want(replica: &LocalReplica, of: ReplicaSlot, files: &[ObjectId]) 
         .with(of, |with| with.lists.clone());
     // A store that has failed ends the server elsewhere.
     let applied = replica.store.applied(of).unwrap_or_default();
-    if let Some(lists) = lists.filter(|lists| lists.want(files, applied)) {
+    let asked_at = (applied, replica.state.given_way.turn());
+    if let Some(lists) = lists.filter(|lists| lists.want(files, asked_at)) {
         send_lists(replica, of, lists);
     }
 }
@@ -62,6 +63,7 @@ pub(crate) fn say_hello(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
         begins,
         applied: inbox.applied(),
         held: *replica.state.held.borrow() as u8,
+        wished: replica.state.conversations.asked_for(inbox.from),
         taken: taken(replica, inbox.from),
         members: replica.state.members.list(),
         certificate: replica.signatures.certificate(),

@@ -64,6 +64,7 @@ pub(crate) async fn give_way(
     for (lost, lack) in more {
         let of = (file, lost);
         let store = &replica.store;
+        replica.state.given_way.begin((lost, file));
         store
             .note_lacking(of, (lack.through, lack.at), lack.follows)
             .await?;
@@ -129,22 +130,25 @@ pub(crate) fn is_back(
         .any(|maker| comes(&maker))
 }
 
-/// Takes the mark off a file whose contents are here. `again`: they were sent because this replica had asked for them, so they count also where
-/// such contents have given way to another copy.
+/// Takes the mark off a file whose contents are here. Where they were sent because this replica had asked for them, in this turn, they count also if
+/// such contents have given way to another copy before.
 pub(crate) async fn settle_flagged(
     replica: &LocalReplica,
     from: ReplicaSlot,
     file: ObjectId,
-    (position, again): (u64, bool),
+    (position, asked): (u64, Option<u64>),
 ) {
-    let noted = match again {
+    let (given_way, of) = (&replica.state.given_way, (from, file));
+    let store = &replica.store;
+    let noted = match asked.is_some_and(|turn| given_way.brings_back(of, turn)) {
         true => {
-            replica
-                .store
-                .note_complete_again(file, from, position)
-                .await
+            let noted = store.note_complete_again(file, from, position).await;
+            if noted.is_ok() {
+                given_way.end(of);
+            }
+            noted
         }
-        false => replica.store.note_complete(file, from, position).await,
+        false => store.note_complete(file, from, position).await,
     };
     if let Err(error) = noted {
         tracing::error!(%error, %file, "a file cannot be marked complete");

@@ -45,6 +45,9 @@ pub(crate) struct Conversation {
     pub(crate) held: Option<Held>,
     /// It has said with what it begins.
     pub(crate) begun: bool,
+    /// How many files it has asked for, by what has come of that, and by its own word; those of copies do not count.
+    pub(crate) wishes_heard: u64,
+    pub(crate) wished: u64,
 }
 
 /// Files of a copy whose contents the peer lacks, with their sizes.
@@ -189,6 +192,21 @@ impl Conversations {
     /// Whether a peer said last that it holds nothing.
     pub(crate) fn takes_rows(&self, peer: ReplicaSlot) -> bool {
         self.held(peer) == Some(Held::Nothing)
+    }
+
+    /// How many files a peer was asked for in this conversation, besides those of copies.
+    pub(crate) fn asked_for(&self, peer: ReplicaSlot) -> u64 {
+        let asked_for = self.with(peer, |conversation| conversation.lists.named());
+        asked_for.unwrap_or(0)
+    }
+
+    /// Whether a peer said last that it holds everything, and whatever it had asked for by then has come.
+    pub(crate) fn says_whole(&self, peer: ReplicaSlot) -> bool {
+        let says = self.with(peer, |conversation| {
+            let has_come = conversation.wishes_heard >= conversation.wished;
+            conversation.held == Some(Held::Everything) && has_come
+        });
+        says == Some(true)
     }
 
     /// How much of the tree a peer holds, if it has said so in this session.

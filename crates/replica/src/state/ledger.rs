@@ -81,8 +81,8 @@ pub(crate) struct Ledger {
     pub(crate) unconfirmed: BTreeSet<(ReplicaSlot, ObjectId)>,
     /// Files that peers have as far as they are sent from here, and of which they lack data that others made.
     pub(crate) apart: BTreeSet<(ReplicaSlot, ObjectId)>,
-    /// Files that peers have asked for since their sessions began, and have not noted yet.
-    pub(crate) asked: BTreeSet<(ReplicaSlot, ObjectId)>,
+    /// Files that peers have asked for since their sessions began, and have not noted yet, with the turns of their last wishes.
+    pub(crate) asked: BTreeMap<(ReplicaSlot, ObjectId), u64>,
     /// The last of them that was looked at.
     pub(crate) looked_at: LookedAt,
     /// Those of them that were complete without any content being sent, and up to which place of our stream.
@@ -139,7 +139,7 @@ impl Ledger {
             voters: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
             apart: BTreeSet::new(),
-            asked: BTreeSet::new(),
+            asked: BTreeMap::new(),
             looked_at: (None, None),
             complete: Vec::new(),
             heard: BTreeMap::new(),

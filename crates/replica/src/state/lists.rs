@@ -29,8 +29,10 @@ pub(crate) enum List {
 struct Waiting {
     lists: BTreeMap<List, VecDeque<Message>>,
     wanted: BTreeSet<ObjectId>,
-    /// How far the peer's stream was applied here when files were asked for last.
-    applied: u64,
+    /// How many files were asked for.
+    named: u64,
+    /// How far the peer's stream was applied here when files were asked for last, and how often copies had given way.
+    asked_at: (u64, u64),
     /// Somebody sends what waits.
     is_sending: bool,
 }
@@ -51,12 +53,24 @@ impl Lists {
         !std::mem::replace(&mut waiting.is_sending, true)
     }
 
-    /// Asks for the contents of files, where the peer's stream is applied so far. Whether somebody has to begin to send.
-    pub(crate) fn want(&self, files: &[ObjectId], applied: u64) -> bool {
+    /// Asks for the contents of files, where the peer's stream is applied so far and copies have given way so often. Whether somebody has to begin
+    /// to send.
+    pub(crate) fn want(&self, files: &[ObjectId], (applied, turn): (u64, u64)) -> bool {
         let mut waiting = self.waiting();
         waiting.wanted.extend(files);
-        waiting.applied = applied;
+        waiting.asked_at = (applied, turn);
         !std::mem::replace(&mut waiting.is_sending, true)
+    }
+
+    /// How many files were asked for, those that wait among them.
+    pub(crate) fn named(&self) -> u64 {
+        let waiting = self.waiting();
+        waiting.named + waiting.wanted.len() as u64
+    }
+
+    /// The peer begins the conversation: it has counted nothing yet.
+    pub(crate) fn count_anew(&self) {
+        self.waiting().named = 0;
     }
 
     /// What to send next; `None`: nothing waits, and the sending task is done.
@@ -86,12 +100,16 @@ impl Waiting {
         let first: Vec<ObjectId> = self.wanted.iter().take(FILES_AT_ONCE).copied().collect();
         self.wanted
             .retain(|file| first.binary_search(file).is_err());
+        self.named += first.len() as u64;
+        let (applied, turn) = self.asked_at;
         (!first.is_empty()).then(|| {
             let wanted = Wanted {
                 copy: false,
-                applied: self.applied,
+                applied,
                 files: first,
                 last: self.wanted.is_empty(),
+                named: self.named,
+                turn,
             };
             wire::body(Kind::Wanted, &wanted)
         })
@@ -116,7 +134,7 @@ mod tests {
         assert_eq!(lists.next().unwrap().kind, 1);
         for _ in 0..1000 {
             assert!(!lists.tell(lost, vec![message(3), message(4)]));
-            assert!(!lists.want(&[ObjectId::from_u64(7), ObjectId::from_u64(8)], 0));
+            assert!(!lists.want(&[ObjectId::from_u64(7), ObjectId::from_u64(8)], (0, 0)));
         }
         assert_eq!(lists.len(), 4);
         let sent = [lists.next(), lists.next()].map(|sent| sent.unwrap().kind);
@@ -124,20 +142,25 @@ mod tests {
         let wanted: Wanted = wire::decode(&lists.next().unwrap().body).unwrap();
         assert_eq!((wanted.files.len(), wanted.last), (2, true));
         assert!(lists.next().is_none());
-        assert!(lists.want(&[ObjectId::from_u64(7)], 0), "nobody sends");
+        assert!(lists.want(&[ObjectId::from_u64(7)], (0, 0)), "nobody sends");
     }
 
     #[test]
     fn all_that_is_wanted_is_asked_for_in_parts() {
         let lists = Lists::default();
         let files = (1..=2500).map(ObjectId::from_u64);
-        lists.want(&files.clone().collect::<Vec<_>>(), 9);
+        lists.want(&files.clone().collect::<Vec<_>>(), (9, 4));
+        assert_eq!(lists.named(), 2500);
         let parts = std::iter::from_fn(|| lists.next());
         let parts = parts.map(|part| wire::decode::<Wanted>(&part.body).unwrap());
         let parts: Vec<Wanted> = parts.collect();
         assert_eq!(parts.len(), 3);
         assert!(parts[2].last && !parts[0].last);
-        assert!(parts.iter().all(|part| part.applied == 9));
+        assert!(parts.iter().all(|part| (part.applied, part.turn) == (9, 4)));
+        let named: Vec<u64> = parts.iter().map(|part| part.named).collect();
+        assert_eq!((named, lists.named()), (vec![1024, 2048, 2500], 2500));
+        lists.count_anew();
+        assert_eq!(lists.named(), 0);
         let named = parts.into_iter().flat_map(|part| part.files);
         assert!(named.eq(files));
     }

@@ -124,7 +124,7 @@ impl Ledger {
     /// Nothing counts any more that a peer has said of files which it has in part.
     pub(crate) fn forget_answers_of(&mut self, slot: ReplicaSlot) {
         self.apart.retain(|(of, _)| *of != slot);
-        self.asked.retain(|(of, _)| *of != slot);
+        self.asked.retain(|(of, _), _| *of != slot);
     }
 
     /// Looks at the next few files of which a peer may not know that it has everything, and at the first again behind the last. Those that are

@@ -18,6 +18,7 @@ use crate::state::clients::Servers;
 use crate::state::conversations::Conversations;
 use crate::state::copies::{Copies, Held};
 use crate::state::free_space::FreeSpace;
+use crate::state::given_way::GivenWay;
 use crate::state::lag::Lag;
 use crate::state::lineage::Lineage;
 use crate::state::load::Load;
@@ -89,6 +90,7 @@ pub(crate) struct ReplicaState {
     pub(crate) majority_awaited: AtomicU64,
     /// Held while the copy of a file here gives way to another one.
     pub(crate) giving_way: tokio::sync::Mutex<()>,
+    pub(crate) given_way: GivenWay,
     /// What may be filled at the others.
     pub(crate) free_space: FreeSpace,
     /// Who of the view lacked more than is kept when that was looked at last.
@@ -174,6 +176,7 @@ impl ReplicaState {
             fetches: Semaphore::new(WAITING_AT_ONCE),
             majority_awaited: AtomicU64::new(0),
             giving_way: tokio::sync::Mutex::default(),
+            given_way: GivenWay::default(),
             slow: watch::Sender::new(None),
             peers: Peers::default(),
             inboxes: Inboxes::default(),

@@ -162,8 +162,12 @@ impl Incomplete {
     }
 
     /// Whether data of this primary gave way to a copy without it.
-    fn has_given_way(&self, from: ReplicaSlot) -> bool {
+    fn has_given_way(&self, from: ReplicaSlot, file: Option<ObjectId>) -> bool {
         let marks = self.marks();
+        if let Some(file) = file {
+            let mark = marks.missing.get(&(file, from));
+            return mark.is_some_and(|mark| mark.given_way);
+        }
         let mut missing = marks.missing.iter();
         missing.any(|((_, slot), mark)| *slot == from && mark.given_way)
     }
@@ -459,10 +463,10 @@ impl OpenStore {
         self.note_complete(file, from, position).await
     }
 
-    /// Whether data of this primary gave way to a copy without it, of any file.
+    /// Whether data of this primary gave way to a copy without it, of a file or of any.
     #[must_use]
-    pub fn has_given_way(&self, from: ReplicaSlot) -> bool {
-        self.incomplete.has_given_way(from)
+    pub fn has_given_way(&self, from: ReplicaSlot, file: Option<ObjectId>) -> bool {
+        self.incomplete.has_given_way(from, file)
     }
 
     /// The version of a file before the first change of this primary whose data may be missing here; 0 when that is not known, or nothing is

@@ -16,6 +16,7 @@ mod relayed;
 mod renounced;
 mod stopping;
 mod supplied;
+mod wishes;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

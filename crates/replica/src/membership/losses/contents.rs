@@ -262,7 +262,9 @@ async fn take_over_sent(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     for (file, quality) in sent {
         let whole = match quality {
             Quality::Complete => {
-                withheld::settle_flagged(replica, lost, file, (u64::MAX, true)).await;
+                // The best copy has it, whenever this one gave way.
+                let again = Some(u64::MAX);
+                withheld::settle_flagged(replica, lost, file, (u64::MAX, again)).await;
                 // A replica that takes part anew may wait for it.
                 replica.engine.notify();
                 if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
@@ -306,8 +308,10 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
     let lost = replica.lost();
     let mut fetched = Vec::new();
     for (file, position) in completed.files {
-        let again = completed.asked.contains(&file);
-        withheld::settle_flagged(&replica, from, file, (position, again)).await;
+        let mut asked = completed.asked.iter();
+        let asked = asked.find(|(asked, _)| *asked == file);
+        let asked = asked.map(|(_, turn)| *turn);
+        withheld::settle_flagged(&replica, from, file, (position, asked)).await;
         let mut equalling = replica.state.losses.equalling();
         for slot in &lost {
             // Of any other file nothing is waited for.

@@ -82,9 +82,9 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
             }
         };
         if let (Ok(0), Some(position)) = (&outcome, piece.head.completes) {
-            let again = is_placed && piece.head.asked;
+            let asked = piece.head.asked.filter(|_| is_placed);
             let (from, file) = (inbox.from, piece.head.file);
-            withheld::settle_flagged(&replica, from, file, (position, again)).await;
+            withheld::settle_flagged(&replica, from, file, (position, asked)).await;
         }
         if let Err(error) = &outcome
             && !is_of_this_copy(error)
@@ -107,10 +107,11 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
     });
 }
 
-/// A piece that is older than what is here is of no use, unless its sender supplies what is missing here of a lost replica: with what is newer it
-/// has that, too, a little later (counterexample 65).
+/// A piece that is older than what is here is of no use, unless its sender supplies what is missing here of a lost replica (counterexample 65), or
+/// what has given way here: with what is newer it has that, too, a little later.
 fn drop_unless_needed(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> Result<u64> {
-    match withheld::needs_from(replica, from, head.file) {
+    let has_given_way = replica.store.has_given_way(from, Some(head.file));
+    match has_given_way || withheld::needs_from(replica, from, head.file) {
         true => Err(Error::Delay),
         false => Ok(0),
     }

@@ -190,7 +190,7 @@ async fn read(
         follows: piece.follows.0,
         initial,
         completes: completes.map(|(position, _)| position),
-        asked: completes.is_some_and(|(_, asked)| asked),
+        asked: completes.and_then(|(_, asked)| asked),
         // What is sent is not the data of the version here, and must not take the place of what is.
         version: if lacks { 0 } else { version },
         partial,

@@ -99,6 +99,8 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
                 applied: 0,
                 files: Vec::new(),
                 last: true,
+                named: 0,
+                turn: 0,
             };
             wire::body(kind, &wanted)
         }
@@ -130,6 +132,7 @@ fn greeting(files: &SetDirectory) -> Greeting {
         begins: false,
         applied: 0,
         held: 2,
+        wished: 0,
         taken: None,
         members: files.member_list().unwrap(),
         certificate: Bytes::new(),

@@ -12,15 +12,24 @@ const SILENCE: Duration = Duration::from_secs(3);
 
 /// A peer of one replica that says how far it has come with its stream, takes what is said about control, and passes on nothing that
 /// was decided.
-struct Withholding {
+pub(super) struct Withholding {
     impostor: Impostor,
     peer: Peer,
-    session: Session,
+    pub(super) session: Session,
     heard: UnboundedReceiver<(ReplicaSlot, Message)>,
 }
 
 impl Withholding {
     async fn of(files: &Crashed, site: &Site, applied: u64) -> Withholding {
+        Withholding::wishing(files, site, (applied, 0)).await
+    }
+
+    /// One that has asked for so many files besides, by its own word.
+    pub(super) async fn wishing(
+        files: &Crashed,
+        site: &Site,
+        (applied, wished): (u64, u64),
+    ) -> Withholding {
         let impostor = impersonate(files, LATER).await;
         let heard = impostor.deafen();
         let peer = impostor.call(1, site.address());
@@ -29,6 +38,7 @@ impl Withholding {
             begins: true,
             applied,
             held: 2,
+            wished,
             taken: None,
             members: files.set_files().member_list().unwrap(),
             certificate: files.signatures().certificate(),
@@ -74,7 +84,7 @@ impl Withholding {
         self.session.send(Lane::Control, applied).await.unwrap();
     }
 
-    fn leave(self) {
+    pub(super) fn leave(self) {
         drop((self.session, self.peer, self.impostor));
     }
 }
