@@ -21,6 +21,7 @@ use store::{
 };
 use striping::NewFiles;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 use vfs::{
     AccessCheck, Creation, Credentials, Error, Extent, FileSystem, NewObject, ObjectId,
     ReplicaSlot, Result, SetAttributes, Stability,
@@ -133,6 +134,7 @@ impl Pair {
     /// Applies what the leader has changed.
     async fn follow(&self) {
         let store = &self.follower.store;
+        let mut last = None;
         let from = store.applied(LEADER).unwrap() + 1;
         for record in self.leader.updates(from, 10_000).unwrap() {
             let update = ForeignUpdate {
@@ -142,7 +144,10 @@ impl Pair {
                 incomplete: Vec::new(),
             };
             let applied = store.apply(update, &mut |_, commit| commit()).await;
-            store.wait_stable(applied.unwrap()).await.unwrap();
+            last = Some(applied.unwrap());
+        }
+        if let Some(last) = last {
+            store.wait_stable(last).await.unwrap();
         }
     }
 
@@ -305,6 +310,46 @@ async fn contents_of_another_copy_lie_on_the_data_servers() {
     pair.follow().await;
     pair.follower.cleared().await;
     assert!(pair.objects().await.iter().all(BTreeSet::is_empty));
+}
+
+/// What another copy sends of a file may be on its way here when that file is removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_of_a_file_that_is_removed_meanwhile_lie_nowhere() {
+    let mut pair = Pair::new().await;
+    let names: Vec<String> = (0..50).map(|number| format!("file {number}")).collect();
+    let mut files = Vec::new();
+    for name in &names {
+        let file = pair.make(name).await;
+        pair.write(file, 0, bytes(9, 544)).await;
+        files.push((file, pair.pieces(file)));
+    }
+    pair.follow().await;
+    pair.rest().await;
+    for name in &names {
+        Pair::remove(&pair.leader, name).await;
+    }
+    let mut arriving = JoinSet::new();
+    for (file, pieces) in files {
+        let store = pair.follower.store.clone();
+        arriving.spawn(async move {
+            for piece in pieces {
+                // It is there, or the file is gone.
+                let put = store.put_content(file, piece).await;
+                let is_late = matches!(put, Err(Error::Stale | Error::Delay));
+                assert!(put.is_ok() || is_late, "{put:?}");
+            }
+        });
+    }
+    while pair.follower.store.statistics().dirty_files == 0 {
+        tokio::task::yield_now().await;
+    }
+    pair.follow().await;
+    arriving.join_all().await;
+    pair.follower.cleared().await;
+    assert!(pair.objects().await.iter().all(BTreeSet::is_empty));
+    let (home, _directory) = pair.follower.close_home().await;
+    let report = Store::check(&home, false).unwrap();
+    assert!(report.sound && report.findings.is_empty(), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

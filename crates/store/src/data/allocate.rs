@@ -141,7 +141,7 @@ impl OpenStore {
     ) -> Result<Stored> {
         let store = Arc::clone(self);
         blocking(move || match change {
-            Change::Reserve => store.content_of(id)?.reserve(range, need),
+            Change::Reserve => store.content_to_change(id)?.reserve(range, need),
             Change::Punch => store.punch(id, range),
         })
         .await

@@ -32,6 +32,18 @@ impl OpenStore {
         self.content_in(id, self.placement_of(id)?)
     }
 
+    /// The same of bytes that are to be changed.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] when the object is gone. Nobody knows then where its bytes were, and what is written must not come to lie in a data file,
+    /// which nothing would remove.
+    pub(super) fn content_to_change(&self, id: ObjectId) -> Result<Content<'_>> {
+        match self.places {
+            true => self.content_in(id, self.object(id)?.placement().cloned()),
+            false => self.content_in(id, None),
+        }
+    }
+
     /// The bytes of an object whose row is gone, and which said where they are.
     pub(crate) fn content_at(&self, id: ObjectId, placement: &[u8]) -> Result<Content<'_>> {
         let placement = (!placement.is_empty()).then(|| Arc::from(placement));

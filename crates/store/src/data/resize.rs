@@ -82,7 +82,7 @@ impl Operation {
                 store.forget_sums(id, size, u64::MAX)?;
                 if !store.cut_contents(id, size)? && size == 0 {
                     // They were lost, and nothing is missing of nothing.
-                    store.content_of(id)?.make()?;
+                    store.content_to_change(id)?.make()?;
                     store.dirty.changed(id, true);
                 }
                 Ok(())

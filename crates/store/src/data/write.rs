@@ -286,7 +286,7 @@ impl OpenStore {
         data: Bytes,
         need: Need,
     ) -> Result<Stored> {
-        if self.is_elsewhere(id)? {
+        if self.content_to_change(id)?.is_elsewhere() {
             let outcome = self.put_bytes(id, offset, data, need).await;
             self.dirty.changed(id, false);
             return outcome.inspect_err(|_| self.dirty.set_tail_clean(id, false));
@@ -325,12 +325,13 @@ impl OpenStore {
         need: Need,
     ) -> Result<Stored> {
         if data.len() < INLINE_BYTES
-            && let Some(stored) = (self.content_of(id)?).write_at_hand(&data, offset, need)?
+            && let Some(stored) =
+                (self.content_to_change(id)?).write_at_hand(&data, offset, need)?
         {
             return Ok(stored);
         }
         let store = Arc::clone(self);
-        blocking(move || store.content_of(id)?.write(&data, offset, need)).await
+        blocking(move || store.content_to_change(id)?.write(&data, offset, need)).await
     }
 
     /// The same as part of a batch.
