@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod counters;
 mod served;
 mod server;
 mod shelf;

@@ -1,7 +1,7 @@
 //! Carries out what `pool::data_server` decides: one lock around its decisions, and tasks that do what they ask for.
 
+use std::collections::BTreeSet;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -47,8 +47,8 @@ pub(crate) struct RunningServer {
     outward: Arc<dyn Outward>,
     core: Mutex<pool::data_server::DataServer>,
     now: LeaseClock,
-    /// The last question of this run was answered.
-    was_answered: AtomicBool,
+    /// Homes that have answered the last question of this run.
+    have_answered: Mutex<BTreeSet<HomeNumber>>,
 }
 
 impl DataServer {
@@ -67,7 +67,7 @@ impl DataServer {
                 outward,
                 core: Mutex::new(core),
                 now,
-                was_answered: AtomicBool::new(false),
+                have_answered: Mutex::default(),
             }),
         }
     }
@@ -78,10 +78,13 @@ impl DataServer {
     /// When the counter by which homes recognise this data server cannot be made stable; nothing is asked then.
     pub async fn ask(&self, home: HomeNumber) -> vfs::Result<()> {
         let running = &self.running;
-        let answered = running.was_answered.swap(false, Ordering::AcqRel);
-        let identity = running.shelf.identity(answered).await;
-        let identity =
-            identity.inspect_err(|_| running.was_answered.store(answered, Ordering::Release))?;
+        let answered = running.have_answered().remove(&home);
+        let identity = running.shelf.identity(home, answered).await;
+        let identity = identity.inspect_err(|_| {
+            if answered {
+                running.have_answered().insert(home);
+            }
+        })?;
         let ask = running.core().ask(running.now(), home, identity);
         running.carry_out_all(vec![ask]);
         Ok(())
@@ -93,7 +96,7 @@ impl DataServer {
         let running = &self.running;
         let about = match &message {
             ToDataServer::Lease { .. } => {
-                running.was_answered.store(true, Ordering::Release);
+                running.have_answered().insert(home);
                 None
             }
             ToDataServer::Take(intent, _) => Some(intent.contents),
@@ -117,6 +120,11 @@ impl DataServer {
 impl RunningServer {
     fn core(&self) -> MutexGuard<'_, pool::data_server::DataServer> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn have_answered(&self) -> MutexGuard<'_, BTreeSet<HomeNumber>> {
+        let answered = self.have_answered.lock();
+        answered.unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn now(&self) -> Moment {

@@ -3,6 +3,7 @@
 //! Contents are files of a store of its own; what was fenced, and who this is, are facts of that store, which can be noted on a
 //! full disk, too: a full data server still cuts and removes.
 
+use crate::counters::{self, Counters};
 use bytes::Bytes;
 use pool::data_server::Fenced;
 use pool::{
@@ -43,7 +44,7 @@ pub struct Shelf {
     /// Directory of contents.
     contents: ObjectId,
     identity: u128,
-    counter: tokio::sync::Mutex<u64>,
+    counters: tokio::sync::Mutex<Counters>,
     run: u64,
 }
 
@@ -58,8 +59,6 @@ impl std::fmt::Debug for Kept {
 
 /// The directory of contents in the store.
 const CONTENTS: &str = "contents";
-/// The fact that says which data server this is: identity (16) and counter (8).
-const IDENTITY: &[u8] = b"standing";
 /// Before object (8) and placement (4) in the key of what was fenced. Its row: generation (8), number of the last intent (8), and 1
 /// for contents that are gone (1).
 const FENCED: &[u8] = b"fenced/";
@@ -87,36 +86,34 @@ impl Shelf {
         // Nobody opens files here, so nobody takes opens up again: what is removed goes at once.
         store.end_reclaim().await?;
         let contents = directory_in(&store, CONTENTS).await?;
-        let identity = store.facts(IDENTITY)?.pop();
-        let (identity, before) = match identity {
-            Some((_, row)) => parse_identity(&row).ok_or(ShelfError::Identity)?,
-            None => (u128::from_be_bytes(random()?), 0),
+        let (identity, mut counters) = match counters::read(&store)? {
+            Some(kept) => kept.ok_or(ShelfError::Identity)?,
+            None => (u128::from_be_bytes(random()?), Counters::default()),
         };
-        let counter = StoreIdentity::counted_start(before);
-        put_identity(&store, (identity, counter)).await?;
+        put(&store, counters.count_start(identity)).await?;
         Ok(Shelf {
             store: Kept(store),
             contents,
             identity,
-            counter: tokio::sync::Mutex::new(counter),
+            counters: tokio::sync::Mutex::new(counters),
             run: u64::from_be_bytes(random()?),
         })
     }
 
-    /// What to show a home. With `answered`, the report before was answered, and this one has a larger counter, stably.
+    /// What to show a home. With `answered`, the report before was answered by it, and this one has a larger counter, stably.
     ///
     /// # Errors
     /// When the counter cannot be made stable.
-    pub async fn identity(&self, answered: bool) -> Result<StoreIdentity> {
-        let mut counter = self.counter.lock().await;
-        if answered {
-            let grown = StoreIdentity::counted_answer(*counter);
-            put_identity(&self.store.0, (self.identity, grown)).await?;
-            *counter = grown;
+    pub async fn identity(&self, home: HomeNumber, answered: bool) -> Result<StoreIdentity> {
+        let mut counters = self.counters.lock().await;
+        let (counter, row) = counters.next((self.identity, home), answered);
+        if let Some(row) = row {
+            put(&self.store.0, vec![row]).await?;
+            counters.set(home, counter);
         }
         Ok(StoreIdentity {
             store: self.identity,
-            counter: *counter,
+            counter,
             run: self.run,
         })
     }
@@ -456,17 +453,6 @@ async fn put(store: &Store, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<()>
     store.wait_stable(ticket).await
 }
 
-async fn put_identity(store: &Store, (identity, counter): (u128, u64)) -> Result<()> {
-    let row = [&identity.to_be_bytes()[..], &counter.to_be_bytes()].concat();
-    put(store, vec![(IDENTITY.to_vec(), Some(row))]).await
-}
-
-fn parse_identity(row: &[u8]) -> Option<(u128, u64)> {
-    let (identity, counter) = row.split_first_chunk()?;
-    let counter = counter.try_into().ok()?;
-    Some((u128::from_be_bytes(*identity), u64::from_be_bytes(counter)))
-}
-
 fn fenced_key(contents: ContentsId) -> Vec<u8> {
     key_of(FENCED, contents)
 }
@@ -522,7 +508,7 @@ fn parse_fenced(row: &[u8]) -> Option<Fenced> {
 
 /// What [`crate::decode_as_anything`] says.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
-    let _ = parse_identity(bytes);
+    counters::decode_as_anything(bytes);
     if let Some((key, contents)) = parse_removed(bytes, HomeNumber(1)) {
         assert_eq!(removed_key((HomeNumber(1), key), contents), bytes);
     }

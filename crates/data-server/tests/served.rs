@@ -167,10 +167,10 @@ async fn what_was_fenced_or_removed_stays_so_through_restarts_and_what_was_writt
         length: 8192,
     };
     fixture.take(3, 9, Act::Punch(hole)).await;
-    let before = fixture.shelf.identity(true).await.unwrap();
+    let before = fixture.shelf.identity(HOME, true).await.unwrap();
 
     let mut fixture = fixture.restart().await;
-    let after = fixture.shelf.identity(true).await.unwrap();
+    let after = fixture.shelf.identity(HOME, true).await.unwrap();
     assert_eq!(after.store, before.store);
     assert!(after.counter > before.counter);
     let client = fixture.client().await;

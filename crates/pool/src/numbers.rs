@@ -20,6 +20,11 @@ pub struct DataServerNumber(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HomeNumber(pub u16);
 
+impl HomeNumber {
+    /// That of the first metadata server of a pool.
+    pub const FIRST: HomeNumber = HomeNumber(1);
+}
+
 /// Counts the starts of a home, and whatever else makes it fence all that it gave out. What was issued under an older number
 /// is worth nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -143,7 +143,8 @@ impl Home {
             files: BTreeMap::new(),
             intents: BTreeMap::new(),
             next_intent: recovered.next_intent,
-            next_question: 0,
+            // No question of another run has the same number: its answer may come late.
+            next_question: issue.0 << 32,
             clients_until: settings.shares_files.then_some(Moment(0)),
             questions: BTreeMap::new(),
             recorded: 0,
