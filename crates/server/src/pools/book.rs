@@ -157,6 +157,27 @@ impl Book {
         Some(book)
     }
 
+    /// What of it concerns homes that have joined, as they are told.
+    pub(crate) fn told(&self) -> String {
+        let told = Book {
+            forgetting: BTreeSet::new(),
+            given_up: BTreeSet::new(),
+            homes: BTreeSet::new(),
+            ..self.clone()
+        };
+        told.to_text()
+    }
+
+    /// The same book with what the first metadata server has told; nothing when that is no book.
+    pub(crate) fn with_told(&self, told: &str) -> Option<Book> {
+        Some(Book {
+            forgetting: self.forgetting.clone(),
+            given_up: self.given_up.clone(),
+            homes: self.homes.clone(),
+            ..Book::parse(told)?
+        })
+    }
+
     fn to_text(&self) -> String {
         let mut text = String::new();
         for (number, group) in &self.groups {
@@ -299,7 +320,15 @@ mod tests {
         book.homes = BTreeSet::from([ReplicaSlot(10), ReplicaSlot(11)]);
         book.spreading = Some(DeviceGroupNumber(2));
         book.move_rate = 5;
-        assert_eq!(Book::parse(&book.to_text()), Some(book));
+        assert_eq!(Book::parse(&book.to_text()).as_ref(), Some(&book));
+        // What a home knows by itself stays as it is.
+        let own = Book {
+            given_up: BTreeSet::from([ReplicaSlot(1)]),
+            ..Book::default()
+        };
+        let told = own.with_told(&book.told()).unwrap();
+        assert_eq!((&told.groups, told.given_up), (&book.groups, own.given_up));
+        assert_eq!((told.draining, told.homes.len()), (book.draining, 0));
     }
 
     #[test]

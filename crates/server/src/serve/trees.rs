@@ -117,9 +117,9 @@ async fn open_exported(
             tree: export.tree.clone(),
         });
     }
-    let elsewhere = striped.map(|striped| striped.striped.clone());
+    let at_first = striped.map(|striped| striped.striped.clone() as Arc<dyn Elsewhere>);
     let options = StoreOptions {
-        elsewhere: elsewhere.map(|striped| striped as Arc<dyn Elsewhere>),
+        elsewhere: at_first.or_else(|| joined.map(JoinedServer::elsewhere)),
         ..options(data.tree(&export.tree), configuration)
     };
     let name = export.tree.clone();

@@ -115,7 +115,7 @@ impl Overview {
         let tree = tree.ok_or("the tree whose files are striped is not served; see the log")?;
         let file = find(&*tree.file_system, path).await?;
         match file.kind {
-            ObjectKind::File => server.whereabouts(path, &file),
+            ObjectKind::File => server.whereabouts(path, &file).await,
             _ => Err(format!(
                 "{path} is no file, and has nothing on data servers; name a file"
             )),

@@ -5,20 +5,32 @@
 //!
 //! What must never enter: what the messages do.
 
+mod passed;
+
+pub(super) use passed::{
+    HeardPool, OfDataServer, Survey, Surveyed, ToldPool, ToldServer, decode_for_data_server,
+    decode_for_home, decode_heard_pool, decode_homes, decode_of_data_server, decode_of_home,
+    decode_pool, decode_survey, decode_surveyed, encode_for_data_server, encode_for_home,
+    encode_heard_pool, encode_homes, encode_listing_of, encode_of_data_server, encode_of_home,
+    encode_pool, encode_survey, encode_surveyed,
+};
+
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
 use metadata_server::{Asked, LayoutEvent, News, Reply};
 use peer::{Message, Refusal, Sender, Settings, TurnedAway};
-use pool::{Holding, Listing, ToDataServer, ToHome};
+use pool::{Holding, HomeNumber, Listing, ToDataServer, ToHome};
 use vfs::ReplicaSlot;
 
 use super::asking;
 use crate::pools::{PoolPlace, PoolRole};
 
-/// The only version of what servers of a pool say to each other that is spoken. 2 came with keys that change, 3 with lists of contents.
-const VERSION: u32 = 3;
+/// The only version of what servers of a pool say to each other that is spoken. 2 came with keys that change, 3 with lists of contents, 4 with
+/// data servers that have several homes.
+const VERSION: u32 = 4;
 
 /// What a message is. Numbers are never used again for another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +54,30 @@ enum Kind {
     LayoutEvent = 8,
     /// [`Listing`], of a data server: some of what it has. Control lane.
     Listing = 9,
+    /// [`ToHome`], of a data server, for a joined home. Control lane.
+    ForHome = 10,
+    /// The same, as the first metadata server passes it on. Control lane.
+    OfDataServer = 11,
+    /// [`ToDataServer`], of a joined home. Control lane.
+    ForDataServer = 12,
+    /// The same, as the first metadata server passes it on. Control lane.
+    OfHome = 13,
+    /// What concerns a joined home of a [`Listing`], of the first metadata server. Control lane.
+    ListingOf = 14,
+    /// The joined homes, of the first metadata server to a data server. Control lane.
+    Homes = 15,
+    /// [`ToldPool`]: a request of the first metadata server to one that has joined. Data lane.
+    Pool = 16,
+    /// [`HeardPool`], the answer to it.
+    HeardPool = 17,
+    /// [`Survey`]: a request of the first metadata server to a joined home. Data lane.
+    Survey = 18,
+    /// [`Surveyed`], the answer to it.
+    Surveyed = 19,
 }
 
 impl Kind {
-    const ALL: [Kind; 9] = [
+    const ALL: [Kind; 19] = [
         Kind::ToHome,
         Kind::ToDataServer,
         Kind::Holding,
@@ -55,6 +87,16 @@ impl Kind {
         Kind::Heard,
         Kind::LayoutEvent,
         Kind::Listing,
+        Kind::ForHome,
+        Kind::OfDataServer,
+        Kind::ForDataServer,
+        Kind::OfHome,
+        Kind::ListingOf,
+        Kind::Homes,
+        Kind::Pool,
+        Kind::HeardPool,
+        Kind::Survey,
+        Kind::Surveyed,
     ];
 
     fn message(self, body: impl Into<Bytes>) -> Message {
@@ -118,12 +160,7 @@ impl FromDataServer {
             Kind::ToHome => ToHome::decode(body).map(FromDataServer::ToHome),
             Kind::Holding => Holding::decode(body).map(FromDataServer::Holding),
             Kind::Listing => Listing::decode(body).map(FromDataServer::Listing),
-            Kind::ToDataServer
-            | Kind::Question
-            | Kind::Answer
-            | Kind::News
-            | Kind::Heard
-            | Kind::LayoutEvent => return None,
+            _ => return None,
         };
         read.ok().filter(|_| message.payload.is_empty())
     }
@@ -134,10 +171,19 @@ pub(super) fn encode(message: &ToDataServer) -> Message {
     Kind::ToDataServer.message(message.encode())
 }
 
-/// Reads a message that [`admit_at_data_server`] let through; nothing when it is none.
-pub(super) fn decode(message: &Message) -> Option<ToDataServer> {
-    let read = ToDataServer::decode(&message.body).ok();
-    read.filter(|_| Kind::ToDataServer.is_of(message) && message.payload.is_empty())
+/// Reads a message that [`admit_at_data_server`] let through; nothing when it is none, or about contents of one of these other homes.
+pub(super) fn decode(
+    homes: &BTreeSet<HomeNumber>,
+    message: &Message,
+) -> Option<(HomeNumber, ToDataServer)> {
+    let is_one = Kind::ToDataServer.is_of(message) && message.payload.is_empty();
+    let read = is_one.then(|| ToDataServer::decode(&message.body).ok());
+    let read = read.flatten()?;
+    let lives_elsewhere = |home: &HomeNumber| passed::concerns(*home, &read);
+    match homes.iter().any(lives_elsewhere) {
+        true => None,
+        false => Some((HomeNumber::FIRST, read)),
+    }
 }
 
 /// A question of a metadata server; it may be long.
@@ -229,8 +275,13 @@ pub(super) fn meet_at_joined(place: &PoolPlace, peer: Sender) -> Result<(), Turn
 
 pub(super) fn admit_at_metadata_server(from: Option<PoolRole>, number: u32) -> Result<(), Refusal> {
     match (Kind::try_from(number)?, from) {
-        (Kind::ToHome | Kind::Holding | Kind::Listing, Some(PoolRole::DataServer))
-        | (Kind::Question | Kind::News, Some(PoolRole::MetadataServer)) => Ok(()),
+        (
+            Kind::ToHome | Kind::Holding | Kind::Listing | Kind::ForHome,
+            Some(PoolRole::DataServer),
+        )
+        | (Kind::Question | Kind::News | Kind::ForDataServer, Some(PoolRole::MetadataServer)) => {
+            Ok(())
+        }
         _ => Err(refusal()),
     }
 }
@@ -241,7 +292,17 @@ pub(super) fn admit_at_joined(
     number: u32,
 ) -> Result<(), Refusal> {
     match Kind::try_from(number)? {
-        Kind::News | Kind::LayoutEvent | Kind::Question if from == place.keeper => Ok(()),
+        Kind::News
+        | Kind::LayoutEvent
+        | Kind::Question
+        | Kind::OfDataServer
+        | Kind::ListingOf
+        | Kind::Pool
+        | Kind::Survey
+            if from == place.keeper =>
+        {
+            Ok(())
+        }
         _ => Err(refusal()),
     }
 }
@@ -252,7 +313,7 @@ pub(super) fn admit_at_data_server(
     number: u32,
 ) -> Result<(), Refusal> {
     match Kind::try_from(number)? {
-        Kind::ToDataServer if from == place.keeper => Ok(()),
+        Kind::ToDataServer | Kind::OfHome | Kind::Homes if from == place.keeper => Ok(()),
         _ => Err(refusal()),
     }
 }
@@ -277,11 +338,13 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
         let long = kind.message(Bytes::new()).with_payload(bytes.clone());
         for message in [short, long] {
             reads_as_sent(&message, FromDataServer::decode, FromDataServer::encode);
+            let decode = |message: &Message| Some(decode(&BTreeSet::new(), message)?.1);
             reads_as_sent(&message, decode, encode);
             reads_as_sent(&message, decode_question, encode_question);
             reads_as_sent(&message, decode_reply, encode_reply);
             reads_as_sent(&message, decode_news, encode_news);
             reads_as_sent(&message, decode_layout_event, encode_layout_event);
+            passed::decode_as_anything(&message);
         }
     }
 }
@@ -318,7 +381,11 @@ mod tests {
             act: Act::Remove,
         };
         let take = ToDataServer::Take(intent, KeyNumber(3));
-        assert_eq!(decode(&encode(&take)), Some(take.clone()));
+        let none = BTreeSet::new();
+        let arrived = decode(&none, &encode(&take));
+        assert_eq!(arrived, Some((HomeNumber::FIRST, take.clone())));
+        let owner = BTreeSet::from([HomeNumber(0)]);
+        assert_eq!(decode(&owner, &encode(&take)), None, "it lives elsewhere");
         let looked = ToHome::Looked {
             question: 3,
             report: Report::default(),
@@ -329,7 +396,8 @@ mod tests {
         };
         assert_eq!(arrived, looked);
         // The kinds tell the two ways apart, and nothing has bytes beside.
-        assert!(decode(&sent).is_none() && FromDataServer::decode(&encode(&take)).is_none());
+        assert!(decode(&none, &sent).is_none());
+        assert!(FromDataServer::decode(&encode(&take)).is_none());
         assert!(FromDataServer::decode(&sent.with_payload(&b"more"[..])).is_none());
         let news = News {
             run: 3,
@@ -337,7 +405,7 @@ mod tests {
         };
         let sent = encode_news(&news);
         assert_eq!(decode_news(&sent), Some(news));
-        assert!(decode(&sent).is_none() && !is_heard(&sent) && is_heard(&heard()));
+        assert!(decode(&none, &sent).is_none() && !is_heard(&sent) && is_heard(&heard()));
         assert_eq!(decode_news(&sent.with_payload(&b"more"[..])), None);
         for event in [
             LayoutEvent::Recall(1 << 47),

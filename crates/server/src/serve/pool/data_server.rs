@@ -3,8 +3,9 @@
 //!
 //! What must never enter: what a handle is worth.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -51,13 +52,18 @@ pub(in crate::serve) struct DataServer {
 #[derive(Default)]
 struct Link {
     metadata_server: OnceLock<Peer>,
+    /// Homes beside that of the first metadata server, as that one says.
+    homes: Mutex<BTreeSet<HomeNumber>>,
     /// The connections of clients.
     clients: OnceLock<Weak<Transport>>,
 }
 
 impl Outward for Link {
-    fn send(&self, _home: HomeNumber, message: ToHome) {
-        self.say(&FromDataServer::ToHome(message));
+    fn send(&self, home: HomeNumber, message: ToHome) {
+        match home {
+            HomeNumber::FIRST => self.say(FromDataServer::ToHome(message).encode()),
+            home => self.say(connection::encode_for_home(home, message)),
+        }
     }
 
     fn drop_connections(&self) {
@@ -71,13 +77,17 @@ impl Outward for Link {
 }
 
 impl Link {
-    fn say(&self, message: &FromDataServer) {
+    fn homes(&self) -> MutexGuard<'_, BTreeSet<HomeNumber>> {
+        self.homes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, message: Message) {
         let session = self.metadata_server.get().map(Peer::session);
         if let Some(Ok(session)) = session
             && session.is_connected(Lane::Control)
         {
             // What is lost is said again.
-            let _ = session.try_send(Lane::Control, message.encode());
+            let _ = session.try_send(Lane::Control, message);
         }
     }
 }
@@ -119,6 +129,7 @@ impl DataServer {
         let hears = Arc::new(Hears {
             place: place.clone(),
             server,
+            link: link.clone(),
         });
         let endpoint = Endpoint::start_calling(
             &identity,
@@ -130,8 +141,7 @@ impl DataServer {
         let addresses = keeper.map_or_else(Vec::new, |keeper| keeper.addresses);
         // Nobody else has set it.
         let _ = (link.metadata_server).set(endpoint.connect(place.keeper, addresses));
-        let home = HomeNumber(place.keeper.0);
-        tokio::spawn(ask(Arc::downgrade(&kept), link.clone(), home));
+        tokio::spawn(ask(Arc::downgrade(&kept), link.clone()));
         tokio::spawn(list(Arc::downgrade(&kept), link.clone()));
         Ok(DataServer {
             place,
@@ -187,20 +197,23 @@ impl DataServer {
     }
 }
 
-/// Asks the metadata server for a lease and tells it how much is kept, as long as this runs.
-async fn ask(kept: Weak<Kept>, link: Arc<Link>, home: HomeNumber) {
+/// Asks every home for a lease, and tells the first metadata server how much is kept, as long as this runs.
+async fn ask(kept: Weak<Kept>, link: Arc<Link>) {
     let mut ticks = tokio::time::interval(TELL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(kept) = kept.upgrade() else { return };
-        if let Err(error) = kept.server.ask(home).await
-            && let Some(sum) = UNASKED.failed(("no lease is asked for", 0), Instant::now())
-        {
-            tracing::warn!(%error, %sum, "the counter by which the metadata server recognises these contents cannot be kept; check the disk");
+        let others = link.homes().clone();
+        for home in [HomeNumber::FIRST].into_iter().chain(others) {
+            if let Err(error) = kept.server.ask(home).await
+                && let Some(sum) = UNASKED.failed(("no lease is asked for", 0), Instant::now())
+            {
+                tracing::warn!(%error, %sum, "the counter by which a metadata server recognises these contents cannot be kept; check the disk");
+            }
         }
         if let Some(holding) = kept.holding().await {
-            link.say(&FromDataServer::Holding(holding));
+            link.say(FromDataServer::Holding(holding).encode());
         }
     }
 }
@@ -218,7 +231,7 @@ async fn list(kept: Weak<Kept>, link: Arc<Link>) {
         match kept.shelf.list(after, Listing::MOST).await {
             Ok((listing, next)) => {
                 after = next.unwrap_or(Cookie::START);
-                link.say(&FromDataServer::Listing(listing));
+                link.say(FromDataServer::Listing(listing).encode());
             }
             // It is told where contents are read or written.
             Err(error) => tracing::debug!(%error, "contents are not listed now"),
@@ -284,6 +297,7 @@ impl nfs4_server::DataServer for Kept {
 struct Hears {
     place: PoolPlace,
     server: data_server::DataServer,
+    link: Arc<Link>,
 }
 
 #[async_trait]
@@ -297,12 +311,18 @@ impl MessageHandler for Hears {
     }
 
     async fn receive(&self, incoming: Incoming) {
-        let home = HomeNumber(incoming.from.slot.0);
-        match connection::decode(&incoming.release()) {
-            Some(message) => self.server.receive(home, message).await,
-            None => {
-                tracing::warn!("a message of the metadata server is not understood, and dropped")
-            }
+        let message = incoming.release();
+        if let Some(homes) = connection::decode_homes(&message) {
+            *self.link.homes() = homes;
+            return;
+        }
+        let homes = self.link.homes().clone();
+        let said = connection::decode(&homes, &message);
+        match said.or_else(|| connection::decode_of_home(&homes, &message)) {
+            Some((home, said)) => self.server.receive(home, said).await,
+            None => tracing::warn!(
+                "a message of a metadata server is not understood, or not about what lives there, and dropped"
+            ),
         }
     }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use metadata_server::{
     Asked, Connection, Holders, Home, Homes, News, PoolTree, Question, RemoteTree, Reply,
 };
-use peer::{Endpoint, Peer, Sender};
+use peer::{Endpoint, Peer, Sender, Session};
 use store::Store;
 use vfs::{Error, FileSystem, FsId, ReplicaSlot};
 
@@ -146,9 +146,13 @@ impl JoinedHomes {
         self.endpoint.get()?.upgrade()?.peer(slot)
     }
 
+    /// That with a server that is there.
+    pub(super) fn session(&self, slot: ReplicaSlot) -> Option<Session> {
+        self.peer(slot).and_then(|peer| peer.session().ok())
+    }
+
     fn meet_present(&self, slot: ReplicaSlot) {
-        let session = self.peer(slot).and_then(|peer| peer.session().ok());
-        if let Some(session) = session {
+        if let Some(session) = self.session(slot) {
             self.session_began(session.peer());
         }
     }

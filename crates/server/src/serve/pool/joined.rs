@@ -3,6 +3,8 @@
 //!
 //! What must never enter: what clients may do there.
 
+mod own_book;
+mod own_files;
 mod own_home;
 
 use std::path::Path;
@@ -16,14 +18,16 @@ use peer::{
     Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, Sender,
     TurnedAway,
 };
-use store::{Store, TreeIdentity};
+use store::{Elsewhere, Store, TreeIdentity};
 use tokio::time::timeout;
 use vfs::{Error, FsId, ReplicaSlot};
 
-use self::own_home::OwnHome;
-use super::Shown;
+use self::own_book::OwnBook;
+use self::own_files::OwnFiles;
+use self::own_home::{Beginning, OwnHome};
 use super::asking::{self, PAUSE, UnderWay};
-use super::layouts::GivenByHome;
+use super::layouts::{GivenBehindCopies, GivenByHome};
+use super::{BOOK, Shown};
 use super::{clock, connection};
 use crate::data_directory::{DataDirectory, MemberOf};
 use crate::pools::{self, PoolPlace};
@@ -40,6 +44,8 @@ pub(in crate::serve) struct JoinedServer {
     place: PoolPlace,
     endpoint: Endpoint,
     home: Arc<ToHome>,
+    files: Arc<OwnFiles>,
+    book: Arc<OwnBook>,
     /// Which of its starts this is, and how long clients may be silent.
     run: (u32, Duration),
 }
@@ -66,7 +72,7 @@ impl JoinedServer {
     pub(super) fn start(
         place: PoolPlace,
         incarnation: u32,
-        client_lease: Duration,
+        (client_lease, key_life): (Duration, Duration),
     ) -> Result<JoinedServer, ServeError> {
         let identity = place.directory.identity();
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
@@ -77,9 +83,13 @@ impl JoinedServer {
             shown: OnceLock::new(),
             own: OwnHome::default(),
         });
+        let book = Arc::new(OwnBook::new(place.directory.path().join(BOOK)));
+        let files = OwnFiles::new(place.clone(), book.clone(), key_life)?;
+        let files = Arc::new(files);
         let hears = Hears {
             place: place.clone(),
             home: home.clone(),
+            files: files.clone(),
         };
         let endpoint = Endpoint::start_calling(
             &identity,
@@ -95,6 +105,8 @@ impl JoinedServer {
             place,
             endpoint,
             home,
+            files,
+            book,
             run: (incarnation, client_lease),
         })
     }
@@ -102,6 +114,11 @@ impl JoinedServer {
     /// The tree of which this server keeps a store, and in which place.
     pub(in crate::serve) fn shows(&self) -> (&str, ReplicaSlot) {
         (&self.place.tree, self.place.slot)
+    }
+
+    /// Where files of that store have their bytes.
+    pub(in crate::serve) fn elsewhere(&self) -> Arc<dyn Elsewhere> {
+        self.files.contents()
     }
 
     /// Asks which tree it is, for a server that has no store of it.
@@ -157,13 +174,25 @@ impl JoinedServer {
         // There is one.
         let _ = self.home.tree.set(store.tree().fs_id);
         let _ = self.home.shown.set(Arc::downgrade(&shown));
+        let has_directories = metadata_server::has_directories(store).await;
+        let has_directories = has_directories.map_err(ServeError::Home)?;
+        let stripes = makes_directories || has_directories;
+        if stripes {
+            self.files.begin(store, &self.home).await?;
+        }
+        let beginning = Beginning {
+            makes_directories,
+            has_directories,
+            striped: stripes.then(|| self.files.contents()),
+            book: self.book.clone(),
+        };
         let began = self.home.own.begin(
             (&self.place, &self.home),
             self.run,
             (store, shown.clone()),
-            makes_directories,
+            beginning,
         );
-        let tree = began.await?;
+        let (tree, holders) = began.await?;
         tokio::spawn(asking::keep_lease(Arc::downgrade(&shown)));
         let session = self.home.peer.get().and_then(|peer| peer.session().ok());
         if let Some(session) = session {
@@ -175,6 +204,10 @@ impl JoinedServer {
         let layouts = GivenByHome {
             tree: shown,
             own: self.place.slot,
+            files: stripes.then(|| GivenBehindCopies {
+                striped: self.files.contents(),
+                holders,
+            }),
             properties: LayoutProperties {
                 // At most 16 MiB.
                 stripe_unit: self.place.stripe_unit.bytes() as u32,
@@ -296,6 +329,24 @@ async fn hand_over(home: Weak<ToHome>, to: Sender) {
 struct Hears {
     place: PoolPlace,
     home: Arc<ToHome>,
+    files: Arc<OwnFiles>,
+}
+
+impl Hears {
+    /// How the pool is, or a question about a data server; nothing when it is neither.
+    async fn answer_about_pool(
+        &self,
+        from: Sender,
+        message: &Message,
+    ) -> Option<vfs::Result<Message>> {
+        if let Some(told) = connection::decode_pool(message) {
+            let heard = self.files.hear_pool(from, told).await;
+            return Some(heard.map(|heard| connection::encode_heard_pool(&heard)));
+        }
+        let survey = connection::decode_survey(message)?;
+        let surveyed = self.files.survey(survey).await;
+        Some(surveyed.map(|surveyed| connection::encode_surveyed(&surveyed)))
+    }
 }
 
 #[async_trait]
@@ -309,7 +360,11 @@ impl MessageHandler for Hears {
     }
 
     async fn receive(&self, incoming: Incoming) {
-        let event = connection::decode_layout_event(&incoming.release());
+        let message = incoming.release();
+        if let Some((server, said)) = connection::decode_of_data_server(&message) {
+            return self.files.receive(server, said);
+        }
+        let event = connection::decode_layout_event(&message);
         let shown = self.home.shown.get().and_then(Weak::upgrade);
         match (event, shown) {
             (Some(event), Some(shown)) => shown.hear_of_layouts(event),
@@ -328,7 +383,11 @@ impl MessageHandler for Hears {
             let reply = reply.ok_or_else(connection::refusal)?;
             return Ok(connection::encode_reply(&reply));
         }
-        let news = connection::decode_news(&incoming.release());
+        let (from, message) = (incoming.from, incoming.release());
+        if let Some(answered) = self.answer_about_pool(from, &message).await {
+            return answered.map_err(|error| Refusal(error.to_string()));
+        }
+        let news = connection::decode_news(&message);
         let news = news.ok_or_else(connection::refusal)?;
         if let Some(shown) = self.home.shown.get().and_then(Weak::upgrade) {
             shown.hear(&news);

@@ -125,8 +125,10 @@ impl metadata_server::Layouts for GivenBehindCopies {
 pub(super) struct GivenByHome {
     pub(super) tree: Arc<RemoteTree>,
     pub(super) properties: LayoutProperties,
-    /// What has this slot lives here, and has no layouts.
+    /// What has this slot lives here.
     pub(super) own: ReplicaSlot,
+    /// Who gives layouts of it, if anybody does.
+    pub(super) files: Option<GivenBehindCopies>,
 }
 
 #[async_trait]
@@ -136,10 +138,18 @@ impl Layouts for GivenByHome {
     }
 
     async fn device(&self, device: DeviceId) -> Option<Vec<Vec<SocketAddr>>> {
+        if let Some(files) = &self.files
+            && let Some(found) = Layouts::device(files, device).await
+        {
+            return Some(found);
+        }
         self.tree.device(device.0).await
     }
 
     async fn devices(&self) -> Vec<DeviceId> {
+        if let Some(files) = &self.files {
+            return Layouts::devices(files).await;
+        }
         // A client asks again, or for the device of the layout that it has.
         let all = self.tree.devices().await.unwrap_or_default().into_iter();
         all.map(DeviceId).collect()
@@ -152,7 +162,8 @@ impl Layouts for GivenByHome {
         access: LayoutAccess,
     ) -> Result<FileLayout, NoLayout> {
         if file.slot() == self.own {
-            return Err(NoLayout::Unavailable);
+            let files = self.files.as_ref().ok_or(NoLayout::Unavailable)?;
+            return Layouts::layout(files, file, holder, access).await;
         }
         let writing = access == LayoutAccess::ReadWrite;
         let given = self.tree.layout(file, holder.0, writing).await;
@@ -166,11 +177,24 @@ impl Layouts for GivenByHome {
     }
 
     async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()> {
-        self.end(file, holder, false).await
+        if file.slot() != self.own {
+            return self.tree.end_layout(file, holder.0, false).await;
+        }
+        match &self.files {
+            Some(files) => Layouts::returned(files, file, holder).await,
+            // It was refused one.
+            None => Ok(()),
+        }
     }
 
     async fn lost(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()> {
-        self.end(file, holder, true).await
+        if file.slot() != self.own {
+            return self.tree.end_layout(file, holder.0, true).await;
+        }
+        match &self.files {
+            Some(files) => Layouts::lost(files, file, holder).await,
+            None => Ok(()),
+        }
     }
 
     async fn commit(
@@ -180,13 +204,17 @@ impl Layouts for GivenByHome {
         end: Option<u64>,
     ) -> Result<u64, NoLayout> {
         if file.slot() == self.own {
-            return Err(NoLayout::Gone);
+            let files = self.files.as_ref().ok_or(NoLayout::Gone)?;
+            return Layouts::commit(files, file, holder, end).await;
         }
         let size = self.tree.commit_layout(file, holder.0, end).await;
         size.map_err(none_here)
     }
 
     fn on_event(&self, listener: Arc<dyn Fn(LayoutEvent) + Send + Sync>) {
+        if let Some(files) = &self.files {
+            Layouts::on_event(files, listener.clone());
+        }
         self.tree.on_layout_event(Arc::new(move |event| {
             listener(match event {
                 metadata_server::LayoutEvent::Recall(holder) => {
@@ -197,16 +225,6 @@ impl Layouts for GivenByHome {
                 }
             });
         }));
-    }
-}
-
-impl GivenByHome {
-    /// A holder goes, which has had a layout or was refused one.
-    async fn end(&self, file: ObjectId, holder: LayoutHolder, is_lost: bool) -> vfs::Result<()> {
-        match file.slot() == self.own {
-            true => Ok(()),
-            false => self.tree.end_layout(file, holder.0, is_lost).await,
-        }
     }
 }
 

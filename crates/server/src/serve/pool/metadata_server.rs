@@ -9,6 +9,9 @@ mod leaving;
 mod lost_home;
 mod memory;
 mod moving;
+mod passing;
+mod shown;
+mod telling;
 mod whereabouts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +23,6 @@ use metadata_server::{ChangesElsewhere, Holders, Home, PoolTree};
 use nfs4_server::Layouts;
 use peer::set::Member;
 use peer::{Endpoint, Incarnation, Lane};
-use pool::home::{ServerView, Stranger};
 use pool::{DataServerNumber, Holding, HomeNumber, PoolId};
 use store::Store;
 use striping::{NewFiles, PoolView, Striped};
@@ -29,18 +31,20 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, timeout};
 use vfs::{FileSystem, ReplicaSlot};
 
+pub(super) use self::hearing::sweep;
+
 use self::forgetting::Forgetting;
 use self::hearing::{Known, Link};
 use self::memory::InBook;
-use self::moving::Moves;
+use self::telling::Telling;
 use super::connection;
 use super::homes::JoinedHomes;
 use super::layouts::GivenBehindCopies;
+use super::moving::{self as moves, Moves};
 use super::sharing::Sharing;
 use crate::data_directory::SealedFileError;
 use crate::pools::{self, Book, PoolPlace, PoolRole};
 use crate::serve::ServeError;
-use crate::status::{PoolServerStatus, PoolStatus};
 use crate::transport::Listener;
 
 /// How often it is looked who is there.
@@ -70,6 +74,7 @@ pub(in crate::serve) struct MetadataServer {
     keeping: Mutex<Keeping>,
     moves: Arc<Moves>,
     forgetting: Forgetting,
+    telling: Telling,
     /// Held by the task that removes a server, or decides that a metadata server is given up.
     departing: tokio::sync::Mutex<()>,
     /// Held by the task that changes the book.
@@ -91,16 +96,25 @@ struct Keeping {
     looked_up: BTreeMap<DataServerNumber, (String, Instant)>,
 }
 
-/// The pool as the home knows it.
+/// The pool as the first home knows it.
 pub(super) fn view(place: &PoolPlace, members: &[Member], book: &Book) -> PoolView {
+    let servers: BTreeSet<_> = data_servers(place, members).map(number).collect();
+    let servers = &servers - &book.forgotten;
+    pool_view(place, HomeNumber::FIRST, &servers, book)
+}
+
+/// The pool as a home knows it that has these data servers.
+pub(super) fn pool_view(
+    place: &PoolPlace,
+    home: HomeNumber,
+    servers: &BTreeSet<DataServerNumber>,
+    book: &Book,
+) -> PoolView {
     let [a, b, c, d, e, f, g, h, ..] = place.pool.0;
     PoolView {
         pool: PoolId(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
-        home: HomeNumber(place.keeper.0),
-        servers: data_servers(place, members)
-            .map(number)
-            .filter(|server| !book.forgotten.contains(server))
-            .collect(),
+        home,
+        servers: servers.clone(),
         forgotten: book.forgotten.clone(),
         groups: book.groups.clone(),
         new_files: book.new_files.map(|group| NewFiles {
@@ -252,6 +266,7 @@ impl MetadataServer {
             }),
             moves: Arc::new(Moves::new()),
             forgetting: Forgetting::new(),
+            telling: Telling::default(),
             departing: tokio::sync::Mutex::default(),
             changes: tokio::sync::Mutex::default(),
             book_path: beginning.book_path,
@@ -260,8 +275,9 @@ impl MetadataServer {
         homes.are_noted_by(&server);
         tokio::spawn(keep(Arc::downgrade(&server)));
         tokio::spawn(give_up_lost(Arc::downgrade(&server)));
-        tokio::spawn(moving::run(Arc::downgrade(&server)));
+        tokio::spawn(moves::run(Arc::downgrade(&server)));
         tokio::spawn(forgetting::run(Arc::downgrade(&server)));
+        tokio::spawn(telling::run(Arc::downgrade(&server)));
         Ok(server)
     }
 
@@ -383,92 +399,6 @@ impl MetadataServer {
         let (path, written) = (self.book_path.clone(), book.clone());
         let written = tokio::task::spawn_blocking(move || written.write(&path)).await;
         written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
-    }
-
-    /// How the pool is.
-    pub(super) fn status(&self) -> PoolStatus {
-        let members = self.place.directory.members().unwrap_or_default();
-        let views = self.striped.servers();
-        let (in_use, draining) = {
-            let keeping = self.keeping();
-            (keeping.book.in_use(), keeping.book.draining.clone())
-        };
-        let servers = data_servers(&self.place, &members).map(|member| {
-            let mut views = views.iter();
-            let view = views.find(|view| view.number == number(member));
-            PoolServerStatus {
-                new_files: in_use.contains(&number(member)),
-                draining: draining.contains(&number(member)),
-                ..self.status_of(member, view)
-            }
-        });
-        let others = present(&self.place, &members, PoolRole::MetadataServer);
-        let others = others.map(|member| self.status_of(member, None));
-        PoolStatus {
-            pool: self.place.pool.to_string(),
-            role: "metadata server".to_owned(),
-            joined: false,
-            number: self.place.slot.0,
-            stripe_unit_bytes: self.place.stripe_unit.bytes(),
-            servers: others.chain(servers).collect(),
-            holding: None,
-            moving: self.moving_status(),
-            giving_up: self.giving_up(),
-            copies: None,
-        }
-    }
-
-    fn status_of(&self, member: &Member, view: Option<&ServerView>) -> PoolServerStatus {
-        let slot = ReplicaSlot(member.slot);
-        let connected = self.is_connected(slot);
-        let met = self.endpoint.peer(slot).map(|peer| peer.status());
-        let stranger = view.and_then(|view| view.stranger);
-        // A metadata server shows names while it can ask here.
-        let shows_names = member.metadata_server && connected;
-        PoolServerStatus {
-            number: member.slot,
-            name: member.name.clone(),
-            role: match member.metadata_server {
-                true => "metadata server".to_owned(),
-                false => "data server".to_owned(),
-            },
-            addresses: member.addresses.clone(),
-            connected,
-            trouble: match stranger {
-                Some(stranger) => Some(told(member.slot, stranger)),
-                None => met.and_then(|met| met.last_error).filter(|_| !connected),
-            },
-            serves: shows_names || view.is_some_and(|view| view.serves),
-            new_files: false,
-            draining: false,
-            home: self.keeping().book.homes.contains(&slot),
-            waits: view.map_or(0, |view| view.owes as u64),
-            holding: self.holding(slot),
-        }
-    }
-}
-
-/// Why a data server is there and does not serve.
-fn told(number: u16, stranger: Stranger) -> String {
-    match stranger {
-        Stranger::OtherContents => {
-            "it has other contents than before, such as an empty disk; nothing of it is used. Mount the disk that it had, or put its data directory \
-             back"
-                .to_owned()
-        }
-        Stranger::OlderCopy => {
-            "its contents are an older copy of what it had, or two servers run with copies of one data directory; nothing of it is used, since \
-             what was written later would be missing. Put the right data directory back"
-                .to_owned()
-        }
-        Stranger::Doubted => format!(
-            "an older copy of its contents was seen before; nothing of it is used. If these are the right ones, and no other server runs with a \
-             copy of them, `meridian pool readmit {number}`"
-        ),
-        Stranger::ContentsOf(other) => format!(
-            "its contents are those of data server {}; nothing of it is used. Let it join anew, with an empty data directory",
-            other.0
-        ),
     }
 }
 

@@ -10,6 +10,7 @@ mod homes;
 mod joined;
 mod layouts;
 mod metadata_server;
+mod moving;
 mod placed;
 mod sharing;
 
@@ -56,6 +57,7 @@ pub(super) struct Prepared {
     metadata: Option<Metadata>,
     /// The connection of a metadata server that has joined.
     joined: Option<Arc<JoinedServer>>,
+    key_life: Duration,
 }
 
 struct Metadata {
@@ -218,6 +220,7 @@ impl Prepared {
             place,
             metadata,
             joined: None,
+            key_life: configuration.pool.key_life,
         }))
     }
 
@@ -241,7 +244,8 @@ impl Prepared {
         client_lease: Duration,
     ) -> Result<(), ServeError> {
         if self.place.role == PoolRole::MetadataServer {
-            let joined = JoinedServer::start(self.place.clone(), incarnation, client_lease)?;
+            let lives = (client_lease, self.key_life);
+            let joined = JoinedServer::start(self.place.clone(), incarnation, lives)?;
             self.joined = Some(Arc::new(joined));
         }
         if let Some(metadata) = &mut self.metadata {
@@ -294,6 +298,7 @@ impl Prepared {
             place,
             metadata,
             joined,
+            key_life: _,
         } = self;
         if let Some(joined) = joined {
             return Ok(Role::Joined(joined));

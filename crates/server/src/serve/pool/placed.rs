@@ -124,6 +124,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Whether it is striped over one of these groups. What cannot be read might be.
+    pub(super) fn lies_on(&self, groups: &BTreeSet<DeviceGroupNumber>) -> bool {
+        lies_on(self.placement, groups)
+    }
+
     /// Whether a stripe of it lay on a data server, by the size in its row. What cannot be read might have.
     pub(super) fn had_part_at(
         &self,

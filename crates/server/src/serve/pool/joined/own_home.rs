@@ -2,8 +2,6 @@
 //!
 //! What must never enter: what is done to directories.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -14,14 +12,16 @@ use metadata_server::{
 use peer::{Lane, Sender};
 use pool::LeaseSettings;
 use store::Store;
+use striping::Striped;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use vfs::{Error, ObjectId, ReplicaSlot};
+use vfs::{FileSystem, ObjectId};
 
 use super::super::asking::PAUSE;
-use super::super::{BOOK, clock, connection};
+use super::super::{clock, connection};
 use super::ToHome;
-use crate::pools::{Book, PoolPlace};
+use super::own_book::OwnBook;
+use crate::pools::PoolPlace;
 use crate::serve::ServeError;
 
 /// So long the first server may take to drop copies before it is told again.
@@ -32,8 +32,15 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The home, once there is one.
 pub(super) struct OwnHome(watch::Sender<Option<Arc<Home>>>);
 
-/// Where it is kept that what clients of the first server held was given up.
-struct InOwnBook(PathBuf);
+/// What it begins with.
+pub(super) struct Beginning {
+    pub(super) makes_directories: bool,
+    /// Some live here already.
+    pub(super) has_directories: bool,
+    /// The contents of files, where these are striped.
+    pub(super) striped: Option<Arc<Striped>>,
+    pub(super) book: Arc<OwnBook>,
+}
 
 /// The way to the first server, which may have copies.
 struct ToFirst(Weak<ToHome>);
@@ -74,42 +81,50 @@ impl OwnHome {
         (place, way): (&PoolPlace, &Arc<ToHome>),
         (run, client_lease): (u32, Duration),
         (store, first): (&Arc<Store>, Arc<RemoteTree>),
-        makes_directories: bool,
-    ) -> Result<Arc<PoolTree>, ServeError> {
-        let book_path = place.directory.path().join(BOOK);
-        let book = Book::read(&book_path).map_err(ServeError::Book)?;
-        let wrong = |source: Error| ServeError::Home(source);
-        let has_directories = metadata_server::has_directories(store).await;
+        Beginning {
+            makes_directories,
+            has_directories,
+            striped,
+            book,
+        }: Beginning,
+    ) -> Result<(Arc<PoolTree>, Arc<Holders>), ServeError> {
+        let known = book.read().map_err(ServeError::Book)?;
         // Otherwise nobody can have anything of it.
-        let others = has_directories.map_err(wrong)?.then_some(place.keeper);
+        let others = has_directories.then_some(place.keeper);
         let leases = (LeaseSettings::default(), client_lease);
         let now = clock::of_leases();
-        let holders = Holders::new(run.into(), leases, now, others, &book.given_up);
+        let holders = Holders::new(run.into(), leases, now, others, &known.given_up);
         holders.tell_by(Arc::new(ToFirst(Arc::downgrade(way))));
         store.on_changes(holders.clone());
-        let own = holders.file_system(store.clone());
+        let below: Arc<dyn FileSystem> = match &striped {
+            Some(striped) => striped.file_system(store.clone()),
+            None => store.clone(),
+        };
+        let own = holders.file_system(below);
         let tree = PoolTree::at_joined(
             (own, store.clone()),
             holders.clone(),
             first,
             makes_directories,
         );
-        tree.take_up().await.map_err(wrong)?;
-        let memory: Arc<dyn Memory> = Arc::new(InOwnBook(book_path));
+        tree.take_up().await.map_err(ServeError::Home)?;
         let of = tree.clone();
-        let changes_elsewhere = Arc::new(move |id: ObjectId| of.is_elsewhere(id));
+        let changes_elsewhere = Arc::new(move |id: ObjectId| {
+            let is_written = |striped: &Arc<Striped>| striped.is_written_past_home(id);
+            of.is_elsewhere(id) || striped.as_ref().is_some_and(is_written)
+        });
         let home = Home::new(
             store.tree(),
             tree.clone(),
-            holders,
+            holders.clone(),
             changes_elsewhere,
-            (memory, book.given_up),
+            (book as Arc<dyn Memory>, known.given_up),
         );
         let home = Arc::new(home.with_pool_tree(tree.clone()));
         self.0.send_replace(Some(home.clone()));
         tokio::spawn(settle(Arc::downgrade(&tree)));
         tokio::spawn(give_up_lost(Arc::downgrade(&home)));
-        Ok(tree)
+        Ok((tree, holders))
     }
 
     /// Nobody is answered any more.
@@ -134,23 +149,6 @@ async fn give_up_lost(home: Weak<Home>) {
         tokio::time::sleep(LOOK).await;
         let Some(home) = home.upgrade() else { return };
         home.give_up_lost().await;
-    }
-}
-
-#[async_trait]
-impl Memory for InOwnBook {
-    async fn keep(&self, given_up: BTreeSet<ReplicaSlot>) -> vfs::Result<()> {
-        let path = self.0.clone();
-        let written = tokio::task::spawn_blocking(move || {
-            let book = Book {
-                given_up,
-                ..Book::read(&path)?
-            };
-            book.write(&path)
-        });
-        let written = written.await;
-        let written = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        written.map_err(|error| Error::Io(error.to_string()))
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use vfs::ReplicaSlot;
 
+use super::super::connection::Survey;
 use super::super::placed::{self, Listed, Walk};
 use super::leaving::unsearched;
 use super::{LOOK, MetadataServer};
@@ -75,6 +76,13 @@ impl MetadataServer {
         if !is_forgotten {
             self.expect_lost(number)?;
         }
+        let homes = self.survey(Survey::Server(number)).await?;
+        if !is_forgotten && homes.values().any(|home| home.may_serve) {
+            return Err(format!(
+                "data server {number} may still answer clients for a few seconds; try again"
+            ));
+        }
+        let at_homes: u64 = homes.values().map(|home| home.had_part).sum();
         let groups = self.keeping().book.groups.clone();
         let (lost, is_whole) =
             searched(|lost| placed::walk_lost(&self.store, &groups, server, lost)).await;
@@ -89,7 +97,7 @@ impl MetadataServer {
             number,
             done: meant || is_forgotten,
             metadata_server: false,
-            files: lost.files,
+            files: lost.files + at_homes,
             paths: lost.paths,
             partial: !is_whole,
             goes_on: !self.have_followed(slot).await,

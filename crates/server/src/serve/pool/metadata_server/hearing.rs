@@ -74,6 +74,12 @@ impl Known {
         self.roles().get(&slot).copied()
     }
 
+    /// Whether a server has called that is this and was not removed.
+    pub(super) fn is_present(&self, slot: ReplicaSlot, role: PoolRole) -> bool {
+        let member = self.place.member(slot);
+        self.role(slot) == Some(role) && member.is_some_and(|member| !member.revoked)
+    }
+
     /// Metadata servers that have called.
     fn metadata_servers(&self) -> Vec<ReplicaSlot> {
         let roles = self.roles();
@@ -138,8 +144,12 @@ fn tell_of_layout(
     }
 }
 
-/// Has contents go that belong to nothing.
-fn sweep(striped: Arc<Striped>, server: DataServerNumber, listing: Listing) {
+/// Has contents of a home go that belong to nothing.
+pub(in crate::serve::pool) fn sweep(
+    striped: Arc<Striped>,
+    server: DataServerNumber,
+    listing: Listing,
+) {
     tokio::task::spawn_blocking(move || match striped.sweep(server, &listing) {
         Ok(0) => {}
         Ok(contents) => tracing::warn!(
@@ -211,7 +221,11 @@ impl MessageHandler for Known {
 
     async fn receive(&self, incoming: Incoming) {
         let from = incoming.from.slot;
-        match FromDataServer::decode(&incoming.release()) {
+        let message = incoming.release();
+        if self.pass_on(from, &message) {
+            return;
+        }
+        match FromDataServer::decode(&message) {
             Some(FromDataServer::Holding(holding)) => {
                 let said = Said {
                     holding,
@@ -220,7 +234,8 @@ impl MessageHandler for Known {
                 self.holdings().insert(from, said);
             }
             Some(FromDataServer::Listing(listing)) => {
-                if let Some(striped) = self.striped.upgrade() {
+                let own = self.pass_listing(from, listing);
+                if let (Some(listing), Some(striped)) = (own, self.striped.upgrade()) {
                     sweep(striped, DataServerNumber(from.0), listing);
                 }
             }
@@ -231,8 +246,8 @@ impl MessageHandler for Known {
             }
             None => {
                 tracing::warn!(
-                    data_server = from.0,
-                    "a message is not understood, and dropped"
+                    number = from.0,
+                    "a message is not understood, or not about what lives there, and dropped"
                 );
             }
         }

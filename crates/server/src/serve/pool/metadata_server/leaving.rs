@@ -11,8 +11,10 @@ use pool::home::{ServerView, Stranger};
 use pool::{DataServerNumber, DeviceGroupNumber, Holding};
 use vfs::{Counted, ReplicaSlot};
 
+use super::super::connection::Survey;
 use super::super::placed::{self, Listed};
-use super::{LOOK, MetadataServer, told};
+use super::shown::told;
+use super::{LOOK, MetadataServer};
 use crate::pools::{self, Book, PoolError, PoolRole};
 use crate::status::{DrainDataAnswer, DrainDataQuestion};
 
@@ -53,23 +55,23 @@ impl MetadataServer {
                 "data server {number} is not connected: start it with the contents that are to be used, and try again"
             ));
         }
-        match self.view_of(number).and_then(|view| view.stranger) {
-            Some(Stranger::Doubted) => {}
-            Some(stranger) => {
-                return Err(format!(
-                    "data server {number} is not readmitted: {}",
-                    told(number, stranger)
-                ));
-            }
-            None => {
-                return Err(format!(
-                    "data server {number} is not refused; `meridian status` says how it is"
-                ));
-            }
+        let stranger = self.view_of(number).and_then(|view| view.stranger);
+        if let Some(stranger) = stranger
+            && stranger != Stranger::Doubted
+        {
+            return Err(format!(
+                "data server {number} is not readmitted: {}",
+                told(number, stranger)
+            ));
         }
-        if !self.striped.readmit(DataServerNumber(number)) {
+        if stranger.is_some() && !self.striped.readmit(DataServerNumber(number)) {
             return Err(format!(
                 "data server {number} has changed meanwhile; try again"
+            ));
+        }
+        if !self.readmit_at_homes(number).await? && stranger.is_none() {
+            return Err(format!(
+                "data server {number} is not refused; `meridian status` says how it is"
             ));
         }
         tracing::warn!(
@@ -126,6 +128,10 @@ impl MetadataServer {
         if self.data_server(number)?.revoked {
             return Err(format!("data server {number} was removed"));
         }
+        if !stop {
+            // One that is away may have files there that nobody moves.
+            self.tell_homes().await?;
+        }
         {
             let _alone = self.changes.lock().await;
             let mut book = self.keeping().book.clone();
@@ -144,20 +150,19 @@ impl MetadataServer {
             self.keep_changed(book).await?;
         }
         tracing::info!(number, stop, "a data server is to be emptied, or no longer");
-        let listed = match stop {
-            true => Listed::default(),
-            false => {
-                let groups = self.without_new_files(server).await?;
-                placed::all(&self.store, &groups)
-                    .await
-                    .map_err(unsearched)?
-            }
-        };
+        let (mut listed, mut elsewhere) = (Listed::default(), 0);
+        if !stop {
+            let groups = self.without_new_files(server).await?;
+            let all = placed::all(&self.store, &groups).await;
+            listed = all.map_err(unsearched)?;
+            let homes = self.survey(Survey::Server(number)).await?;
+            elsewhere = homes.values().map(|home| home.files).sum();
+        }
         self.moves.wake();
         Ok(DrainDataAnswer {
             number,
             stopped: stop,
-            files: listed.files,
+            files: listed.files + elsewhere,
             paths: listed.paths,
         })
     }
@@ -268,7 +273,19 @@ impl MetadataServer {
                 server.0, server.0
             ));
         }
-        let owes = self.view_of(server.0).map_or(0, |view| view.owes);
+        let homes = self.survey(Survey::Server(server.0)).await?;
+        if let Some((home, with)) = homes.iter().find(|(_, home)| home.files > 0) {
+            return Err(format!(
+                "{} of directories that live at metadata server {} are striped over data server {}, and would be lost; \
+                 `meridian pool drain-data {}` moves them",
+                Counted(with.files, "file"),
+                home.0,
+                server.0,
+                server.0
+            ));
+        }
+        let at_homes: u64 = homes.values().map(|home| home.owes).sum();
+        let owes = self.view_of(server.0).map_or(0, |view| view.owes as u64) + at_homes;
         let holding = self.holding(ReplicaSlot(server.0));
         if owes > 0 && holding.is_some() {
             return Err(format!(
@@ -296,6 +313,7 @@ impl MetadataServer {
         };
         let ended = self.striped.creations_ended().await;
         ended.map_err(unsearched)?;
+        self.tell_homes().await?;
         Ok(groups)
     }
 }

@@ -5,6 +5,7 @@
 use pool::Placement;
 use vfs::{Attributes, ReplicaSlot};
 
+use super::super::connection::Survey;
 use super::MetadataServer;
 use crate::status::{PartStatus, Whereabouts};
 
@@ -18,7 +19,7 @@ impl MetadataServer {
     ///
     /// # Errors
     /// Why nobody can tell, and what to do next.
-    pub(in crate::serve) fn whereabouts(
+    pub(in crate::serve) async fn whereabouts(
         &self,
         path: &str,
         file: &Attributes,
@@ -26,8 +27,15 @@ impl MetadataServer {
         let unreadable = |why: String| {
             format!("where {path} lies cannot be read: {why}; see the log, and try again")
         };
-        let stored = self.store.placed_rows().placement(file.id);
-        let stored = stored.map_err(|error| unreadable(error.to_string()))?;
+        let home = file.id.slot();
+        let stored = if self.known.is_metadata_server(home) {
+            let survey = Survey::File(file.id.as_u64());
+            self.survey_at(home, survey).await?.placement
+        } else {
+            let stored = self.store.placed_rows().placement(file.id);
+            let stored = stored.map_err(|error| unreadable(error.to_string()))?;
+            stored.map(|stored| stored.to_vec())
+        };
         let mut whereabouts = Whereabouts {
             path: path.to_owned(),
             bytes: file.size,

@@ -1,0 +1,338 @@
+//! Contents of files that live at a metadata server that has joined: striped over the pool's data servers, as the first one tells of these. What
+//! is said to data servers, and what they say, goes through that one.
+//!
+//! What must never enter: what clients may do with the files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use peer::{Lane, Sender};
+use pool::{DataServerNumber, Holding, HomeNumber, Listing, ToDataServer};
+use store::Store;
+use striping::{PoolView, Settings, Striped};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use vfs::{Error, ObjectId, Result};
+
+use super::super::connection::{self, HeardPool, OfDataServer, Survey, Surveyed, ToldPool};
+use super::super::metadata_server::{pool_view, sweep};
+use super::super::moving::{self, Moves, Moving, Work};
+use super::super::placed::Walk;
+use super::own_book::OwnBook;
+use super::{PATIENCE, ToHome};
+use crate::pools::{Book, PoolPlace};
+use crate::serve::ServeError;
+
+/// The files, and what is known of where they may lie.
+pub(super) struct OwnFiles {
+    place: PoolPlace,
+    striped: Arc<Striped>,
+    book: Arc<OwnBook>,
+    known: Mutex<Known>,
+    /// The store that has their rows, once their contents are in use.
+    store: OnceLock<Weak<Store>>,
+    moves: Arc<Moves>,
+    /// Held by the task that hears how the pool is.
+    hearing: tokio::sync::Mutex<Heard>,
+    is_told: watch::Sender<bool>,
+}
+
+/// The pool, as the first metadata server has told it last.
+#[derive(Default)]
+struct Known {
+    book: Book,
+    servers: BTreeSet<DataServerNumber>,
+    /// No members any more.
+    removed: BTreeSet<DataServerNumber>,
+    addresses: BTreeMap<DataServerNumber, SocketAddr>,
+    holdings: BTreeMap<DataServerNumber, Holding>,
+    /// New files are striped.
+    stripes: bool,
+}
+
+#[derive(Default)]
+struct Heard {
+    /// Of which run of the first metadata server, and which of what it told.
+    last: (u64, u64),
+    /// Files may still be made by an earlier book.
+    is_unsettled: bool,
+    /// They get no lease any more.
+    dismissed: BTreeSet<DataServerNumber>,
+}
+
+/// The way to the data servers.
+struct ToDataServers {
+    way: Weak<ToHome>,
+    files: Weak<OwnFiles>,
+}
+
+impl Known {
+    /// The pool as the home sees it. A data server that files may lie on is one of it until it is known to be gone: it may owe something.
+    fn view(&self, place: &PoolPlace) -> PoolView {
+        let groups = self.book.groups.values();
+        let named = groups.flat_map(|group| group.members().iter().copied());
+        let servers: BTreeSet<_> = named.chain(self.servers.iter().copied()).collect();
+        let view = pool_view(
+            place,
+            HomeNumber(place.slot.0),
+            &(&servers - &self.gone()),
+            &self.book,
+        );
+        PoolView {
+            new_files: view.new_files.filter(|_| self.stripes),
+            ..view
+        }
+    }
+
+    fn gone(&self) -> BTreeSet<DataServerNumber> {
+        &self.removed | &self.book.forgotten
+    }
+}
+
+impl OwnFiles {
+    /// With what an earlier run was told. To be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ServeError::Book`].
+    pub(super) fn new(
+        place: PoolPlace,
+        book: Arc<OwnBook>,
+        key_life: Duration,
+    ) -> std::result::Result<OwnFiles, ServeError> {
+        let known = Known {
+            book: book.read().map_err(ServeError::Book)?,
+            ..Known::default()
+        };
+        let mut settings = Settings::default();
+        settings.home.key_life = key_life;
+        let striped = Arc::new(Striped::new(settings, known.view(&place)));
+        Ok(OwnFiles {
+            place,
+            striped,
+            book,
+            known: Mutex::new(known),
+            store: OnceLock::new(),
+            moves: Arc::new(Moves::new()),
+            hearing: tokio::sync::Mutex::default(),
+            is_told: watch::Sender::new(false),
+        })
+    }
+
+    /// Where they have their bytes, for the store.
+    pub(super) fn contents(&self) -> Arc<Striped> {
+        self.striped.clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes up what an earlier run has left in the store, and has new files striped from now on. Where nothing was ever told, it is waited for
+    /// a while: what is made before that stays on the disk of this server.
+    ///
+    /// # Errors
+    /// [`ServeError::Home`] when what was left cannot be read.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        store: &Arc<Store>,
+        way: &Arc<ToHome>,
+    ) -> std::result::Result<(), ServeError> {
+        if self.known().book == Book::default() {
+            let mut is_told = self.is_told.subscribe();
+            let _ = timeout(PATIENCE, is_told.wait_for(|told| *told)).await;
+        }
+        let control = ToDataServers {
+            way: Arc::downgrade(way),
+            files: Arc::downgrade(self),
+        };
+        // Nobody else hears of the pool meanwhile.
+        let _alone = self.hearing.lock().await;
+        let view = {
+            let mut known = self.known();
+            known.stripes = true;
+            known.view(&self.place)
+        };
+        self.striped.update_view(view);
+        let started = self.striped.start(store.placed_rows(), Arc::new(control));
+        started.await.map_err(ServeError::Home)?;
+        // It begins once.
+        let _ = self.store.set(Arc::downgrade(store));
+        tokio::spawn(moving::run(Arc::downgrade(self)));
+        Ok(())
+    }
+
+    /// A data server has said something.
+    pub(super) fn receive(&self, server: DataServerNumber, said: OfDataServer) {
+        match said {
+            OfDataServer::ToHome(message) => self.striped.receive(server, message),
+            OfDataServer::Listing(Listing(mut listed)) => {
+                listed.retain(|(contents, _)| contents.object.slot() == self.place.slot);
+                sweep(self.striped.clone(), server, Listing(listed));
+            }
+        }
+    }
+
+    /// The first metadata server tells how the pool is. Returns when no file is being made any more by an earlier book.
+    ///
+    /// # Errors
+    /// When that cannot be kept.
+    pub(super) async fn hear_pool(&self, from: Sender, told: ToldPool) -> Result<HeardPool> {
+        let mut heard = self.hearing.lock().await;
+        let this = (from.incarnation.0, told.number);
+        if this > heard.last {
+            let text = told.book.clone();
+            let no_book = || Error::Io("what is told of the pool is no book".to_owned());
+            let before = self.known().book.clone();
+            before.with_told(&text).ok_or_else(no_book)?;
+            // Stable before anything is placed by it.
+            let book = self
+                .book
+                .change(move |book| book.with_told(&text).unwrap_or(book));
+            let book = book.await?;
+            heard.is_unsettled |= book != before;
+            let view = {
+                let mut known = self.known();
+                known.note(told);
+                known.book = book;
+                known.view(&self.place)
+            };
+            self.striped.update_view(view);
+            if heard.is_unsettled {
+                self.moves.wake();
+            }
+            heard.last = this;
+            self.is_told.send_replace(true);
+        }
+        let stripes = self.store.get().is_some();
+        if stripes {
+            let gone = self.known().gone();
+            for server in &gone - &heard.dismissed {
+                self.striped.dismiss(server);
+                heard.dismissed.insert(server);
+            }
+            if heard.is_unsettled {
+                self.striped.creations_ended().await?;
+                heard.is_unsettled = false;
+            }
+        }
+        let moved = self.moves.are_done(&self.book());
+        let servers = self.striped.servers().into_iter();
+        let refused = servers.filter(|server| server.stranger.is_some());
+        let refused = refused.map(|server| server.number.0).collect();
+        Ok(HeardPool {
+            stripes,
+            moved,
+            refused,
+        })
+    }
+
+    /// What is to be said of the files. May take as long as listing everything that lives here.
+    ///
+    /// # Errors
+    /// When that cannot be read, or this server has only just been started.
+    pub(super) async fn survey(&self, survey: Survey) -> Result<Surveyed> {
+        let store = self.rows().ok_or(Error::Delay)?;
+        let (book, mut surveyed) = (self.book(), Surveyed::default());
+        match survey {
+            Survey::ToMove => {
+                let work = Work::of(&book);
+                surveyed.to_move = moving::count(&store, work.as_ref()).await?;
+            }
+            Survey::Server(server) => {
+                let server = DataServerNumber(server);
+                let (groups, mut walk) = (book.groups_with(server), Walk::new());
+                while let Some(found) = walk.next(&store).await? {
+                    surveyed.files += u64::from(found.lies_on(&groups));
+                    surveyed.had_part += u64::from(found.had_part_at(server, &book.groups));
+                }
+                let views = self.striped.servers();
+                if let Some(view) = views.iter().find(|view| view.number == server) {
+                    surveyed.may_serve = view.may_serve;
+                    surveyed.owes = view.owes as u64;
+                }
+            }
+            Survey::File(file) => {
+                let placement = store.placed_rows().placement(ObjectId::from_u64(file))?;
+                surveyed.placement = placement.map(|placement| placement.to_vec());
+            }
+            Survey::Readmit(server) => {
+                surveyed.readmitted = self.striped.readmit(DataServerNumber(server));
+            }
+        }
+        Ok(surveyed)
+    }
+}
+
+impl Known {
+    fn note(&mut self, told: ToldPool) {
+        let numbers = told.servers.iter();
+        self.servers = numbers
+            .map(|server| DataServerNumber(server.number))
+            .collect();
+        self.removed = told.removed.into_iter().map(DataServerNumber).collect();
+        for server in told.servers {
+            let number = DataServerNumber(server.number);
+            if let Some(address) = server.address {
+                self.addresses.insert(number, address);
+            }
+            if let Some(holding) = server.holding {
+                self.holdings.insert(number, holding);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Moving for OwnFiles {
+    fn moves(&self) -> &Arc<Moves> {
+        &self.moves
+    }
+
+    fn striped(&self) -> &Arc<Striped> {
+        &self.striped
+    }
+
+    fn rows(&self) -> Option<Arc<Store>> {
+        self.store.get()?.upgrade()
+    }
+
+    fn book(&self) -> Book {
+        self.known().book.clone()
+    }
+
+    /// The first metadata server asks.
+    async fn moved_all(&self, _: Option<&Work>) -> bool {
+        true
+    }
+}
+
+impl striping::Control for ToDataServers {
+    fn send(&self, to: DataServerNumber, message: ToDataServer) {
+        let way = self.way.upgrade();
+        if let Some(session) = way.and_then(|way| way.peer.get()?.session().ok()) {
+            // What is lost is said again when the data server next asks for its lease.
+            let message = connection::encode_for_data_server(to, &message);
+            let _ = session.try_send(Lane::Control, message);
+        }
+    }
+
+    fn address(&self, server: DataServerNumber) -> Option<SocketAddr> {
+        let files = self.files.upgrade()?;
+        let known = files.known();
+        known.addresses.get(&server).copied()
+    }
+
+    fn holding(&self, server: DataServerNumber) -> Option<Holding> {
+        let files = self.files.upgrade()?;
+        let known = files.known();
+        known.holdings.get(&server).copied()
+    }
+
+    /// Nobody else changes what lives here.
+    fn clients_left(&self) -> Duration {
+        Duration::MAX
+    }
+}

@@ -1,0 +1,226 @@
+//! What metadata servers that have joined are told of the pool, so that they have files striped over it as the first one has; and what these
+//! homes are asked before a data server goes.
+//!
+//! What must never enter: what a home makes of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use peer::{Lane, Message};
+use pool::{DataServerNumber, HomeNumber};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+use vfs::ReplicaSlot;
+
+use super::super::connection::{self, HeardPool, Survey, Surveyed, ToldPool, ToldServer};
+use super::{LOOK, MetadataServer};
+use crate::pools::PoolRole;
+
+/// How long a home may take to hear how the pool is, before it is told again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one may take to look through all that lives there.
+const SURVEY_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What has been told.
+#[derive(Default)]
+pub(super) struct Telling(Mutex<Told>);
+
+#[derive(Default)]
+struct Told {
+    /// How often.
+    number: u64,
+    /// Homes that have answered in this run, with what they said last.
+    heard: BTreeMap<ReplicaSlot, HeardPool>,
+}
+
+impl Telling {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MetadataServer {
+    /// Homes beside this one that may have files on data servers: those that have directories, and those that may make some.
+    fn homes_that_stripe(&self) -> BTreeSet<ReplicaSlot> {
+        let mut homes = self.keeping().book.homes.clone();
+        {
+            let told = self.telling.told();
+            let heard = told.heard.iter();
+            homes.extend(
+                heard
+                    .filter(|(_, heard)| heard.stripes)
+                    .map(|(slot, _)| *slot),
+            );
+        }
+        let is_member = |slot: &ReplicaSlot| {
+            let member = self.place.member(*slot);
+            member.is_some_and(|member| !member.revoked)
+        };
+        homes.retain(is_member);
+        homes
+    }
+
+    /// How the pool is; nothing while the list of members cannot be read.
+    fn told_now(&self) -> Option<ToldPool> {
+        let members = self.place.directory.members().ok()?;
+        let all = members.iter();
+        let all =
+            all.filter(|member| PoolRole::of(member, self.place.keeper) == PoolRole::DataServer);
+        let (removed, present): (Vec<_>, Vec<_>) = all.partition(|member| member.revoked);
+        let addresses = self.known.addresses().clone();
+        let servers = present.iter().map(|member| ToldServer {
+            number: member.slot,
+            address: addresses.get(&DataServerNumber(member.slot)).copied(),
+            holding: self.holding(ReplicaSlot(member.slot)),
+        });
+        let servers = servers.collect();
+        let removed = removed.iter().map(|member| member.slot).collect();
+        let mut told = self.telling.told();
+        // What is numbered later is read later.
+        let book = self.keeping().book.told();
+        told.number += 1;
+        Some(ToldPool {
+            number: told.number,
+            book,
+            servers,
+            removed,
+        })
+    }
+
+    async fn ask_home(
+        &self,
+        home: ReplicaSlot,
+        question: Message,
+        patience: Duration,
+    ) -> Option<Message> {
+        let session = self.known.homes.session(home)?;
+        let until = Instant::now() + patience;
+        session.request(Lane::Data, question, until).await.ok()
+    }
+
+    /// Tells one how the pool is. `None` when it has not heard it.
+    async fn tell(&self, home: ReplicaSlot) -> Option<HeardPool> {
+        let told = connection::encode_pool(&self.told_now()?);
+        let answer = self.ask_home(home, told, PATIENCE).await?;
+        let heard = connection::decode_heard_pool(&answer)?;
+        self.telling.told().heard.insert(home, heard.clone());
+        Some(heard)
+    }
+
+    /// Has every home go by the present book. Returns when no file is being made any more that goes by an earlier one.
+    ///
+    /// # Errors
+    /// Which one is away, and what to do next.
+    pub(super) async fn tell_homes(&self) -> Result<(), String> {
+        for home in self.homes_that_stripe() {
+            if self.tell(home).await.is_none() {
+                return Err(away(home));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a home says of what lives there.
+    ///
+    /// # Errors
+    /// That it is away, and what to do next.
+    pub(super) async fn survey_at(
+        &self,
+        home: ReplicaSlot,
+        survey: Survey,
+    ) -> Result<Surveyed, String> {
+        let question = connection::encode_survey(&survey);
+        let answer = self.ask_home(home, question, SURVEY_PATIENCE).await;
+        let surveyed = answer.and_then(|answer| connection::decode_surveyed(&answer));
+        surveyed.ok_or_else(|| away(home))
+    }
+
+    /// What each home says.
+    ///
+    /// # Errors
+    /// Which one is away, and what to do next.
+    pub(super) async fn survey(
+        &self,
+        survey: Survey,
+    ) -> Result<BTreeMap<ReplicaSlot, Surveyed>, String> {
+        let mut all = BTreeMap::new();
+        for home in self.homes_that_stripe() {
+            all.insert(home, self.survey_at(home, survey).await?);
+        }
+        Ok(all)
+    }
+
+    /// A home that refuses a data server, by what it said last.
+    pub(super) fn refused_at(&self, server: DataServerNumber) -> Option<ReplicaSlot> {
+        let told = self.telling.told();
+        let mut heard = told.heard.iter();
+        let refuses = heard.find(|(_, heard)| heard.refused.contains(&server.0));
+        refuses.map(|(home, _)| *home)
+    }
+
+    /// Has homes use the contents of a data server again, as an administrator wants it. Whether one had refused them.
+    ///
+    /// # Errors
+    /// Which one is away, and what to do next.
+    pub(super) async fn readmit_at_homes(&self, number: u16) -> Result<bool, String> {
+        let homes = self.survey(Survey::Readmit(number)).await?;
+        Ok(homes.values().any(|home| home.readmitted))
+    }
+
+    /// Whether homes have nothing to move any more, as the present book wants it.
+    ///
+    /// # Errors
+    /// Which one has, or is away.
+    pub(super) async fn have_homes_moved_all(&self) -> Result<(), String> {
+        for home in self.homes_that_stripe() {
+            if !self.tell(home).await.is_some_and(|heard| heard.moved) {
+                return Err(format!(
+                    "files of directories that live at metadata server {} are still to be moved by it, or it does not answer",
+                    home.0
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells everybody who is there.
+    async fn tell_all(self: &Arc<Self>) {
+        let members = self.place.directory.members().unwrap_or_default();
+        let homes = self.homes_that_stripe().into_iter();
+        let homes = connection::encode_homes(&homes.map(|home| HomeNumber(home.0)).collect());
+        for server in super::data_servers(&self.place, &members) {
+            if let Some(session) = self.known.homes.session(ReplicaSlot(server.slot)) {
+                // It is said again.
+                let _ = session.try_send(Lane::Control, homes.clone());
+            }
+        }
+        let mut telling = JoinSet::new();
+        for home in super::metadata_servers(&self.place, &members) {
+            let this = self.clone();
+            telling.spawn(async move { this.tell(home).await });
+        }
+        telling.join_all().await;
+    }
+}
+
+fn away(home: ReplicaSlot) -> String {
+    format!(
+        "metadata server {0} does not answer, and files of directories that live there may lie on any data server; start it, and try again; if it \
+         is lost for good, `meridian pool forget {0}` gives up what lived there",
+        home.0
+    )
+}
+
+/// Tells everybody how the pool is, as long as the server runs.
+pub(super) async fn run(server: Weak<MetadataServer>) {
+    let mut ticks = tokio::time::interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        server.tell_all().await;
+    }
+}
