@@ -8,6 +8,8 @@ mod copies;
 mod held;
 #[path = "layouts.rs"]
 mod layouts;
+#[path = "striped_homes.rs"]
+mod striped_homes;
 #[path = "three.rs"]
 mod three;
 

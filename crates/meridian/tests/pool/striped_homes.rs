@@ -1,0 +1,261 @@
+//! Files of directories that live at a metadata server that has joined lie striped on the pool's data servers, while servers are killed.
+
+use super::*;
+
+const MAKES_DIRECTORIES: &str = "[pool]\nmakes_directories = true\n";
+/// Numbers of the data servers.
+const DATA: [u16; 2] = [4, 5];
+
+/// The first metadata server, a home that has joined, another one that has joined, and two data servers.
+struct Scene {
+    first: (Site, Running),
+    home: (Site, Running),
+    other: (Site, Running),
+    data: Vec<(Site, Running)>,
+}
+
+impl Scene {
+    /// Without data servers, and with a file in a directory at the home.
+    fn begin() -> Scene {
+        let [first, home, other] = ["", MAKES_DIRECTORIES, ""].map(Site::configured);
+        let at = address(&first);
+        succeed(&pool(
+            &first,
+            &["create", "--address", &at, "--stripe-unit", "64 KiB"],
+        ));
+        let names = first.place.start();
+        let mut joined = Vec::new();
+        for site in [&home, &other] {
+            let token = succeed(&pool(&first, &["invite", "--metadata-server"]));
+            succeed(&join(site, token.trim_end()));
+            joined.push(start(site));
+        }
+        let [at_home, at_other] = <[Running; 2]>::try_from(joined).ok().unwrap();
+        block_on(async {
+            let (client, root) = client_of(&at_home).await;
+            client.create_directory(&root, "own", 0o777).await.unwrap();
+            client.leave().await.unwrap();
+        });
+        Scene {
+            first: (first, names),
+            home: (home, at_home),
+            other: (other, at_other),
+            data: Vec::new(),
+        }
+    }
+
+    fn add_data_servers(&mut self) {
+        for number in DATA {
+            let site = joined(&self.first.0);
+            let server = start(&site);
+            self.data.push((site, server));
+            until("new files lie there", || {
+                data_server(&self.first.0, number).new_files
+            });
+        }
+        self.until_new_files_lie_on(2);
+    }
+
+    /// Waits until the home has new files lie on so many data servers.
+    fn until_new_files_lie_on(&self, servers: usize) {
+        until("the home knows", || {
+            block_on(put(&self.home.1, "probe", &striped_bytes(200)));
+            let shelves = self.data.iter();
+            let with = shelves
+                .filter(|(site, _)| stripes_in(&shelf(site)).iter().any(|stripe| *stripe >= 200));
+            let with = with.count();
+            block_on(take_away(&self.home.1, "probe"));
+            with == servers
+        });
+        for (site, _) in &self.data {
+            until("nothing of that is left", || {
+                stripes_in(&shelf(site)).iter().all(|stripe| *stripe < 200)
+            });
+        }
+    }
+
+    /// What a file has, as each metadata server shows it.
+    fn expect(&self, name: &str, bytes: &[u8]) {
+        for server in [&self.home.1, &self.first.1, &self.other.1] {
+            assert!(block_on(get(server, name)) == bytes, "{name}");
+        }
+    }
+
+    fn until_data_servers_serve(&self) {
+        for number in DATA {
+            until("it serves", || data_server(&self.first.0, number).serves);
+        }
+    }
+}
+
+async fn put(server: &Running, name: &str, bytes: &[u8]) {
+    let (client, root) = client_of(server).await;
+    let own = client.lookup(&root, "own").await.unwrap();
+    let file = client.open(&own, name, &How::create(0o644)).await.unwrap();
+    let bytes = bytes.to_vec().into();
+    client.write_all(&file, 0, &bytes).await.unwrap();
+    client.close(&file).await.unwrap();
+    client.leave().await.unwrap();
+}
+
+async fn get(server: &Running, name: &str) -> Vec<u8> {
+    let (client, root) = client_of(server).await;
+    let own = client.lookup(&root, "own").await.unwrap();
+    let file = client.open(&own, name, &How::read()).await.unwrap();
+    let bytes = client.read_to_end(&file).await.unwrap();
+    client.close(&file).await.unwrap();
+    client.leave().await.unwrap();
+    bytes.to_vec()
+}
+
+async fn take_away(server: &Running, name: &str) {
+    let (client, root) = client_of(server).await;
+    let own = client.lookup(&root, "own").await.unwrap();
+    client.remove(&own, name).await.unwrap();
+    client.leave().await.unwrap();
+}
+
+#[test]
+fn files_of_a_home_that_has_joined_lie_on_the_data_servers_and_every_server_may_be_killed() {
+    let mut scene = Scene::begin();
+    block_on(put(&scene.home.1, "old", &striped_bytes(100)));
+    scene.add_data_servers();
+    block_on(put(&scene.home.1, "new", &striped_bytes(1)));
+    let lies: Vec<_> = scene
+        .data
+        .iter()
+        .map(|(site, _)| stripes_in(&shelf(site)))
+        .collect();
+    let all: BTreeSet<u8> = lies.iter().flatten().copied().collect();
+    assert_eq!(all, (1..=STRIPES).collect(), "{lies:?}");
+    assert!(
+        lies.iter()
+            .all(|stripes| stripes.len() >= usize::from(STRIPES) / 2)
+    );
+    for site in [&scene.first.0, &scene.home.0, &scene.other.0] {
+        let trees = stripes_in(&site.place.data().join("trees"));
+        assert!(trees.iter().all(|stripe| *stripe >= 100), "{trees:?}");
+    }
+    // A client of another server writes there as well.
+    block_on(put(&scene.other.1, "others", &striped_bytes(20)));
+    let expect_all = |scene: &Scene| {
+        scene.expect("old", &striped_bytes(100));
+        scene.expect("new", &striped_bytes(1));
+        scene.expect("others", &striped_bytes(20));
+    };
+    expect_all(&scene);
+
+    scene.home = kill_and_start(scene.home, start);
+    expect_all(&scene);
+    scene.first = kill_and_start(scene.first, |site| site.place.start());
+    scene.until_data_servers_serve();
+    expect_all(&scene);
+    for at in 0..DATA.len() {
+        let killed = scene.data.remove(at);
+        scene.data.insert(at, kill_and_start(killed, start));
+        expect_all(&scene);
+    }
+    // A file goes also when a data server is away, which is told when it is back.
+    let (site, server) = scene.data.remove(0);
+    server.kill();
+    block_on(take_away(&scene.home.1, "new"));
+    block_on(take_away(&scene.other.1, "others"));
+    let server = start(&site);
+    scene.data.insert(0, (site, server));
+    for (site, _) in &scene.data {
+        until("nothing of them is left", || {
+            status(site).holding.unwrap().contents == 0 && stripes_in(&shelf(site)).is_empty()
+        });
+    }
+    scene.expect("old", &striped_bytes(100));
+    for (site, server) in [scene.first, scene.home, scene.other] {
+        server.kill();
+        succeed(&site.meridian(&["check"]));
+    }
+}
+
+fn kill_and_start(
+    (site, server): (Site, Running),
+    start: impl Fn(&Site) -> Running,
+) -> (Site, Running) {
+    server.kill();
+    let server = start(&site);
+    (site, server)
+}
+
+#[test]
+fn a_data_server_is_emptied_and_goes_when_the_home_has_moved_its_files_too() {
+    let mut scene = Scene::begin();
+    scene.add_data_servers();
+    block_on(put(&scene.home.1, "file", &striped_bytes(1)));
+    let command = |arguments: &[&str]| pool(&scene.first.0, arguments);
+    until("the first server knows", || {
+        data_server(&scene.first.0, 5).holding.unwrap().contents == 1
+    });
+    refuse(
+        &command(&["remove", "5"]),
+        &["parts of 1 file lie", "`meridian pool drain-data 5`"],
+    );
+    // One that is away may have anything there.
+    let (site, server) = scene.home;
+    server.kill();
+    let away = [
+        "metadata server 2 does not answer",
+        "start it, and try again",
+    ];
+    until("it is missed", || {
+        complaint(&command(&["drain-data", "5"])).contains(away[0])
+    });
+    refuse(&command(&["drain-data", "5"]), &away);
+    refuse(&command(&["rebalance"]), &away);
+    let server = start(&site);
+    scene.home = (site, server);
+    let command = |arguments: &[&str]| pool(&scene.first.0, arguments);
+    until("the home is there", || {
+        command(&["drain-data", "5"]).status.success()
+    });
+    until("nothing lies there", || {
+        status(&scene.data[1].0).holding.unwrap().contents == 0
+    });
+    until("it goes", || command(&["remove", "5"]).status.success());
+    let (site, server) = scene.data.remove(1);
+    server.kill();
+    assert!(stripes_in(&shelf(&site)).is_empty());
+    scene.expect("file", &striped_bytes(1));
+    scene.until_new_files_lie_on(1);
+}
+
+#[test]
+fn what_files_of_a_home_had_on_a_lost_data_server_is_counted_and_gives_an_error() {
+    let mut scene = Scene::begin();
+    scene.add_data_servers();
+    block_on(put(&scene.home.1, "file", &striped_bytes(1)));
+    let (site, server) = scene.data.remove(1);
+    server.kill();
+    let forget = |more: &[&str]| pool(&scene.first.0, &[&["forget", "5"], more].concat());
+    until("its leases have run out", || {
+        complaint(&forget(&[])).contains("nobody is there to be asked")
+    });
+    refuse(&forget(&[]), &["lay there: 1"]);
+    succeed(&forget(&["--yes"]));
+    let lost = stripes_in(&shelf(&site));
+    assert!(!lost.is_empty());
+    until("that is known at the home", || {
+        block_on(async {
+            let (client, root) = client_of(&scene.home.1).await;
+            let own = client.lookup(&root, "own").await.unwrap();
+            let file = client.open(&own, "file", &How::read()).await.unwrap();
+            let mut failed = BTreeSet::new();
+            for stripe in 0..STRIPES {
+                let read = client.read(&file, u64::from(stripe) * UNIT as u64, UNIT as u32);
+                if status_of(read.await) == Some(NfsStat4::Io) {
+                    failed.insert(stripe + 1);
+                }
+            }
+            client.close(&file).await.unwrap();
+            client.leave().await.unwrap();
+            failed == lost
+        })
+    });
+    scene.until_new_files_lie_on(1);
+}
