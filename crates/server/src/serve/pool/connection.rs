@@ -50,7 +50,7 @@ enum Kind {
     News = 6,
     /// The answer to it, without a body: the copies are dropped.
     Heard = 7,
-    /// [`LayoutEvent`], of the first metadata server to one that has joined. Control lane.
+    /// [`LayoutEvent`], of a metadata server. Control lane.
     LayoutEvent = 8,
     /// [`Listing`], of a data server: some of what it has. Control lane.
     Listing = 9,
@@ -223,12 +223,12 @@ pub(super) fn decode_news(message: &Message) -> Option<News> {
     is_some.then(|| News::decode(&message.body)).flatten()
 }
 
-/// What has happened to a layout of a client of a metadata server that has joined, or to a device.
+/// What has happened to a layout of a client of another metadata server, or to a device.
 pub(super) fn encode_layout_event(event: &LayoutEvent) -> Message {
     Kind::LayoutEvent.message(event.encode())
 }
 
-/// Reads an event that [`admit_at_joined`] let through; nothing when it is none.
+/// Reads an event that was let through; nothing when it is none.
 pub(super) fn decode_layout_event(message: &Message) -> Option<LayoutEvent> {
     let is_one = Kind::LayoutEvent.is_of(message) && message.payload.is_empty();
     is_one.then(|| LayoutEvent::decode(&message.body)).flatten()
@@ -279,9 +279,10 @@ pub(super) fn admit_at_metadata_server(from: Option<PoolRole>, number: u32) -> R
             Kind::ToHome | Kind::Holding | Kind::Listing | Kind::ForHome,
             Some(PoolRole::DataServer),
         )
-        | (Kind::Question | Kind::News | Kind::ForDataServer, Some(PoolRole::MetadataServer)) => {
-            Ok(())
-        }
+        | (
+            Kind::Question | Kind::News | Kind::LayoutEvent | Kind::ForDataServer,
+            Some(PoolRole::MetadataServer),
+        ) => Ok(()),
         _ => Err(refusal()),
     }
 }

@@ -10,9 +10,10 @@ use async_trait::async_trait;
 use metadata_server::{
     Asked, Connection, Holders, Home, Homes, News, PoolTree, Question, RemoteTree, Reply,
 };
+use nfs4_server::{DeviceId, LayoutEvent, LayoutHolder};
 use peer::{Endpoint, Peer, Sender, Session};
 use store::Store;
-use vfs::{Error, FileSystem, FsId, ReplicaSlot};
+use vfs::{Error, FileSystem, FsId, ObjectId, ReplicaSlot};
 
 use super::asking::{self, PAUSE, UnderWay};
 use super::clock;
@@ -22,6 +23,8 @@ use super::metadata_server::MetadataServer;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is looked for what is under way over homes.
 const LOOK: Duration = Duration::from_secs(1);
+
+type Listener = Arc<dyn Fn(LayoutEvent) + Send + Sync>;
 
 /// The homes beside that of the first metadata server.
 pub(super) struct JoinedHomes {
@@ -34,6 +37,8 @@ pub(super) struct JoinedHomes {
     home: OnceLock<Weak<Home>>,
     server: OnceLock<Weak<MetadataServer>>,
     trees: Mutex<BTreeMap<ReplicaSlot, Arc<RemoteTree>>>,
+    /// Who hears what happens to layouts of files that live there.
+    listeners: Mutex<Vec<Listener>>,
     this: Weak<JoinedHomes>,
 }
 
@@ -55,6 +60,7 @@ impl JoinedHomes {
             home: OnceLock::new(),
             server: OnceLock::new(),
             trees: Mutex::default(),
+            listeners: Mutex::default(),
             this: this.clone(),
         })
     }
@@ -174,6 +180,32 @@ impl JoinedHomes {
         }
     }
 
+    /// The one where a file lives; nothing when it lives at the first server.
+    pub(super) fn home_of(&self, file: ObjectId) -> Option<Arc<RemoteTree>> {
+        self.trees().get(&file.slot()).cloned()
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<Listener>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has this called with what happens to layouts that they give.
+    pub(super) fn on_layout_event(&self, listener: Listener) {
+        self.listeners().push(listener);
+    }
+
+    /// One of them says what has happened to a layout.
+    pub(super) fn hear_of_layouts(&self, from: ReplicaSlot, event: metadata_server::LayoutEvent) {
+        if !self.trees().contains_key(&from) {
+            return;
+        }
+        let listeners = self.listeners().clone();
+        let event = event_here(event);
+        listeners.iter().for_each(|listener| listener(event));
+    }
+
     /// One has left the pool.
     pub(super) fn has_left(&self, slot: ReplicaSlot) {
         self.trees().remove(&slot);
@@ -220,6 +252,16 @@ impl Connection for ToJoined {
         let peer = self.homes.upgrade().and_then(|homes| homes.peer(self.slot));
         let peer = peer.ok_or(Error::Delay)?;
         asking::ask((&peer, &self.under_way), asked, PATIENCE).await
+    }
+}
+
+/// What a home says of layouts, in the words of the NFS service.
+pub(super) fn event_here(event: metadata_server::LayoutEvent) -> LayoutEvent {
+    match event {
+        metadata_server::LayoutEvent::Recall(holder) => LayoutEvent::Recall(LayoutHolder(holder)),
+        metadata_server::LayoutEvent::DeviceGone(device) => {
+            LayoutEvent::DeviceGone(DeviceId(device))
+        }
     }
 }
 

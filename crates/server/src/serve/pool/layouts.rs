@@ -1,5 +1,5 @@
-//! Layouts of a tree of which there are several metadata servers: what the home gives to its own clients and to those of others, and what
-//! one that has joined gives to its clients.
+//! Layouts of a tree of which there are several metadata servers: what a home gives to its own clients and to those of others, what the first one
+//! gets for both where files live at another home, and what one that has joined gives to its clients.
 //!
 //! What must never enter: who gets layouts.
 
@@ -14,6 +14,8 @@ use nfs4_server::{
 };
 use striping::Striped;
 use vfs::{ObjectId, ReplicaSlot};
+
+use super::homes::{JoinedHomes, event_here};
 
 /// The layouts of a home: a client that may write past it is told so when all copies of the file are gone that other servers have.
 pub(super) struct GivenBehindCopies {
@@ -121,6 +123,133 @@ impl metadata_server::Layouts for GivenBehindCopies {
     }
 }
 
+/// The layouts of the first metadata server: its own, and those of homes that have joined, which it asks for them.
+pub(super) struct GivenByAll {
+    pub(super) own: GivenBehindCopies,
+    pub(super) homes: Arc<JoinedHomes>,
+}
+
+#[async_trait]
+impl Layouts for GivenByAll {
+    fn properties(&self) -> LayoutProperties {
+        self.own.properties()
+    }
+
+    async fn device(&self, device: DeviceId) -> Option<Vec<Vec<SocketAddr>>> {
+        Layouts::device(&self.own, device).await
+    }
+
+    async fn devices(&self) -> Vec<DeviceId> {
+        Layouts::devices(&self.own).await
+    }
+
+    async fn layout(
+        &self,
+        file: ObjectId,
+        holder: LayoutHolder,
+        access: LayoutAccess,
+    ) -> Result<FileLayout, NoLayout> {
+        match self.homes.home_of(file) {
+            None => Layouts::layout(&self.own, file, holder, access).await,
+            Some(home) => layout_of(&home, file, holder, access).await,
+        }
+    }
+
+    async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()> {
+        match self.homes.home_of(file) {
+            None => Layouts::returned(&self.own, file, holder).await,
+            Some(home) => home.end_layout(file, holder.0, false).await,
+        }
+    }
+
+    async fn lost(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()> {
+        match self.homes.home_of(file) {
+            None => Layouts::lost(&self.own, file, holder).await,
+            Some(home) => home.end_layout(file, holder.0, true).await,
+        }
+    }
+
+    async fn commit(
+        &self,
+        file: ObjectId,
+        holder: LayoutHolder,
+        end: Option<u64>,
+    ) -> Result<u64, NoLayout> {
+        match self.homes.home_of(file) {
+            None => Layouts::commit(&self.own, file, holder, end).await,
+            Some(home) => home
+                .commit_layout(file, holder.0, end)
+                .await
+                .map_err(none_here),
+        }
+    }
+
+    fn on_event(&self, listener: Arc<dyn Fn(LayoutEvent) + Send + Sync>) {
+        Layouts::on_event(&self.own, listener.clone());
+        self.homes.on_layout_event(listener);
+    }
+}
+
+/// The same for clients of other metadata servers.
+#[async_trait]
+impl metadata_server::Layouts for GivenByAll {
+    async fn layout(
+        &self,
+        file: ObjectId,
+        holder: u64,
+        writing: bool,
+    ) -> Result<Layout, metadata_server::NoLayout> {
+        match self.homes.home_of(file) {
+            None => metadata_server::Layouts::layout(&self.own, file, holder, writing).await,
+            Some(home) => home.layout(file, holder, writing).await,
+        }
+    }
+
+    async fn returned(&self, file: ObjectId, holder: u64) -> vfs::Result<()> {
+        Layouts::returned(self, file, LayoutHolder(holder)).await
+    }
+
+    async fn lost(&self, file: ObjectId, holder: u64) -> vfs::Result<()> {
+        Layouts::lost(self, file, LayoutHolder(holder)).await
+    }
+
+    async fn commit(
+        &self,
+        file: ObjectId,
+        holder: u64,
+        end: Option<u64>,
+    ) -> Result<u64, metadata_server::NoLayout> {
+        let size = Layouts::commit(self, file, LayoutHolder(holder), end).await;
+        size.map_err(none_there)
+    }
+
+    async fn device(&self, device: [u8; 16]) -> Option<Vec<Vec<SocketAddr>>> {
+        metadata_server::Layouts::device(&self.own, device).await
+    }
+
+    async fn devices(&self) -> Vec<[u8; 16]> {
+        metadata_server::Layouts::devices(&self.own).await
+    }
+}
+
+/// A layout that the home of a file gives.
+async fn layout_of(
+    home: &RemoteTree,
+    file: ObjectId,
+    holder: LayoutHolder,
+    access: LayoutAccess,
+) -> Result<FileLayout, NoLayout> {
+    let writing = access == LayoutAccess::ReadWrite;
+    let given = home.layout(file, holder.0, writing).await;
+    let given = given.map_err(none_here)?;
+    Ok(FileLayout {
+        device: DeviceId(given.device),
+        stripe_unit: given.stripe_unit,
+        first_index: given.first_index,
+        handles: given.handles,
+    })
+}
+
 /// The layouts of a metadata server that has joined.
 pub(super) struct GivenByHome {
     pub(super) tree: Arc<RemoteTree>,
@@ -165,15 +294,7 @@ impl Layouts for GivenByHome {
             let files = self.files.as_ref().ok_or(NoLayout::Unavailable)?;
             return Layouts::layout(files, file, holder, access).await;
         }
-        let writing = access == LayoutAccess::ReadWrite;
-        let given = self.tree.layout(file, holder.0, writing).await;
-        let given = given.map_err(none_here)?;
-        Ok(FileLayout {
-            device: DeviceId(given.device),
-            stripe_unit: given.stripe_unit,
-            first_index: given.first_index,
-            handles: given.handles,
-        })
+        layout_of(&self.tree, file, holder, access).await
     }
 
     async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()> {
@@ -216,14 +337,7 @@ impl Layouts for GivenByHome {
             Layouts::on_event(files, listener.clone());
         }
         self.tree.on_layout_event(Arc::new(move |event| {
-            listener(match event {
-                metadata_server::LayoutEvent::Recall(holder) => {
-                    LayoutEvent::Recall(LayoutHolder(holder))
-                }
-                metadata_server::LayoutEvent::DeviceGone(device) => {
-                    LayoutEvent::DeviceGone(DeviceId(device))
-                }
-            });
+            listener(event_here(event));
         }));
     }
 }

@@ -39,7 +39,7 @@ use self::memory::InBook;
 use self::telling::Telling;
 use super::connection;
 use super::homes::JoinedHomes;
-use super::layouts::GivenBehindCopies;
+use super::layouts::{GivenBehindCopies, GivenByAll};
 use super::moving::{self as moves, Moves};
 use super::sharing::Sharing;
 use crate::data_directory::SealedFileError;
@@ -210,9 +210,12 @@ impl MetadataServer {
             Some(tree) => home.with_pool_tree(tree),
             None => home,
         };
-        let home = home.with_layouts(Arc::new(GivenBehindCopies {
-            striped: striped.clone(),
-            holders: holders.clone(),
+        let home = home.with_layouts(Arc::new(GivenByAll {
+            own: GivenBehindCopies {
+                striped: striped.clone(),
+                holders: holders.clone(),
+            },
+            homes: homes.clone(),
         }));
         let known = Arc::new(Known {
             place: place.clone(),
@@ -244,6 +247,7 @@ impl MetadataServer {
         });
         holders.tell_by(link.clone());
         striped.on_event(link.tells_of_layouts());
+        homes.on_layout_event(link.tells_of_layouts());
         let started = striped.start(store.placed_rows(), link).await;
         started.map_err(ServeError::Home)?;
         known.has_started.send_replace(true);

@@ -40,7 +40,7 @@ use crate::status::PoolStatus;
 use crate::transport::Listener;
 
 use homes::JoinedHomes;
-use layouts::GivenBehindCopies;
+use layouts::{GivenBehindCopies, GivenByAll};
 use sharing::{AtDataServers, GivenForReading, Sharing};
 
 pub(super) use data_server::DataServer;
@@ -98,9 +98,12 @@ impl StripedTree {
         }
         store.on_changes(self.holders.clone());
         let below = self.striped.file_system(store.clone());
-        let layouts = GivenBehindCopies {
-            striped: self.striped.clone(),
-            holders: self.holders.clone(),
+        let layouts = GivenByAll {
+            own: GivenBehindCopies {
+                striped: self.striped.clone(),
+                holders: self.holders.clone(),
+            },
+            homes: self.homes.clone(),
         };
         let own = self.holders.file_system(below);
         let tree = self.homes.show(own, store, self.holders.clone());

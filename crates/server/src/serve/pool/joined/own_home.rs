@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use metadata_server::{
-    Asked, Asker, Holders, Home, Memory, News, PoolTree, RemoteTree, Reply, ToHolders,
+    Asked, Asker, Holders, Home, LayoutEvent, Memory, News, PoolTree, RemoteTree, Reply, ToHolders,
 };
+use nfs4_server::Layouts;
 use peer::{Lane, Sender};
 use pool::LeaseSettings;
 use store::Store;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 use vfs::{FileSystem, ObjectId};
 
 use super::super::asking::PAUSE;
+use super::super::layouts::GivenBehindCopies;
 use super::super::{clock, connection};
 use super::ToHome;
 use super::own_book::OwnBook;
@@ -108,10 +110,10 @@ impl OwnHome {
             makes_directories,
         );
         tree.take_up().await.map_err(ServeError::Home)?;
-        let of = tree.clone();
+        let (of, files) = (tree.clone(), striped.clone());
         let changes_elsewhere = Arc::new(move |id: ObjectId| {
             let is_written = |striped: &Arc<Striped>| striped.is_written_past_home(id);
-            of.is_elsewhere(id) || striped.as_ref().is_some_and(is_written)
+            of.is_elsewhere(id) || files.as_ref().is_some_and(is_written)
         });
         let home = Home::new(
             store.tree(),
@@ -120,7 +122,18 @@ impl OwnHome {
             changes_elsewhere,
             (book as Arc<dyn Memory>, known.given_up),
         );
-        let home = Arc::new(home.with_pool_tree(tree.clone()));
+        let home = home.with_pool_tree(tree.clone());
+        let home = match &striped {
+            Some(striped) => home.with_layouts(Arc::new(GivenBehindCopies {
+                striped: striped.clone(),
+                holders: holders.clone(),
+            })),
+            None => home,
+        };
+        let home = Arc::new(home);
+        if let Some(striped) = &striped {
+            striped.on_event(tells_of_layouts(&home, way));
+        }
         self.0.send_replace(Some(home.clone()));
         tokio::spawn(settle(Arc::downgrade(&tree)));
         tokio::spawn(give_up_lost(Arc::downgrade(&home)));
@@ -131,6 +144,29 @@ impl OwnHome {
     pub(super) fn end(&self) {
         self.0.send_replace(None);
     }
+}
+
+/// Passes on to the first server what is wanted back of layouts of its clients, and of those behind it. It has devices forgotten by itself.
+fn tells_of_layouts(
+    home: &Arc<Home>,
+    way: &Arc<ToHome>,
+) -> Arc<dyn Fn(nfs4_server::LayoutEvent) + Send + Sync> {
+    let (home, way) = (Arc::downgrade(home), Arc::downgrade(way));
+    Arc::new(move |event| {
+        let nfs4_server::LayoutEvent::Recall(holder) = event else {
+            return;
+        };
+        let home = home.upgrade();
+        let Some((at, there)) = home.and_then(|home| home.holder_elsewhere(holder.0)) else {
+            return;
+        };
+        let session = way.upgrade().and_then(|way| way.peer.get()?.session().ok());
+        if let Some(session) = session.filter(|session| asker(session.peer()) == at) {
+            // It is said again.
+            let recall = connection::encode_layout_event(&LayoutEvent::Recall(there));
+            let _ = session.try_send(Lane::Control, recall);
+        }
+    })
 }
 
 async fn settle(tree: Weak<PoolTree>) {

@@ -225,6 +225,9 @@ impl MessageHandler for Known {
         if self.pass_on(from, &message) {
             return;
         }
+        if let Some(event) = connection::decode_layout_event(&message) {
+            return self.homes.hear_of_layouts(from, event);
+        }
         match FromDataServer::decode(&message) {
             Some(FromDataServer::Holding(holding)) => {
                 let said = Said {
