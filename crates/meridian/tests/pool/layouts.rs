@@ -502,3 +502,84 @@ fn a_client_of_a_joined_server_hears_that_a_data_server_was_away_and_is_back() {
         Holder::at(&shown, "other").await.write_all().await;
     });
 }
+
+/// A client with a layout of a file in a directory that lives at the joined server, as soon as new files are striped there.
+async fn holder_in(server: &Running, name: &str, keeps: &Arc<Keeps>) -> Holder {
+    let options = Options {
+        callbacks: keeps.clone(),
+        ..Options::at(server.address)
+    };
+    let client = Client::connect(options).await.unwrap();
+    client.reclaim_complete().await.unwrap();
+    let root = client.mount("/export").await.unwrap();
+    let own = client.lookup(&root, "own").await.unwrap();
+    let begun = Instant::now();
+    loop {
+        let how = How::create(0o666).by("holder");
+        let file = client.open(&own, name, &how).await.unwrap();
+        let found = client.stat(&file.handle).await.unwrap();
+        assert_eq!(found.fileid.unwrap() >> 48, 2, "it lives elsewhere");
+        match try_layout(&client, &file, LayoutIomode4::ReadWrite).await {
+            Err(NfsStat4::LayoutUnavailable) => {}
+            _ => return Holder::of(client, file).await,
+        }
+        assert!(begun.elapsed() < PATIENCE, "there is never a layout");
+        client.close(&file).await.unwrap();
+        client.remove(&own, name).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+async fn in_own(server: &Running, name: &str) -> (Client, NfsFh4) {
+    let (client, root) = client_of(server).await;
+    let file = client.walk(&root, &format!("own/{name}")).await.unwrap();
+    (client, file)
+}
+
+#[test]
+fn clients_of_both_servers_have_layouts_of_files_that_live_at_the_joined_one() {
+    let scene = Scene::configured(&format!("{LEASE}[pool]\nmakes_directories = true\n"));
+    let runtime = runtime();
+    runtime.block_on(async {
+        let (client, root) = client_of(&scene.shown).await;
+        client.create_directory(&root, "own", 0o777).await.unwrap();
+        client.leave().await.unwrap();
+    });
+    for (name, at, other) in [
+        ("home", &scene.shown, &scene.names),
+        ("first", &scene.names, &scene.shown),
+    ] {
+        let keeps = Arc::new(Keeps::default());
+        let holder = runtime.block_on(async {
+            let holder = holder_in(at, name, &keeps).await;
+            let size = UNITS * holder.unit();
+            holder.write_all().await;
+            // Nobody has said it yet, and everybody sees it.
+            let (client, file) = in_own(other, name).await;
+            assert_eq!(client.stat(&file).await.unwrap().size, Some(size));
+            for stripe in 0..UNITS {
+                assert_eq!(holder.read(stripe).await.unwrap(), holder.stripe(stripe));
+            }
+            let cut = Attributes4 {
+                size: Some(1),
+                ..Attributes4::default()
+            };
+            let set = client.setattr(&file, Stateid4::ANONYMOUS, &cut).await;
+            set.unwrap();
+            client.leave().await.unwrap();
+            assert!(keeps.0.load(Ordering::SeqCst) > 0, "nobody asked for it");
+            assert!(holder.is_fenced().await);
+            holder_in(at, &format!("{name} again"), &keeps).await
+        });
+        // What homes and data servers say to each other goes through the first server: without it, nobody is served for longer than a lease.
+        if name == "home" {
+            scene.names.signal(Signal::STOP);
+            until("the lease is over", || runtime.block_on(holder.is_fenced()));
+            scene.names.signal(Signal::CONT);
+            runtime.block_on(async {
+                let later = holder_in(at, "later", &Arc::default()).await;
+                later.write_all().await;
+            });
+        }
+    }
+}

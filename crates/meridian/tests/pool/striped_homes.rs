@@ -136,6 +136,9 @@ fn files_of_a_home_that_has_joined_lie_on_the_data_servers_and_every_server_may_
         let trees = stripes_in(&site.place.data().join("trees"));
         assert!(trees.iter().all(|stripe| *stripe >= 100), "{trees:?}");
     }
+    let told = pool(&scene.first.0, &["where", "/own/new"]);
+    let told = succeed(&told);
+    assert!(told.contains("64"), "{told}");
     // A client of another server writes there as well.
     block_on(put(&scene.other.1, "others", &striped_bytes(20)));
     let expect_all = |scene: &Scene| {
@@ -217,10 +220,12 @@ fn a_data_server_is_emptied_and_goes_when_the_home_has_moved_its_files_too() {
     until("nothing lies there", || {
         status(&scene.data[1].0).holding.unwrap().contents == 0
     });
+    // The file of contents goes after what says that there are any.
+    until("no bytes either", || {
+        stripes_in(&shelf(&scene.data[1].0)).is_empty()
+    });
     until("it goes", || command(&["remove", "5"]).status.success());
-    let (site, server) = scene.data.remove(1);
-    server.kill();
-    assert!(stripes_in(&shelf(&site)).is_empty());
+    drop(scene.data.remove(1));
     scene.expect("file", &striped_bytes(1));
     scene.until_new_files_lie_on(1);
 }
