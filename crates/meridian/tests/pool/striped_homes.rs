@@ -264,3 +264,43 @@ fn what_files_of_a_home_had_on_a_lost_data_server_is_counted_and_gives_an_error(
     });
     scene.until_new_files_lie_on(1);
 }
+
+/// Each home recognises by itself what a data server has, and refuses an older copy.
+#[test]
+fn an_older_copy_is_refused_by_the_home_too_until_the_right_contents_are_readmitted() {
+    let mut scene = Scene::begin();
+    scene.add_data_servers();
+    block_on(put(&scene.home.1, "file", &striped_bytes(1)));
+    let (site, server) = scene.data.remove(1);
+    server.stop();
+    let (own, kept) = (shelf(&site), site.place.directory.path().join("kept"));
+    copy_tree(&own, &kept);
+    let server = start(&site);
+    scene.until_data_servers_serve();
+    scene.expect("file", &striped_bytes(1));
+    server.stop();
+    let right = site.place.directory.path().join("right");
+    fs::rename(&own, &right).unwrap();
+    fs::rename(&kept, &own).unwrap();
+    let server = start(&site);
+    until_refused(&scene.first.0, 5, "an older copy");
+    server.stop();
+    fs::remove_dir_all(&own).unwrap();
+    fs::rename(&right, &own).unwrap();
+    let server = start(&site);
+    until_refused(&scene.first.0, 5, "`meridian pool readmit 5`");
+    let readmit = || pool(&scene.first.0, &["readmit", "5"]);
+    until("both homes use it again", || {
+        // One of them may not have heard of it at the first time.
+        let told = readmit();
+        let server = data_server(&scene.first.0, 5);
+        let is_done = complaint(&told).contains("is not refused");
+        is_done && server.serves && server.trouble.is_none()
+    });
+    scene.data.insert(1, (site, server));
+    scene.expect("file", &striped_bytes(1));
+    refuse(
+        &pool(&scene.first.0, &["readmit", "5"]),
+        &["is not refused"],
+    );
+}
