@@ -223,6 +223,8 @@ impl Homes for JoinedHomes {
         let (store, _) = self.shown.get().ok_or(Error::Delay)?;
         let noted = server.keep_home(home).await;
         noted.map_err(|error| Error::Io(error.to_string()))?;
+        // From now on it is asked before a data server goes. What it was told before that may be old.
+        server.tell(home).await.ok_or(Error::Delay)?;
         tracing::info!(
             number = home.0,
             "a metadata server that has joined is the home of directories from now on"

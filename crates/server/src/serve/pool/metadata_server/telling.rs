@@ -100,7 +100,7 @@ impl MetadataServer {
     }
 
     /// Tells one how the pool is. `None` when it has not heard it.
-    async fn tell(&self, home: ReplicaSlot) -> Option<HeardPool> {
+    pub(in crate::serve::pool) async fn tell(&self, home: ReplicaSlot) -> Option<HeardPool> {
         let told = connection::encode_pool(&self.told_now()?);
         let answer = self.ask_home(home, told, PATIENCE).await?;
         let heard = connection::decode_heard_pool(&answer)?;
