@@ -152,7 +152,7 @@ fn receive(replica: &Arc<LocalReplica>, incoming: Incoming) -> Result<(), Malfor
                 held_open,
             } = wire::decode(body)?;
             replica.state.removed.need(from, held_open);
-            greetings::applied(replica, from, position);
+            sessions::applied(replica, from, position);
         }
         Kind::PieceDone => {
             let done: PieceDone = wire::decode(body)?;

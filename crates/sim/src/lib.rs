@@ -78,6 +78,8 @@
 //! | 67 | `restart.rs` of `control`; scenarios of `tests/seeds.rs` | |
 //! | 68 | `walk/given_up.rs` of `replica` | |
 //! | 69 | `walk/supplied.rs` of `replica` | here contents have no parts |
+//! | 70 | `walk/wishes.rs` of `replica` | here nothing is asked for by name |
+//! | 71 | `state/given_way.rs` of `replica` | the same |
 
 #![forbid(unsafe_code)]
 

@@ -10,12 +10,12 @@ use vfs::ReplicaSlot;
 use crate::driver::local_replica::LocalReplica;
 use crate::membership::accounts;
 use crate::membership::members;
+use crate::membership::sessions::applied;
 use crate::membership::views;
 use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::conversing;
 use crate::replication::sending;
-use crate::state::arrivals::Inbox;
 use crate::state::conversations::Conversation;
 use crate::state::copies::Held;
 use crate::state::wire::{Greeting, Wanted};
@@ -37,8 +37,16 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
         });
         views::say_entered(replica, from);
         replica.say_completed_again(from);
+        let held = *replica.state.held.borrow();
+        // What a lost one takes for complete here may have given way to another copy.
+        let may_lack = !replica.lease.is_up_to_date() || replica.store.has_given_way(from, None);
+        if held > Held::Nothing && may_lack {
+            // Who has no rows yet asks when they are there.
+            base::ask_for_lacking(replica, from);
+        }
         if let Some(inbox) = replica.state.inboxes.get(from) {
-            introduce(replica, &inbox, false);
+            // Says for how much was asked.
+            conversing::say_hello(replica, &inbox, false);
         }
     }
     let peer = replica.endpoint.get().and_then(|all| all.peer(from));
@@ -85,20 +93,6 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
     conversing::converse(replica, from, talking);
 }
 
-/// Tells a peer how far its stream is applied here. What is asked for comes before: else it would take this copy for one that lacks nothing,
-/// as long as the wishes wait in their lane.
-pub(crate) fn introduce(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
-    let of = inbox.from;
-    let held = *replica.state.held.borrow();
-    // What a lost one takes for complete here may have given way to another copy.
-    let may_lack = !replica.lease.is_up_to_date() || replica.store.has_given_way(of, None);
-    if held > Held::Nothing && may_lack {
-        // Who has no rows yet asks when they are there.
-        base::ask_for_lacking(replica, of);
-    }
-    conversing::say_hello(replica, inbox, begins);
-}
-
 /// A peer says of which files it needs the contents. What it has said of itself, on another lane, may come later.
 pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, wanted: Wanted) {
     let (applied, named) = (wanted.applied, wanted.named);
@@ -113,14 +107,6 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, wanted: Wanted) 
     if replica.state.conversations.says_whole(from) {
         accounts::balance(replica, from, applied);
     }
-}
-
-/// A peer has applied our stream up to here, stably.
-pub(crate) fn applied(replica: &LocalReplica, by: ReplicaSlot, position: u64) {
-    replica.engine.applied_by(by, position);
-    replica.state.conversations.with(by, |conversation| {
-        conversation.applied.send_replace(position);
-    });
 }
 
 /// Whether it is up to this replica to supply another one with the tree: the first member that takes part, answers, holds it

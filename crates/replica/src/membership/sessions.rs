@@ -8,7 +8,6 @@ use peer::{Lane, Sender};
 use vfs::ReplicaSlot;
 
 use crate::driver::local_replica::LocalReplica;
-use crate::membership::greetings;
 use crate::replication::conversing;
 use crate::replication::removed;
 use crate::state::arrivals::PUTTING_AT_ONCE;
@@ -65,7 +64,7 @@ fn say_again(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
     replica.engine.connected(slot);
     replica.say_completed_again(slot);
     if let Some(inbox) = replica.state.inboxes.get(slot) {
-        greetings::introduce(replica, &inbox, true);
+        conversing::say_hello(replica, &inbox, true);
     }
 }
 
@@ -91,6 +90,14 @@ async fn greet(replica: Arc<LocalReplica>, slot: ReplicaSlot) {
         drop(inbox.putting.acquire_many(PUTTING_AT_ONCE).await);
     }
     let _between_records = inbox.applying.lock().await;
-    greetings::introduce(&replica, &inbox, true);
+    conversing::say_hello(&replica, &inbox, true);
     removed::tell(&replica, slot);
+}
+
+/// A peer has applied our stream up to here, stably.
+pub(crate) fn applied(replica: &LocalReplica, by: ReplicaSlot, position: u64) {
+    replica.engine.applied_by(by, position);
+    replica.state.conversations.with(by, |conversation| {
+        conversation.applied.send_replace(position);
+    });
 }

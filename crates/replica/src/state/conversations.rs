@@ -197,7 +197,7 @@ impl Conversations {
     /// How many files a peer was asked for in this conversation, besides those of copies.
     pub(crate) fn asked_for(&self, peer: ReplicaSlot) -> u64 {
         let asked_for = self.with(peer, |conversation| conversation.lists.named());
-        asked_for.unwrap_or(0)
+        asked_for.unwrap_or(u64::MAX)
     }
 
     /// Whether a peer said last that it holds everything, and whatever it had asked for by then has come.

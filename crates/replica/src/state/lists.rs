@@ -29,8 +29,8 @@ pub(crate) enum List {
 struct Waiting {
     lists: BTreeMap<List, VecDeque<Message>>,
     wanted: BTreeSet<ObjectId>,
-    /// How many files were asked for.
-    named: u64,
+    /// How many files were asked for since the peer began the conversation; nothing before.
+    named: Option<u64>,
     /// How far the peer's stream was applied here when files were asked for last, and how often copies had given way.
     asked_at: (u64, u64),
     /// Somebody sends what waits.
@@ -62,15 +62,17 @@ impl Lists {
         !std::mem::replace(&mut waiting.is_sending, true)
     }
 
-    /// How many files were asked for, those that wait among them.
+    /// How many files were asked for, those that wait among them. More than any number before the peer has begun the conversation: what is lacking
+    /// is asked for then, and how many files that are is said afterwards.
     pub(crate) fn named(&self) -> u64 {
         let waiting = self.waiting();
-        waiting.named + waiting.wanted.len() as u64
+        let named = waiting.named;
+        named.map_or(u64::MAX, |named| named + waiting.wanted.len() as u64)
     }
 
     /// The peer begins the conversation: it has counted nothing yet.
     pub(crate) fn count_anew(&self) {
-        self.waiting().named = 0;
+        self.waiting().named = Some(0);
     }
 
     /// What to send next; `None`: nothing waits, and the sending task is done.
@@ -100,7 +102,9 @@ impl Waiting {
         let first: Vec<ObjectId> = self.wanted.iter().take(FILES_AT_ONCE).copied().collect();
         self.wanted
             .retain(|file| first.binary_search(file).is_err());
-        self.named += first.len() as u64;
+        if let Some(named) = &mut self.named {
+            *named += first.len() as u64;
+        }
         let (applied, turn) = self.asked_at;
         (!first.is_empty()).then(|| {
             let wanted = Wanted {
@@ -108,7 +112,7 @@ impl Waiting {
                 applied,
                 files: first,
                 last: self.wanted.is_empty(),
-                named: self.named,
+                named: self.named.unwrap_or(0),
                 turn,
             };
             wire::body(Kind::Wanted, &wanted)
@@ -149,6 +153,8 @@ mod tests {
     fn all_that_is_wanted_is_asked_for_in_parts() {
         let lists = Lists::default();
         let files = (1..=2500).map(ObjectId::from_u64);
+        assert_eq!(lists.named(), u64::MAX, "nobody counts yet");
+        lists.count_anew();
         lists.want(&files.clone().collect::<Vec<_>>(), (9, 4));
         assert_eq!(lists.named(), 2500);
         let parts = std::iter::from_fn(|| lists.next());
