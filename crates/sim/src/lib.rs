@@ -80,6 +80,7 @@
 //! | 69 | `walk/supplied.rs` of `replica` | here contents have no parts |
 //! | 70 | `walk/wishes.rs` of `replica` | here nothing is asked for by name |
 //! | 71 | `state/given_way.rs` of `replica` | the same |
+//! | 72 | `walk/wishes.rs` of `replica` | the same |
 
 #![forbid(unsafe_code)]
 

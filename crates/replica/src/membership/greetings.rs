@@ -30,34 +30,17 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
     if let (Ok(()), Some(inbox)) = (proved, replica.state.inboxes.get(from)) {
         inbox.note_certificate(greeting.certificate);
     }
-    if greeting.begins {
-        replica.engine.connected(from);
-        replica.state.conversations.with(from, |conversation| {
-            conversation.lists.count_anew();
-        });
-        views::say_entered(replica, from);
-        replica.say_completed_again(from);
-        let held = *replica.state.held.borrow();
-        // What a lost one takes for complete here may have given way to another copy.
-        let may_lack = !replica.lease.is_up_to_date() || replica.store.has_given_way(from, None);
-        if held > Held::Nothing && may_lack {
-            // Who has no rows yet asks when they are there.
-            base::ask_for_lacking(replica, from);
-        }
-        if let Some(inbox) = replica.state.inboxes.get(from) {
-            // Says for how much was asked.
-            conversing::say_hello(replica, &inbox, false);
-        }
+    // The conversation may have begun here after what the peer said first, which was for nobody then.
+    let is_first = first_time(replica, from, |conversation| &mut conversation.begun);
+    if greeting.begins || is_first {
+        answer(replica, from);
     }
     let peer = replica.endpoint.get().and_then(|all| all.peer(from));
     let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
         return;
     };
     let has = Held::from_number(greeting.held);
-    if has > Held::Nothing
-        && greeting.begins
-        && first_time(replica, from, |conversation| &mut conversation.begun)
-    {
+    if has > Held::Nothing && is_first {
         // It may have taken an older copy since it was in contact last. What it says later, when something was dropped, may be older than
         // what it has said meanwhile.
         replica.engine.forget_applied(from);
@@ -93,18 +76,40 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
     conversing::converse(replica, from, talking);
 }
 
+/// Answers a peer with which a conversation begins: asks for what is lacking here, and says then how far it is here and for how much was asked.
+fn answer(replica: &Arc<LocalReplica>, from: ReplicaSlot) {
+    replica.engine.connected(from);
+    replica.state.conversations.with(from, |conversation| {
+        conversation.lists.count();
+    });
+    views::say_entered(replica, from);
+    replica.say_completed_again(from);
+    let held = *replica.state.held.borrow();
+    // What a lost one takes for complete here may have given way to another copy.
+    let may_lack = !replica.lease.is_up_to_date() || replica.store.has_given_way(from, None);
+    match held > Held::Nothing && may_lack {
+        true => base::ask_for_lacking(replica, from),
+        // Who has no rows yet asks when they are there.
+        false => conversing::want(replica, from, &[]),
+    }
+    if let Some(inbox) = replica.state.inboxes.get(from) {
+        conversing::say_hello(replica, &inbox, false);
+    }
+}
+
 /// A peer says of which files it needs the contents. What it has said of itself, on another lane, may come later.
 pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, wanted: Wanted) {
     let (applied, named) = (wanted.applied, wanted.named);
-    if applied >= replica.trimmed() {
+    // Otherwise its greeting says so too, and is answered.
+    let is_kept = applied >= replica.trimmed();
+    if is_kept && (wanted.copy || !wanted.files.is_empty()) {
         accounts::open(replica, from, applied);
         base::wanted(replica, from, wanted);
     }
-    // Otherwise its greeting says so too, and is answered.
     replica.state.conversations.with(from, |conversation| {
         conversation.wishes_heard = named.max(conversation.wishes_heard);
     });
-    if replica.state.conversations.says_whole(from) {
+    if is_kept && replica.state.conversations.says_whole(from) {
         accounts::balance(replica, from, applied);
     }
 }

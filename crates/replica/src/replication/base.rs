@@ -196,9 +196,7 @@ pub(crate) fn ask_for_lacking(replica: &LocalReplica, of: ReplicaSlot) {
     // A store that has failed ends the server elsewhere.
     let lacking = replica.store.incomplete_files(of).unwrap_or_default();
     let files: Vec<ObjectId> = lacking.into_iter().map(|(file, ..)| file).collect();
-    if !files.is_empty() {
-        conversing::want(replica, of, &files);
-    }
+    conversing::want(replica, of, &files);
 }
 
 /// Asks a peer for the contents of files, as the rest of a copy.

@@ -12,6 +12,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::replication::taken::taken;
 use crate::state::arrivals::Inbox;
 use crate::state::lists::{List, Lists};
+use crate::state::members::Speaker;
 use crate::state::wire::{self, BasePage, Greeting};
 
 /// Sends a list, however long, as fast as a peer takes it, in order. Nothing of it is dropped as long as the session lasts, but for
@@ -27,8 +28,12 @@ pub(crate) fn send_list(replica: &LocalReplica, to: ReplicaSlot, list: List, par
     }
 }
 
-/// Asks a peer for the contents of files, in the same way.
+/// Asks a peer for the contents of files, in the same way; tells it how many were asked for where these are none. A witness
+/// asks for nothing, and is asked for nothing.
 pub(crate) fn want(replica: &LocalReplica, of: ReplicaSlot, files: &[ObjectId]) {
+    if replica.state.is_witness || replica.speaker(of) == Speaker::Witness {
+        return;
+    }
     let lists = replica
         .state
         .conversations

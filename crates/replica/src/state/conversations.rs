@@ -43,7 +43,7 @@ pub(crate) struct Conversation {
     pub(crate) begun_at: Option<u64>,
     /// How much of the tree it holds, as it said last.
     pub(crate) held: Option<Held>,
-    /// It has said with what it begins.
+    /// It has greeted.
     pub(crate) begun: bool,
     /// How many files it has asked for, by what has come of that, and by its own word; those of copies do not count.
     pub(crate) wishes_heard: u64,

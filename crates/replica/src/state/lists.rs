@@ -29,8 +29,10 @@ pub(crate) enum List {
 struct Waiting {
     lists: BTreeMap<List, VecDeque<Message>>,
     wanted: BTreeSet<ObjectId>,
-    /// How many files were asked for since the peer began the conversation; nothing before.
+    /// How many files were asked for in this conversation; nothing before it is known what is lacking.
     named: Option<u64>,
+    /// The peer is to be told how many, though nothing more is asked for.
+    tells: bool,
     /// How far the peer's stream was applied here when files were asked for last, and how often copies had given way.
     asked_at: (u64, u64),
     /// Somebody sends what waits.
@@ -53,26 +55,27 @@ impl Lists {
         !std::mem::replace(&mut waiting.is_sending, true)
     }
 
-    /// Asks for the contents of files, where the peer's stream is applied so far and copies have given way so often. Whether somebody has to begin
-    /// to send.
+    /// Asks for the contents of files, where the peer's stream is applied so far and copies have given way so often; tells how many were asked for
+    /// where these are none. Whether somebody has to begin to send.
     pub(crate) fn want(&self, files: &[ObjectId], (applied, turn): (u64, u64)) -> bool {
         let mut waiting = self.waiting();
         waiting.wanted.extend(files);
         waiting.asked_at = (applied, turn);
+        waiting.tells = true;
         !std::mem::replace(&mut waiting.is_sending, true)
     }
 
-    /// How many files were asked for, those that wait among them. More than any number before the peer has begun the conversation: what is lacking
-    /// is asked for then, and how many files that are is said afterwards.
+    /// How many files were asked for, those that wait among them. More than any number before the peer has said something in the conversation: what is
+    /// lacking is asked for then, and how many files that are is said afterwards.
     pub(crate) fn named(&self) -> u64 {
         let waiting = self.waiting();
         let named = waiting.named;
         named.map_or(u64::MAX, |named| named + waiting.wanted.len() as u64)
     }
 
-    /// The peer begins the conversation: it has counted nothing yet.
-    pub(crate) fn count_anew(&self) {
-        self.waiting().named = Some(0);
+    /// The peer has said something: what is lacking is asked for now.
+    pub(crate) fn count(&self) {
+        self.waiting().named.get_or_insert_default();
     }
 
     /// What to send next; `None`: nothing waits, and the sending task is done.
@@ -106,7 +109,8 @@ impl Waiting {
             *named += first.len() as u64;
         }
         let (applied, turn) = self.asked_at;
-        (!first.is_empty()).then(|| {
+        let tells = std::mem::take(&mut self.tells);
+        (tells || !first.is_empty()).then(|| {
             let wanted = Wanted {
                 copy: false,
                 applied,
@@ -154,7 +158,7 @@ mod tests {
         let lists = Lists::default();
         let files = (1..=2500).map(ObjectId::from_u64);
         assert_eq!(lists.named(), u64::MAX, "nobody counts yet");
-        lists.count_anew();
+        lists.count();
         lists.want(&files.clone().collect::<Vec<_>>(), (9, 4));
         assert_eq!(lists.named(), 2500);
         let parts = std::iter::from_fn(|| lists.next());
@@ -165,8 +169,11 @@ mod tests {
         assert!(parts.iter().all(|part| (part.applied, part.turn) == (9, 4)));
         let named: Vec<u64> = parts.iter().map(|part| part.named).collect();
         assert_eq!((named, lists.named()), (vec![1024, 2048, 2500], 2500));
-        lists.count_anew();
-        assert_eq!(lists.named(), 0);
+        lists.count();
+        lists.want(&[], (10, 4));
+        let told: Wanted = wire::decode(&lists.next().unwrap().body).unwrap();
+        assert_eq!((told.named, told.files, told.last), (2500, vec![], true));
+        assert!(lists.next().is_none());
         let named = parts.into_iter().flat_map(|part| part.files);
         assert!(named.eq(files));
     }

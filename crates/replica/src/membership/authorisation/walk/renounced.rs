@@ -25,17 +25,23 @@ impl Withholding {
     }
 
     /// One that has asked for so many files besides, by its own word.
-    pub(super) async fn wishing(
+    pub(super) async fn wishing(files: &Crashed, site: &Site, word: (u64, u64)) -> Withholding {
+        Withholding::greeting(files, site, word, true).await
+    }
+
+    /// One that begins a conversation, or whose first word was for nobody.
+    pub(super) async fn greeting(
         files: &Crashed,
         site: &Site,
         (applied, wished): (u64, u64),
+        begins: bool,
     ) -> Withholding {
         let impostor = impersonate(files, LATER).await;
         let heard = impostor.deafen();
         let peer = impostor.call(1, site.address());
         let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
         let greeting = Greeting {
-            begins: true,
+            begins,
             applied,
             held: 2,
             wished,
@@ -51,6 +57,23 @@ impl Withholding {
             session,
             heard,
         }
+    }
+
+    /// Returns when it is told for how many files the first asks.
+    pub(super) async fn until_asked_for(&mut self, wished: u64) {
+        let told = async {
+            while let Some((_, message)) = self.heard.recv().await {
+                if Kind::of(message.kind) == Some(Kind::Greeting) {
+                    let said: Greeting = wire::decode(&message.body).unwrap();
+                    if said.wished == wished {
+                        return;
+                    }
+                }
+            }
+            panic!("the session has ended");
+        };
+        let told = tokio::time::timeout(PATIENCE, told).await;
+        told.expect("it is answered");
     }
 
     /// Returns when it is told that previous controls have ended.

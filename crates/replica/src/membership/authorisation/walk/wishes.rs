@@ -55,3 +55,16 @@ async fn counterexample_70_who_has_asked_for_contents_lacks_them_before_that_is_
     answered.abort();
     asks.leave();
 }
+
+/// The first of three knew the place of the third later than the third had greeted it. That it lacks nothing it said to nobody, and counted for the
+/// third as lacking something for ever, so that what the third kept for it was never given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_72_who_has_missed_the_first_word_says_what_it_asks_for_too() {
+    let mut set = Set::failing_with(3, |settings| settings.suspicion = 10 * PATIENCE).await;
+    let third = set.crash(2).await;
+    let site = &set.sites[0];
+    let applied = *site.store.stable_position().borrow();
+    let mut greets = Withholding::greeting(&third, site, (applied, 0), false).await;
+    greets.until_asked_for(0).await;
+    greets.leave();
+}
