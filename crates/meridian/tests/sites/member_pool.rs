@@ -47,18 +47,21 @@ fn read_at(hand: &mut Hand, at: u64) -> Result<String> {
     hand.does(Act::ReadAt("file".into(), (at as i64, 8)))
 }
 
-/// Waits until the client reads the file at both data servers.
-fn reads_there(oslo: &Place, mut read: impl FnMut() -> Result<()>) -> Result<()> {
-    let what = "the client reads at the data servers";
-    let mut reads = || {
-        let before = moved(oslo, Doing::Reading)?;
-        read()?;
-        let mut counts = moved(oslo, Doing::Reading)?.into_iter().zip(before);
-        // They say once a second what they have read.
-        Ok(counts.all(|(after, before)| after > before))
-    };
-    // Linux leaves a data server that did not answer out for 120 s, which is longer than is waited for once.
-    eventually(what, &mut reads).or_else(|_late| eventually(what, &mut reads))
+/// A data server says once a second what was read there, and each when it likes.
+const TOLD: Duration = Duration::from_millis(1500);
+
+/// Has the client read the file until both data servers have told of that. What was read there before is told first.
+fn reads_there(oslo: &Place, when: &str, mut read: impl FnMut() -> Result<()>) -> Result<()> {
+    std::thread::sleep(TOLD);
+    let before = moved(oslo, Doing::Reading)?;
+    eventually(
+        &format!("the client reads at both data servers {when}"),
+        || {
+            read()?;
+            let mut counts = moved(oslo, Doing::Reading)?.into_iter().zip(&before);
+            Ok(counts.all(|(after, before)| after > *before))
+        },
+    )
 }
 
 /// The member hears nothing any more, and is heard: the others go on without it, and the client has its layout.
@@ -72,7 +75,7 @@ pub fn linux_reads_at_the_data_servers_of_a_member_and_nothing_old_when_that_is_
     writer.mount(&Mount::of(paris.nfs_address(), "/export"), MOUNT)?;
     reader.mount(&Mount::of(oslo.nfs_address(), "/export"), MOUNT)?;
     run(&writer, format!("yes old | head -c {BYTES} >/run/m/file"))?;
-    reads_there(oslo, || {
+    reads_there(oslo, "at first", || {
         let compare = format!("{FORGET}; yes old | head -c {BYTES} | cmp - /run/m/file");
         run(&reader, compare).map(drop)
     })?;
@@ -80,7 +83,7 @@ pub fn linux_reads_at_the_data_servers_of_a_member_and_nothing_old_when_that_is_
     let mut hand = Hand::begin(oslo.site(), &reader, |script| script)?;
     hand.does(Act::Open("file".into(), Way::Read))?;
     // It has its layout, and reads by it.
-    reads_there(oslo, || {
+    reads_there(oslo, "by its layout", || {
         run(&reader, FORGET)?;
         for at in [0, UNIT] {
             ensure!(read_at(&mut hand, at)? == "old\nold\n", "it is not old");
@@ -102,7 +105,7 @@ pub fn linux_reads_at_the_data_servers_of_a_member_and_nothing_old_when_that_is_
     let read = hand.outcome()?;
     ensure!(read.as_deref() == Ok("new\nnew\n"), "{read:?} was read");
     hand.does(Act::Close("file".into()))?;
-    reads_there(oslo, || {
+    reads_there(oslo, "when all is well again", || {
         let compare = format!("{FORGET}; yes new | head -c {BYTES} | cmp - /run/m/file");
         run(&reader, compare).map(drop)
     })?;
