@@ -240,7 +240,8 @@ impl Shelf {
         });
         let fenced = Fenced {
             generation,
-            through: intent.number,
+            // Who removes what a lost home has left counts for itself.
+            through: before.map_or(intent.number, |fenced| fenced.through.max(intent.number)),
             removed: intent.act == Act::Remove || before.is_some_and(|fenced| fenced.removed),
         };
         let mut rows = vec![(fenced_key(contents), Some(encode_fenced(fenced)))];

@@ -106,6 +106,9 @@ pub enum Refused {
     /// It was forged, changed, or sealed for another data server.
     #[error("its seal is wrong")]
     WrongSeal,
+    /// It is about contents of another home than the one that has sealed it.
+    #[error("its contents are none of its home's")]
+    OtherHome,
 }
 
 impl Capability {

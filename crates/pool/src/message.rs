@@ -184,6 +184,18 @@ pub enum ToDataServer {
     },
 }
 
+impl ToDataServer {
+    /// The contents that it is about, if it is about some.
+    #[must_use]
+    pub fn contents(&self) -> Option<ContentsId> {
+        match self {
+            ToDataServer::Lease { .. } => None,
+            ToDataServer::Take(intent, _) => Some(intent.contents),
+            ToDataServer::Look { contents, .. } => Some(*contents),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use vfs::ObjectId;
+
 /// A pool: the data servers and metadata servers of one site. Drawn at random when the pool is made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u64);
@@ -23,6 +25,13 @@ pub struct HomeNumber(pub u16);
 impl HomeNumber {
     /// That of the first metadata server of a pool.
     pub const FIRST: HomeNumber = HomeNumber(1);
+
+    /// Whether this home may speak of contents of an object, and seal handles for them. Objects that live at a joined home carry its number, and it
+    /// has no others. Where a member of a set keeps its contents in a pool, the first home has objects of every member.
+    #[must_use]
+    pub fn may_speak_of(self, object: ObjectId) -> bool {
+        self == HomeNumber::FIRST || object.slot().0 == self.0
+    }
 }
 
 /// Counts the starts of a home, and whatever else makes it fence all that it gave out. What was issued under an older number

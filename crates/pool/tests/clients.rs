@@ -7,8 +7,9 @@ use control::{Moment, OperationId};
 use pool::data_server::{self, DataServer, Fenced, NotServed, Shelf};
 use pool::home::{Command, FileRow, Holder, Home, HomeSettings, Outcome, Recovered, Request};
 use pool::{
-    Access, ContentsId, DataServerNumber, Generation, Handle, HomeNumber, IssueNumber, KeyNumber,
-    KeySource, LeaseSettings, PlacementNumber, Report, Rules, StoreIdentity, ToDataServer,
+    Access, Act, Capability, ContentsId, DataServerNumber, Generation, Handle, HandleKey,
+    HandleKeys, HomeNumber, Intent, IntentNumber, IssueNumber, KeyNumber, KeySource, LeaseSettings,
+    PlacementNumber, Refused, Report, Rules, StoreIdentity, ToDataServer, ToHome,
 };
 use vfs::ObjectId;
 
@@ -177,4 +178,105 @@ fn what_a_data_server_does_not_see_of_time_is_taken_off_a_short_time_for_clients
         Err(NotServed::NoLease),
         "of a whole lease, too"
     );
+}
+
+/// A joined home has a lease like any other, with keys of its own, and objects of its own number alone.
+#[test]
+fn a_home_seals_no_handles_for_contents_of_another_one() {
+    let joined = HomeNumber(3);
+    let mut server = DataServer::new(SERVER, LeaseSettings::default(), Rules::ALL);
+    let identity = StoreIdentity {
+        store: 5,
+        counter: 1,
+        run: 1,
+    };
+    let data_server::Command::Send(_, asked) = server.ask(at(0), joined, identity) else {
+        panic!("it asks");
+    };
+    let ToHome::LeaseRequest { asked, .. } = asked else {
+        panic!("it asks for a lease");
+    };
+    let key = HandleKey::new(KeyNumber(1), [7; 32]);
+    let lease = ToDataServer::Lease {
+        asked,
+        issue: IssueNumber(1),
+        keys: HandleKeys::new(key.clone()),
+        clients: Duration::from_secs(1),
+    };
+    server.handle(at(1), &Untouched, joined, lease);
+    let mut shown = |object: u64| {
+        let capability = Capability {
+            home: joined,
+            issue: IssueNumber(1),
+            object: ObjectId::from_u64(object),
+            placement: PlacementNumber(1),
+            generation: Generation::FIRST,
+            access: Access::Read,
+        };
+        let handle = key.seal(&capability, SERVER);
+        let begun = server.begin((at(2), at(2)), &Untouched, handle.as_bytes(), Access::Read);
+        begun.map(drop)
+    };
+    assert_eq!(shown(0x0003_0000_0000_0044), Ok(()));
+    for other in [0x0001_0000_0000_0044, 0x0002_0000_0000_0044] {
+        assert_eq!(shown(other), Err(Refused::OtherHome.into()));
+    }
+    // Nor does it have them looked at, or removed.
+    let contents = ContentsId {
+        object: ObjectId::from_u64(0x0001_0000_0000_0044),
+        placement: PlacementNumber(1),
+    };
+    let look = ToDataServer::Look {
+        issue: IssueNumber(1),
+        question: 1,
+        contents,
+        stable: false,
+    };
+    assert!(server.handle(at(2), &Untouched, joined, look).is_empty());
+}
+
+/// What a home that was started often had fenced.
+struct FencedOften;
+
+impl Shelf for FencedOften {
+    fn fenced(&self, _: ContentsId) -> Option<Fenced> {
+        Some(Fenced {
+            generation: Generation(3),
+            through: IntentNumber(9 << 32),
+            removed: false,
+        })
+    }
+
+    fn report(&self, _: ContentsId) -> Report {
+        Report::default()
+    }
+}
+
+/// The home was given up, and the first one, which was started less often, removes what is left. It was told that this was done, again and again.
+#[test]
+fn what_a_lost_home_has_left_is_removed_though_its_intents_had_larger_numbers() {
+    let mut server = DataServer::new(SERVER, LeaseSettings::default(), Rules::ALL);
+    let mut intent = Intent {
+        number: IntentNumber(4 << 32),
+        contents: ContentsId {
+            object: ObjectId::from_u64(0x0003_0000_0000_0044),
+            placement: PlacementNumber(1),
+        },
+        generation: Generation(4),
+        act: Act::Remove,
+    };
+    let mut take = |intent| {
+        let take = ToDataServer::Take(intent, KeyNumber(1));
+        server.handle(at(1), &FencedOften, HOME, take)
+    };
+    let commands = take(intent);
+    let [data_server::Command::CarryOut(HOME, carried_out, _)] = &commands[..] else {
+        panic!("it is carried out, and not {commands:?}");
+    };
+    assert_eq!(*carried_out, intent);
+    // A cut with such a number may have been carried out before what was written since.
+    intent.act = Act::Truncate(0);
+    intent.contents.placement = PlacementNumber(2);
+    let commands = take(intent);
+    assert!(matches!(commands[..], [data_server::Command::Send(..)]));
 }

@@ -81,6 +81,7 @@
 //! | 70 | `walk/wishes.rs` of `replica` | here nothing is asked for by name |
 //! | 71 | `state/given_way.rs` of `replica` | the same |
 //! | 72 | `walk/wishes.rs` of `replica` | the same |
+//! | 73 | `walk/left.rs` of `replica` | here who leaves starts anew at once |
 
 #![forbid(unsafe_code)]
 

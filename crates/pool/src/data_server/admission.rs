@@ -114,6 +114,9 @@ impl DataServer {
         let keys = |home| self.homes.get(&home).map(|side: &HomeSide| &side.keys);
         let capability = Capability::open(handle, self.number, keys)?;
         let contents = capability.contents();
+        if !capability.home.may_speak_of(contents.object) {
+            return Err(Refused::OtherHome.into());
+        }
         self.check_lease((now, connected), capability.home, capability.access)?;
         let issue = self.homes.get(&capability.home).map(|side| side.issue);
         if issue != Some(capability.issue) && self.rules.issue_checked() {

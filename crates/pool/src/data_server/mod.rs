@@ -121,6 +121,10 @@ impl DataServer {
         home: HomeNumber,
         message: ToDataServer,
     ) -> Vec<Command> {
+        let about = message.contents();
+        if about.is_some_and(|contents| !home.may_speak_of(contents.object)) {
+            return Vec::new();
+        }
         match message {
             ToDataServer::Lease {
                 asked,

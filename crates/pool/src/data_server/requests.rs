@@ -1,7 +1,7 @@
 //! What homes want of contents waits for the reads and writes that have begun there.
 
-use super::{Command, DataServer, Shelf, Ticket};
-use crate::message::{ContentsId, Intent, ToHome};
+use super::{Command, DataServer, Fenced, Shelf, Ticket};
+use crate::message::{Act, ContentsId, Intent, ToHome};
 use crate::numbers::{HomeNumber, IssueNumber, KeyNumber};
 use std::collections::BTreeSet;
 
@@ -148,10 +148,14 @@ impl DataServer {
         }
     }
 
-    /// An intent that comes again after it was carried out must not cut what was written since.
+    /// An intent that comes again after it was carried out must not cut what was written since. Contents of a home that was given up are removed by
+    /// the first one, whose intents may have smaller numbers; what was removed stays removed, so a removal may be carried out twice.
     fn is_carried_out(&self, shelf: &impl Shelf, intent: Intent) -> bool {
-        let fenced = shelf.fenced(intent.contents);
-        fenced.is_some_and(|fenced| fenced.through >= intent.number) && self.rules.intents_once()
+        let is_later = |fenced: Fenced| {
+            let is_removed = fenced.removed || intent.act != Act::Remove;
+            fenced.through >= intent.number && is_removed
+        };
+        shelf.fenced(intent.contents).is_some_and(is_later) && self.rules.intents_once()
     }
 
     /// [`Command::CarryOut`] is done, stably.

@@ -210,8 +210,12 @@ impl LeaseState {
         first
     }
 
+    /// An incarnation that has left is never up to date again.
     pub(crate) fn set_up_to_date(&self, up_to_date: bool) {
+        let left = self.left.borrow();
+        let up_to_date = up_to_date && left.is_none();
         self.up_to_date.store(up_to_date, Ordering::Release);
+        drop(left);
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -281,16 +285,15 @@ impl LeaseState {
 
     /// This incarnation has left the view, or cannot go on.
     pub(crate) fn leave(&self, why: &str) {
-        self.set_up_to_date(false);
-        if self.ended.load(Ordering::Acquire) {
-            // Another start would change nothing.
-            return;
+        if !self.ended.load(Ordering::Acquire) {
+            // Else another start would change nothing.
+            self.left.send_if_modified(|left| {
+                let first = left.is_none();
+                left.get_or_insert_with(|| why.to_owned());
+                first
+            });
         }
-        self.left.send_if_modified(|left| {
-            let first = left.is_none();
-            left.get_or_insert_with(|| why.to_owned());
-            first
-        });
+        self.set_up_to_date(false);
     }
 
     /// Says why, once this incarnation cannot go on.

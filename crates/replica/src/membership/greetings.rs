@@ -100,17 +100,21 @@ fn answer(replica: &Arc<LocalReplica>, from: ReplicaSlot) {
 /// A peer says of which files it needs the contents. What it has said of itself, on another lane, may come later.
 pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, wanted: Wanted) {
     let (applied, named) = (wanted.applied, wanted.named);
-    // Otherwise its greeting says so too, and is answered.
-    let is_kept = applied >= replica.trimmed();
-    if is_kept && (wanted.copy || !wanted.files.is_empty()) {
+    // Where it was when it asked may be kept no more by now, as it has come further.
+    let reached = replica.state.conversations.applied(from).max(applied);
+    if reached < replica.trimmed() {
+        // It is told so by the answer to its greeting, or where updates are sent.
+        return;
+    }
+    if wanted.copy || !wanted.files.is_empty() {
         accounts::open(replica, from, applied);
         base::wanted(replica, from, wanted);
     }
     replica.state.conversations.with(from, |conversation| {
         conversation.wishes_heard = named.max(conversation.wishes_heard);
     });
-    if is_kept && replica.state.conversations.says_whole(from) {
-        accounts::balance(replica, from, applied);
+    if replica.state.conversations.says_whole(from) {
+        accounts::balance(replica, from, reached);
     }
 }
 

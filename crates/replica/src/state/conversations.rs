@@ -200,6 +200,12 @@ impl Conversations {
         asked_for.unwrap_or(u64::MAX)
     }
 
+    /// How far a peer has said in this conversation that it has applied our stream.
+    pub(crate) fn applied(&self, peer: ReplicaSlot) -> u64 {
+        let applied = self.with(peer, |conversation| *conversation.applied.borrow());
+        applied.unwrap_or(0)
+    }
+
     /// Whether a peer said last that it holds everything, and whatever it had asked for by then has come.
     pub(crate) fn says_whole(&self, peer: ReplicaSlot) -> bool {
         let says = self.with(peer, |conversation| {

@@ -61,6 +61,20 @@ impl Default for Book {
     }
 }
 
+/// Why what the first metadata server tells is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotTold {
+    /// The bytes make no sense.
+    #[error("what the first metadata server tells of the pool is no book")]
+    NoBook,
+    /// Files here may lie on a group of this number, whose data servers are others there.
+    #[error(
+        "the first metadata server does not know the data servers of group {}, on which files here may lie: put `pool/groups` there back from a newer copy",
+        .0.0
+    )]
+    OtherGroup(DeviceGroupNumber),
+}
+
 impl Book {
     /// What the file says; an empty book where there is none.
     ///
@@ -168,13 +182,23 @@ impl Book {
         told.to_text()
     }
 
-    /// The same book with what the first metadata server has told; nothing when that is no book.
-    pub(crate) fn with_told(&self, told: &str) -> Option<Book> {
-        Some(Book {
+    /// The same book with what the first metadata server has told.
+    ///
+    /// # Errors
+    /// Why that is not believed: files may lie on each group that is known here, and such a group never goes and never changes.
+    pub(crate) fn with_told(&self, told: &str) -> Result<Book, NotTold> {
+        let told = Book::parse(told).ok_or(NotTold::NoBook)?;
+        let mut known = self.groups.iter();
+        if let Some((number, _)) =
+            known.find(|(number, group)| told.groups.get(number) != Some(group))
+        {
+            return Err(NotTold::OtherGroup(*number));
+        }
+        Ok(Book {
             forgetting: self.forgetting.clone(),
             given_up: self.given_up.clone(),
             homes: self.homes.clone(),
-            ..Book::parse(told)?
+            ..told
         })
     }
 
@@ -329,6 +353,27 @@ mod tests {
         let told = own.with_told(&book.told()).unwrap();
         assert_eq!((&told.groups, told.given_up), (&book.groups, own.given_up));
         assert_eq!((told.draining, told.homes.len()), (book.draining, 0));
+    }
+
+    /// The first metadata server's book was put back from an older copy, and a group made anew under a number that files lie on.
+    #[test]
+    fn a_home_does_not_believe_a_book_that_has_other_groups() {
+        let with = |book: &Book, members: &[u16]| {
+            let book = book.with_new_files_over(&servers(members));
+            book.unwrap()
+        };
+        let first = with(&Book::default(), &[4]);
+        let all = with(&with(&first, &[4, 5]), &[4, 5, 6]);
+        assert_eq!(first.with_told(&all.told()), Ok(all.clone()));
+        let restored = with(&first, &[4, 6]);
+        let second = DeviceGroupNumber(2);
+        for told in [&first, &restored] {
+            assert_eq!(
+                all.with_told(&told.told()),
+                Err(NotTold::OtherGroup(second))
+            );
+        }
+        assert_eq!(all.with_told("rubbish"), Err(NotTold::NoBook));
     }
 
     #[test]

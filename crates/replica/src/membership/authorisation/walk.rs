@@ -11,6 +11,7 @@ mod different_ends;
 mod given_up;
 mod half_back;
 mod harmless;
+mod left;
 mod nonsense;
 mod relayed;
 mod renounced;

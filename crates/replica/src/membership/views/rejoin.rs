@@ -61,6 +61,9 @@ const NEWS_LEASES: u32 = 1;
 const STARTED_ANEW: &str =
     "it was started anew, and the others have not confirmed since then that it takes part";
 
+/// What is said once this incarnation has left the view, until it has ended.
+const STARTS_ANEW: &str = "it has left the view, and starts anew";
+
 /// What is said while those in the view lack something else that is in a copy which is to be replaced.
 const GIVEN_UP: &str = "the others went on without what was changed here, and have not yet all that others made which is here";
 
@@ -118,6 +121,10 @@ pub(crate) async fn come_back(replica: Arc<LocalReplica>) {
         if replica.state.members.is_removed() {
             // There is nothing to come back to, and what only this replica has stays as it is.
             return;
+        }
+        if replica.lease.has_left().borrow().is_some() {
+            // The next incarnation comes back, and hands over what this one had. This one may take long to end.
+            return set_obstacle(&replica, Some(STARTS_ANEW.to_owned()));
         }
         let takes_part = replica.takes_part() && replica.lease.is_up_to_date();
         if !takes_part || replica.state.needs_copy.load(Ordering::Acquire) {
@@ -178,9 +185,6 @@ struct Asked {
 
 /// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.
 async fn catch_up(replica: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result<()> {
-    if replica.lease.has_left().borrow().is_some() {
-        return Ok(());
-    }
     if let Some(settlement) = settled::undealt(replica)? {
         return match is_spared(replica, asked).await {
             true => accept(replica, &settlement).await,

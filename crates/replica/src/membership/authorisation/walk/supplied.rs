@@ -3,6 +3,7 @@
 use store::ContentPiece;
 
 use super::*;
+use crate::driver::local_replica::LocalReplica;
 use crate::membership::losses::completed;
 use crate::replication::withheld;
 use crate::state::arrivals::PUTTING_AT_ONCE;
@@ -10,9 +11,8 @@ use crate::state::settings::Durability;
 use crate::state::wire::Completed;
 
 /// Has nothing sent of contents from one to another for a while.
-pub(super) fn hold_back(site: &Site, to: u16, time: Duration) {
-    let peers = &site.replica.local().state.peers;
-    peers.with(ReplicaSlot(to), |peer| {
+pub(super) fn hold_back(replica: &LocalReplica, to: u16, time: Duration) {
+    replica.state.peers.with(ReplicaSlot(to), |peer| {
         peer.shipments.hold_back(Instant::now() + time);
     });
 }
@@ -53,7 +53,7 @@ async fn counterexample_64_who_lacks_data_of_the_supplier_takes_what_that_has() 
     drop(nothing);
     drop(inbox);
     // Nothing of it goes to the second before it takes part.
-    hold_back(&set.sites[0], 2, PATIENCE / 6);
+    hold_back(set.sites[0].replica.local(), 2, PATIENCE / 6);
     set.revive(1, second).await;
     set.revive_until_ready(1).await;
     for site in &set.sites {
@@ -84,7 +84,7 @@ async fn counterexample_65_what_is_supplied_is_not_dropped_because_another_one_w
     })
     .await;
     drop(set.crash(2).await);
-    hold_back(&set.sites[0], 3, PATIENCE / 6);
+    hold_back(set.sites[0].replica.local(), 3, PATIENCE / 6);
     set.revive(2, third).await;
     eventually("the third is in the view again", || {
         let members = set.sites[1].replica.view_status().members;
@@ -94,7 +94,7 @@ async fn counterexample_65_what_is_supplied_is_not_dropped_because_another_one_w
     let missing = set.sites[2].store.lacks_data_of(file);
     assert_eq!(missing, [ReplicaSlot(4)], "it has got it another way");
     // The second goes on deciding for as long as the first lacks what it has written.
-    hold_back(&set.sites[1], 1, PATIENCE / 3);
+    hold_back(set.sites[1].replica.local(), 1, PATIENCE / 3);
     set.sites[1].write(file, 3, b" and new").await.unwrap();
     eventually("all have all", || {
         set.sites.iter().all(|site| {
@@ -144,7 +144,7 @@ async fn half_written(set: &mut Set, time: Duration) -> ObjectId {
         sites.all(|site| has(site, file, FIRST, &[]) && quiet(site))
     })
     .await;
-    hold_back(&set.sites[2], 3, time);
+    hold_back(set.sites[2].replica.local(), 3, time);
     set.revive(2, third).await;
     eventually("the third is in the view again", || {
         let members = set.sites[0].replica.view_status().members;
@@ -156,7 +156,7 @@ async fn half_written(set: &mut Set, time: Duration) -> ObjectId {
         "it has got it another way"
     );
     for to in [1, 2] {
-        hold_back(&set.sites[4], to, 2 * PATIENCE);
+        hold_back(set.sites[4].replica.local(), to, 2 * PATIENCE);
     }
     file
 }
@@ -287,7 +287,7 @@ async fn counterexample_69_one_of_whom_nothing_is_taken_in_is_not_waited_for() {
     let file = set.sites[2].save(ROOT, "file", b"old").await.unwrap();
     set.rest().await;
     for to in [1, 2] {
-        hold_back(&set.sites[2], to, 2 * PATIENCE);
+        hold_back(set.sites[2].replica.local(), to, 2 * PATIENCE);
     }
     set.sites[2].write(file, 0, b"new").await.unwrap();
     eventually("the others know of it", || {

@@ -18,7 +18,7 @@ async fn counterexample_70_who_has_asked_for_contents_lacks_them_before_that_is_
     let replica = set.sites[0].replica.clone();
     replica.set_durability(ROOT, majority).await.unwrap();
     set.rest().await;
-    hold_back(&set.sites[0], 2, PATIENCE);
+    hold_back(set.sites[0].replica.local(), 2, PATIENCE);
     let file = set.sites[0].save(ROOT, "file", b"bytes").await.unwrap();
     let files = set.sites[0].files.clone();
     files.commit(file, 0, 0).await.unwrap();

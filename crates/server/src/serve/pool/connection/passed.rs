@@ -106,18 +106,16 @@ fn parts(kind: Kind, message: &Message) -> Option<(u16, Bytes)> {
     Some((number, message.body.slice(2..)))
 }
 
-/// Whether a message is about contents of this home.
+/// Whether a message is about contents that live at this joined home.
 pub(super) fn concerns(home: HomeNumber, message: &ToDataServer) -> bool {
-    match message {
-        ToDataServer::Lease { .. } => false,
-        ToDataServer::Take(intent, _) => intent.contents.object.slot().0 == home.0,
-        ToDataServer::Look { contents, .. } => contents.object.slot().0 == home.0,
-    }
+    let about = message.contents();
+    about.is_some_and(|contents| contents.object.slot().0 == home.0)
 }
 
 /// Whether a home may say this.
 fn is_of_home(home: HomeNumber, message: &ToDataServer) -> bool {
-    matches!(message, ToDataServer::Lease { .. }) || concerns(home, message)
+    let about = message.contents();
+    about.is_none_or(|contents| home.may_speak_of(contents.object))
 }
 
 fn to_data_server(kind: Kind, message: &Message) -> Option<(u16, ToDataServer)> {

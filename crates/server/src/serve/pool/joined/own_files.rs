@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use peer::{Lane, Sender};
 use pool::{DataServerNumber, Holding, HomeNumber, Listing, ToDataServer};
 use store::Store;
 use striping::{PoolView, Settings, Striped};
+use throttle::Throttle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use vfs::{Error, ObjectId, Result};
@@ -25,6 +26,9 @@ use super::own_book::OwnBook;
 use super::{PATIENCE, ToHome};
 use crate::pools::{Book, PoolPlace};
 use crate::serve::ServeError;
+
+/// What is told of a book that is not believed, once and then in sums.
+static DISBELIEVED: Throttle = Throttle::new();
 
 /// The files, and what is known of where they may lie.
 pub(super) struct OwnFiles {
@@ -184,9 +188,13 @@ impl OwnFiles {
         let this = (from.incarnation.0, told.number);
         if this > heard.last {
             let text = told.book.clone();
-            let no_book = || Error::Io("what is told of the pool is no book".to_owned());
             let before = self.known().book.clone();
-            before.with_told(&text).ok_or_else(no_book)?;
+            if let Err(not_told) = before.with_told(&text) {
+                if let Some(sum) = DISBELIEVED.failed(("the pool is told of", 0), Instant::now()) {
+                    tracing::error!(error = %not_told, %sum, "this server goes on with what it knew of the pool");
+                }
+                return Err(Error::Io(not_told.to_string()));
+            }
             // Stable before anything is placed by it.
             let book = self
                 .book
