@@ -26,6 +26,12 @@ const RECORDS_AT_ONCE: usize = 256;
 /// those that are made while it takes a copy follow it.
 const KEPT_IN_CONTACT: u64 = 10;
 
+/// An update that has been waiting for so long is told of. Others answer for less.
+const STUCK_LONG: Duration = Duration::from_secs(20);
+
+/// What is told of once, with sums later.
+const STUCK: &str = "an update waits to be applied";
+
 /// Looks after things until the replica stops.
 pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     let told = watch::Sender::new(());
@@ -63,6 +69,7 @@ async fn tidy(replica: &Arc<LocalReplica>, mut time: watch::Receiver<()>) {
         conversing::let_go_of_settled(replica);
         replica.state.copies.forget_unused(Instant::now());
         progress::tell(replica);
+        tell_stuck(replica);
         let outcome = match forget_marks(replica).await {
             Ok(()) => trim(replica, &mut trimmed).await,
             failed => failed,
@@ -70,6 +77,18 @@ async fn tidy(replica: &Arc<LocalReplica>, mut time: watch::Receiver<()>) {
         if let Err(error) = outcome {
             // The store has failed, which ends the server.
             return tracing::error!(%error, "replication cannot tidy up");
+        }
+    }
+}
+
+/// Tells for what updates have been waiting for long.
+fn tell_stuck(replica: &LocalReplica) {
+    for inbox in replica.state.inboxes.all() {
+        if let Some(awaits) = inbox.awaits_after(STUCK_LONG)
+            && let Some(sum) = (replica.state.repeats).is_to_tell(STUCK, inbox.from)
+        {
+            let (of, applied) = (inbox.from.0, inbox.applied());
+            tracing::warn!(of, applied, %awaits, %sum, "an update waits to be applied");
         }
     }
 }

@@ -12,6 +12,7 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::engine::{Engine, Guard};
 use crate::driver::local_replica::LocalReplica;
+use crate::state::arrivals::Awaits;
 use crate::state::wire::Record;
 
 /// What says whether an update may be applied.
@@ -143,18 +144,31 @@ impl LocalReplica {
 
     fn may_apply<R: Fn() -> Rule>(&self, guard: &mut Guard<'_>, update: &Foreign<'_, R>) -> bool {
         let record = update.record;
-        let admitted = match (update.rule)() {
-            Rule::Controls => may_apply_under(guard, &record.under, self.has_readers()),
-            Rule::Order => self.has_all_before(guard, update.epoch, &record.after),
-            Rule::Wait => false,
+        let awaits = match (update.rule)() {
+            Rule::Controls => {
+                let granted = may_apply_under(guard, &record.under, self.has_readers());
+                (!granted).then_some(Awaits::Controls)
+            }
+            Rule::Order => self.missing_before(guard, update.epoch, &record.after),
+            Rule::Wait => Some(Awaits::Settlement),
         };
-        admitted && guard.ledger.read_past.has_ended(&record.under)
+        if let Some(awaits) = awaits
+            && let Some(inbox) = self.state.inboxes.get(update.from)
+        {
+            inbox.note_awaits(awaits);
+        }
+        awaits.is_none() && guard.ledger.read_past.has_ended(&record.under)
     }
 
-    /// Whether everything has been applied here that the primary of an update had applied when it made it. Without
+    /// What has not been applied here of what the primary of an update had applied when it made it. Without
     /// regard to controls this alone keeps updates of one object by several primaries in order.
     /// `epoch` is the view of the primary when it sent the update, or a later one.
-    fn has_all_before(&self, guard: &Guard<'_>, epoch: u64, after: &[(u16, u64)]) -> bool {
+    fn missing_before(
+        &self,
+        guard: &Guard<'_>,
+        epoch: u64,
+        after: &[(u16, u64)],
+    ) -> Option<Awaits> {
         let heard = &guard.ledger.heard;
         // The stream may be here up to a place at which there is no update, where a copy of it was taken.
         let has = |slot: ReplicaSlot, position: u64| {
@@ -165,16 +179,14 @@ impl LocalReplica {
             let slot = ReplicaSlot(*slot);
             slot != self.slot() && *position > 0 && !has(slot, *position)
         });
-        let Some(missing) = missing.next() else {
-            return true;
-        };
-        let maker = ReplicaSlot(missing.0);
+        let (maker, through) = missing.next()?;
+        let maker = ReplicaSlot(*maker);
         if is_lost(maker, guard.epoch(), &guard.ledger.active, Epoch(epoch)) && !self.takes_part() {
             // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
             // come back since.
             self.state.needs_copy.store(true, Ordering::Release);
         }
-        false
+        Some(Awaits::Updates(maker, *through))
     }
 }
 

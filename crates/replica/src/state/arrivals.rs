@@ -1,6 +1,7 @@
 //! What has arrived from one peer and is on its way into the local copy.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -67,6 +68,32 @@ impl Keeping {
     }
 }
 
+/// What an update that cannot be applied yet waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// Nothing but its turn.
+    Nothing,
+    /// Controls that it was made under.
+    Controls,
+    /// Another replica's updates up to a place.
+    Updates(ReplicaSlot, u64),
+    /// What the others have decided about a lost replica.
+    Settlement,
+}
+
+impl fmt::Display for Awaits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Awaits::Nothing => f.write_str("its turn"),
+            Awaits::Controls => f.write_str("controls that it was made under"),
+            Awaits::Updates(of, through) => {
+                write!(f, "updates of replica {} up to {through}", of.0)
+            }
+            Awaits::Settlement => f.write_str("what was decided about a lost replica"),
+        }
+    }
+}
+
 /// What has arrived from one peer. Memory is bounded by the transport's credit, which each item of the peer's own keeps;
 /// what others relay has a bound here.
 pub(crate) struct Inbox {
@@ -79,7 +106,7 @@ pub(crate) struct Inbox {
     kept: Inner<Keeping>,
     waiting: Inner<Waiting>,
     /// Since when the update that is next cannot be applied.
-    stuck: Inner<Option<Instant>>,
+    stuck: Inner<Option<(Instant, Awaits)>>,
     /// The last rows applied; what follows them counts as stable only when they are.
     last_rows: Inner<Option<Ticket>>,
     /// Held while a record is applied, so that a new session begins between two of them.
@@ -252,16 +279,30 @@ impl Inbox {
     /// The update that is next waits until controls are granted here, or for updates of others. It does until what is returned
     /// is dropped.
     pub(crate) fn note_stuck(&self) -> Stuck<'_> {
-        *self.stuck() = Some(Instant::now());
+        *self.stuck() = Some((Instant::now(), Awaits::Nothing));
         Stuck(self)
+    }
+
+    /// What the update that is next waits for.
+    pub(crate) fn note_awaits(&self, awaits: Awaits) {
+        if let Some((_, known)) = &mut *self.stuck() {
+            *known = awaits;
+        }
     }
 
     /// For how long the update that is next has been waiting; `None`: none is, or it can be applied.
     pub(crate) fn stuck_for(&self) -> Option<Duration> {
-        self.stuck().map(|since| since.elapsed())
+        self.stuck().map(|(since, _)| since.elapsed())
     }
 
-    fn stuck(&self) -> InnerGuard<'_, Option<Instant>> {
+    /// What that update waits for, after this time.
+    pub(crate) fn awaits_after(&self, time: Duration) -> Option<Awaits> {
+        let stuck = *self.stuck();
+        let (_, awaits) = stuck.filter(|(since, _)| since.elapsed() >= time)?;
+        Some(awaits)
+    }
+
+    fn stuck(&self) -> InnerGuard<'_, Option<(Instant, Awaits)>> {
         self.stuck.lock()
     }
 
