@@ -177,6 +177,44 @@ fn files_of_a_home_that_has_joined_lie_on_the_data_servers_and_every_server_may_
     }
 }
 
+/// The home's last directory is removed while a data server is away, and the home makes none any more. What is left is removed at the data server all
+/// the same, which can go then.
+#[test]
+fn what_a_home_owes_to_data_servers_is_done_when_it_makes_no_directories_any_more() {
+    let mut scene = Scene::begin();
+    scene.add_data_servers();
+    block_on(put(&scene.home.1, "file", &striped_bytes(1)));
+    let (site, server) = scene.data.remove(1);
+    server.kill();
+    block_on(async {
+        let (client, root) = client_of(&scene.home.1).await;
+        let own = client.lookup(&root, "own").await.unwrap();
+        client.remove(&own, "file").await.unwrap();
+        client.remove(&root, "own").await.unwrap();
+        client.leave().await.unwrap();
+    });
+    let (home, server) = scene.home;
+    server.stop();
+    let configuration = home.place.configuration();
+    let text = fs::read_to_string(&configuration).unwrap();
+    let without = text.replace("makes_directories = true", "makes_directories = false");
+    assert_ne!(without, text);
+    fs::write(&configuration, without).unwrap();
+    let server = start(&home);
+    scene.home = (home, server);
+    let server = start(&site);
+    scene.data.insert(1, (site, server));
+    until("nothing of it is left", || {
+        let site = &scene.data[1].0;
+        status(site).holding.unwrap().contents == 0 && stripes_in(&shelf(site)).is_empty()
+    });
+    let command = |arguments: &[&str]| pool(&scene.first.0, arguments);
+    until("it is emptied", || {
+        command(&["drain-data", "5"]).status.success()
+    });
+    until("it goes", || command(&["remove", "5"]).status.success());
+}
+
 fn kill_and_start(
     (site, server): (Site, Running),
     start: impl Fn(&Site) -> Running,

@@ -19,6 +19,7 @@ use peer::{
     TurnedAway,
 };
 use store::{Elsewhere, Store, TreeIdentity};
+use striping::Striped;
 use tokio::time::timeout;
 use vfs::{Error, FsId, ReplicaSlot};
 
@@ -176,7 +177,10 @@ impl JoinedServer {
         let _ = self.home.shown.set(Arc::downgrade(&shown));
         let has_directories = metadata_server::has_directories(store).await;
         let has_directories = has_directories.map_err(ServeError::Home)?;
-        let stripes = makes_directories || has_directories;
+        // What lived here before may have left something to do at data servers.
+        let was_started = Striped::was_started(&store.placed_rows());
+        let was_started = was_started.map_err(ServeError::Home)?;
+        let stripes = makes_directories || has_directories || was_started;
         if stripes {
             self.files.begin(store, &self.home).await?;
         }
