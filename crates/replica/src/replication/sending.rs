@@ -152,10 +152,20 @@ fn make_segments(
         let note: Note = wire::decode(&update.note).map_err(Error::from)?;
         updates.push((update, note));
     }
+    let places: Vec<u64> = updates.iter().map(|(update, _)| update.position).collect();
+    let mut firsts = places.into_iter().peekable();
     let mut made = Vec::new();
     let (mut last, mut behind) = (sent, sent);
     let (mut records, mut bytes) = (Vec::new(), 0);
     for record in merge(updates, replica.state.settings.merging) {
+        let gap = firsts.peek().map_or(last, |first| first - 1);
+        if gap > last {
+            // Somebody may have built on the end of a gap, and this record on what that one has made then: the gap is told before.
+            let records = (std::mem::take(&mut records), std::mem::take(&mut bytes));
+            made.push(segment(replica, (behind, gap), records));
+            behind = gap;
+        }
+        while firsts.next_if(|place| *place <= record.position).is_some() {}
         last = record.position;
         bytes += bytes_of(&record);
         records.push(record);
