@@ -3,6 +3,8 @@
 mod keeping;
 mod starting;
 
+pub use starting::was_started;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};

@@ -35,6 +35,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
 }
 
 pub use control::Control;
+pub use driver::was_started;
 pub use moving::Moved;
 pub use pace::Pace;
 pub use settings::Settings;

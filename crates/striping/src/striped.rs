@@ -21,7 +21,6 @@ use vfs::{Error, ObjectId, Result};
 use crate::control::Control;
 use crate::driver::Driver;
 use crate::layouts::Recalls;
-use crate::records;
 use crate::sessions::{Answer, Io, Sessions, Unserved};
 use crate::settings::Settings;
 use crate::settling::Uses;
@@ -99,14 +98,6 @@ impl Striped {
             }),
             runtime: runtime::Handle::current(),
         }
-    }
-
-    /// Whether a home was started on this store before, and may owe something to data servers since.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when that cannot be read.
-    pub fn was_started(rows: &PlacedRows) -> Result<bool> {
-        Ok(!rows.facts(records::ISSUE)?.is_empty())
     }
 
     /// Takes up what the home has kept in the store, under a new issue number, and begins to decide. Called once.

@@ -99,6 +99,14 @@ impl Driver {
     }
 }
 
+/// Whether a home was started on this store before, and may owe something to data servers since.
+///
+/// # Errors
+/// [`Error::Io`] when that cannot be read.
+pub fn was_started(rows: &PlacedRows) -> Result<bool> {
+    Ok(!rows.facts(records::ISSUE)?.is_empty())
+}
+
 /// Makes a new issue number stable, and the number of a new key.
 async fn next_numbers(rows: &PlacedRows) -> Result<(IssueNumber, KeyNumber)> {
     let damaged = || damaged("the issue number");

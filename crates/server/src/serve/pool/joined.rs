@@ -19,7 +19,6 @@ use peer::{
     TurnedAway,
 };
 use store::{Elsewhere, Store, TreeIdentity};
-use striping::Striped;
 use tokio::time::timeout;
 use vfs::{Error, FsId, ReplicaSlot};
 
@@ -178,7 +177,7 @@ impl JoinedServer {
         let has_directories = metadata_server::has_directories(store).await;
         let has_directories = has_directories.map_err(ServeError::Home)?;
         // What lived here before may have left something to do at data servers.
-        let was_started = Striped::was_started(&store.placed_rows());
+        let was_started = striping::was_started(&store.placed_rows());
         let was_started = was_started.map_err(ServeError::Home)?;
         let stripes = makes_directories || has_directories || was_started;
         if stripes {
