@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually};
+use crate::fixture::{Crashed, ROOT, Set, Site, eventually};
 use replica::Durability;
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -52,18 +52,6 @@ fn assert_no_ghost(set: &Set, gone: u16) {
     }
 }
 
-/// Gives up what a lost replica alone had.
-async fn thaw(survivor: &Site, lost: u16) {
-    let thawed = async {
-        while let Err(why) = survivor.replica.thaw(lost, "its disk is gone").await {
-            assert!(why.starts_with("not yet"), "{why}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let thawed = tokio::time::timeout(PATIENCE, thawed).await;
-    thawed.expect("what is lost can be given up");
-}
-
 /// Both of the first two make something, so that either needs the other one.
 async fn work_at_both(set: &Set, name: &str) {
     for at in 0..2 {
@@ -97,7 +85,7 @@ async fn counterexample_41_what_a_removed_replica_had_is_given_up_after_a_surviv
     set.restart(1).await;
     set.revive_until_ready(1).await;
     assert_eq!(members(&set.sites[0]), [1, 2, 3], "its loss is open");
-    thaw(&set.sites[0], 3).await;
+    set.sites[0].give_up(3).await;
     until_removed(&set, 3).await;
     assert_eq!(set.sites[1].read(file).await.unwrap(), b"old");
     set.sites[1].write(file, 3, b" and new").await.unwrap();
@@ -117,7 +105,7 @@ async fn counterexample_41_a_newcomer_holds_up_no_settlement() {
     let (mut set, _third, file) = lost_with_a_control().await;
     set.add().await;
     assert_eq!(members(&set.sites[2]), [1, 2, 3, 4]);
-    thaw(&set.sites[1], 3).await;
+    set.sites[1].give_up(3).await;
     until_removed(&set, 3).await;
     for site in &set.sites {
         assert_eq!(site.read(file).await.unwrap(), b"old");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually};
+use crate::fixture::{Crashed, ROOT, Set, Site, eventually};
 use replica::{Durability, Settings};
 use store::ContentPiece;
 use vfs::{Error, ObjectId};
@@ -129,20 +129,6 @@ fn bytes_in(site: &Site, file: ObjectId) -> Vec<u8> {
     bytes
 }
 
-/// Decides that what the third replica alone had is given up.
-async fn thaw(survivor: &Site) {
-    let mut last = String::new();
-    let thawed = async {
-        while let Err(why) = survivor.replica.thaw(3, "its disk is gone").await {
-            assert!(why.starts_with("not yet"), "{why}");
-            last = why;
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let thawed = tokio::time::timeout(PATIENCE, thawed).await;
-    assert!(thawed.is_ok(), "{last}");
-}
-
 /// It was said that it does not answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_removed_as_another_one_comes_back_is_said_to_be_removed() {
@@ -261,7 +247,7 @@ async fn what_the_lost_one_brings_back_is_not_mixed_with_what_the_others_had() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_lost_one_alone_had_is_given_up_for_the_version_before() {
     let (mut set, third, file) = lost_before_contents().await;
-    thaw(&set.sites[0]).await;
+    set.sites[0].give_up(3).await;
     assert_reads(&set, file, b"old").await;
     set.sites[1].write(file, 3, b" and new").await.unwrap();
     return_of_the_third(&mut set, third).await;
@@ -311,7 +297,7 @@ async fn replace_amid(set: &mut Set, second: Crashed, file: ObjectId) -> Option<
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_of_which_a_part_had_come_is_the_version_before_or_refused_and_never_a_mixture() {
     let (mut set, third, file) = lost_amid_contents().await;
-    thaw(&set.sites[0]).await;
+    set.sites[0].give_up(3).await;
     for site in &set.sites {
         match site.read(file).await {
             Ok(read) => assert!(read.iter().all(|byte| *byte == b'o'), "a mixture is read"),
@@ -365,7 +351,7 @@ async fn a_version_that_was_replaced_while_one_was_away_does_not_come_back_with_
     eventually("the first hears of it", || first.is_incomplete(file)).await;
     drop(first);
     let third = replace(&mut set, second).await;
-    thaw(&set.sites[1]).await;
+    set.sites[1].give_up(3).await;
     assert_reads(&set, file, b"the middle").await;
     return_of_the_third(&mut set, third).await;
     assert_reads(&set, file, b"the middle").await;

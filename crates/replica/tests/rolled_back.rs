@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fixture::{PATIENCE, ROOT, Set, Site, eventually, patiently};
+use crate::fixture::{ROOT, Set, Site, eventually, patiently};
 use replica::Replica;
 use replica::recovering_set::go_on_with;
 
@@ -143,13 +143,7 @@ async fn a_name_that_a_member_lost_is_not_made_anew_over_the_others() {
     let again = tokio::time::timeout(Duration::from_secs(1), again).await;
     assert!(!matches!(again, Ok(Ok(_))), "{again:?}");
     // It was still deciding about the root, which waits for it until somebody says that it does not come back.
-    let thawed = async {
-        let thaw = || set.sites[0].replica.thaw(2, "its directory was put back");
-        while thaw().await.is_err() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(2 * PATIENCE, thawed).await.unwrap();
+    set.sites[0].give_up(2).await;
     for other in [0, 2] {
         let found = patiently(|| set.sites[other].find(ROOT, "lost")).await;
         assert_eq!(found.unwrap().id, made);

@@ -11,20 +11,6 @@ const MIB: usize = 1 << 20;
 /// So long that it takes many pieces.
 const LENGTH: usize = 64 * MIB;
 
-/// Decides at a survivor that replica 1 is given up.
-async fn thaw(survivor: &Site) {
-    let thawed = async {
-        while let Err(why) = survivor.replica.thaw(1, "its disk is gone").await {
-            assert!(
-                why.starts_with("not yet") || why.contains("takes part"),
-                "{why}"
-            );
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, thawed).await.unwrap();
-}
-
 /// The bytes of a file as they lie in one copy.
 fn bytes_in(site: &Site, file: ObjectId) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -109,7 +95,7 @@ async fn a_mixture_of_versions_is_kept_aside_and_not_shown_until_it_is_overwritt
         about.any(|what| what.contains("/theirs/file: only parts"))
     })
     .await;
-    thaw(&set.sites[0]).await;
+    set.sites[0].give_up(1).await;
     let sites = &set.sites;
     eventually("everybody knows that it is torn", || {
         sites.iter().all(|site| {
@@ -181,7 +167,7 @@ async fn a_version_of_which_nothing_had_come_leaves_the_one_before_it() {
     })
     .await;
     let lost = set.crash(0).await;
-    thaw(&set.sites[1]).await;
+    set.sites[1].give_up(1).await;
     for site in &set.sites {
         assert_eq!(site.read(file).await.unwrap(), b"the version before");
         assert_eq!(site.replica.status().torn_files, 0);
@@ -232,7 +218,7 @@ async fn a_copy_that_is_taken_of_a_part_knows_that_it_is_one() {
     set.revive(3, away.unwrap()).await;
     set.revive_until_ready(3).await;
     assert!(set.sites[3].store.is_incomplete(file));
-    thaw(&set.sites[0]).await;
+    set.sites[0].give_up(1).await;
     let sites = &set.sites;
     eventually("everybody knows that it is torn", || {
         sites

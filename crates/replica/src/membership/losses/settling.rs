@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use view::{DecisionKind, Outcome, SettledBy, Settlement};
+use view::{DecisionKind, Outcome, SettledBy, Settlement, ViewError};
 
 use vfs::ReplicaSlot;
 
@@ -96,6 +96,7 @@ async fn decide_settlement(
     match views.decide(decision).await {
         Ok(Outcome::Applied) => Ok(()),
         Ok(Outcome::Refused(why)) => Err(why),
+        Err(error @ ViewError::NoLeader) => Err(error.to_string()),
         Err(error) => Err(format!("{error}; look at `meridian view`, then try again")),
     }
 }
