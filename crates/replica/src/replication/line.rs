@@ -5,17 +5,20 @@
 use std::collections::VecDeque;
 
 use tokio::sync::mpsc;
+use vfs::ReplicaSlot;
 
 use crate::driver::local_replica::LocalReplica;
 use crate::state::arrivals::{Inbox, StreamMessage};
 
-/// Whether a message comes from a lost replica itself, of which nothing more is taken in for now.
-fn is_closed_to(replica: &LocalReplica, inbox: &Inbox, received: &StreamMessage) -> bool {
-    matches!(received, StreamMessage::Own(_)) && replica.state.losses.closing.has_begun(inbox.from)
+/// Whether nothing more of a lost replica is taken in at first hand for now: it is being agreed what counts of it, or was decided to go on without
+/// what it alone had. It may be back by now, and a server that was away learns of old decisions first (counterexample 76); or it takes part again in
+/// the same session (counterexample 68).
+pub(super) fn is_closed(replica: &LocalReplica, from: ReplicaSlot) -> bool {
+    replica.state.losses.closing.has_begun(from) || replica.is_given_up(from)
 }
 
 /// Messages of a stream in their order, but for those of a lost replica itself while its stream is closed: they keep their
-/// credit, and those that others relay go before.
+/// credit, and those that others relay go before. What others relay of one that was given up comes again.
 #[derive(Default)]
 pub(super) struct Line(VecDeque<(u64, StreamMessage)>);
 
@@ -28,29 +31,30 @@ impl Line {
         queue: &mut mpsc::UnboundedReceiver<(u64, StreamMessage)>,
     ) -> Option<(u64, StreamMessage)> {
         loop {
-            let put_off = !self.0.is_empty();
-            // What it was decided to go on without is taken off the line, too.
-            let open = || {
-                !replica.state.losses.closing.has_begun(inbox.from)
-                    || replica.is_given_up(inbox.from)
-            };
+            let first = self.0.front().map(|(session, _)| *session);
+            // What came in an earlier session comes again, and is taken off the line.
+            let is_over = || first.is_some_and(|session| session != inbox.session());
+            let open = || is_over() || !is_closed(replica, inbox.from);
             let opened = replica.engine.until(|| open().then_some(()));
             tokio::select! {
                 biased;
-                () = opened, if put_off => return self.0.pop_front(),
+                () = opened, if first.is_some() => return self.0.pop_front(),
                 next = queue.recv() => {
                     let (session, received) = next?;
                     inbox.note_taken(&received);
-                    if !is_closed_to(replica, inbox, &received) {
-                        return Some((session, received));
+                    match received {
+                        StreamMessage::Own(_) if is_closed(replica, inbox.from) => {
+                            self.0.push_back((session, received));
+                        }
+                        StreamMessage::Relayed(_) if replica.is_given_up(inbox.from) => {}
+                        _ => return Some((session, received)),
                     }
-                    self.0.push_back((session, received));
                 }
             }
         }
     }
 
-    /// The stream was closed while this was being taken in.
+    /// The stream was closed, or given up, while this was being taken in.
     pub(super) fn put_off(&mut self, next: (u64, StreamMessage)) {
         self.0.push_front(next);
     }

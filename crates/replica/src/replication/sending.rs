@@ -12,18 +12,15 @@ use vfs::{Error, ReplicaSlot};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
+use crate::replication::cutting::{Part, cut};
 use crate::replication::settled;
+use crate::state::copies::Held;
 use crate::state::segments::{Known, Segment};
 use crate::state::settings::Durability;
-use crate::state::shipping::{bytes_of, merge};
-use crate::state::wire::{self, Note, Record, Records};
+use crate::state::wire::{self, Note, Records};
 
 /// At most this many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
-/// A message is sent when its records have this many bytes. One record may exceed it: the largest
-/// holds an extended attribute.
-const MESSAGE_BYTES: usize = 256 << 10;
-
 /// Updates that come one by one travel together if they come within such a time, unless the peer has
 /// applied those before: a message for each would keep everybody's processors busier than the updates do.
 const GATHERING: Duration = Duration::from_millis(2);
@@ -33,13 +30,17 @@ const GATHERING: Duration = Duration::from_millis(2);
 const FAR_PART: u32 = 16;
 const FAR_GATHERING: Duration = Duration::from_millis(5);
 
-/// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
+/// Sends our stream to one peer from behind `sent` on, for as long as its session lasts. Nothing of a copy that was given up: what was made there may
+/// be what the others went on without, and they could take it for what is made later in the same session.
 pub(crate) async fn send(
     replica: Arc<LocalReplica>,
     session: Session,
     mut sent: u64,
     mut applied: watch::Receiver<u64>,
 ) {
+    let mut held = replica.state.held.subscribe();
+    // The sender lives in the replica.
+    let _ = held.wait_for(|held| *held > Held::Nothing).await;
     let mut stable = replica.store.stable_position();
     loop {
         let through = *stable.borrow_and_update();
@@ -152,50 +153,22 @@ fn make_segments(
         let note: Note = wire::decode(&update.note).map_err(Error::from)?;
         updates.push((update, note));
     }
-    let places: Vec<u64> = updates.iter().map(|(update, _)| update.position).collect();
-    let mut firsts = places.into_iter().peekable();
-    let mut made = Vec::new();
-    let (mut last, mut behind) = (sent, sent);
-    let (mut records, mut bytes) = (Vec::new(), 0);
-    for record in merge(updates, replica.state.settings.merging) {
-        let gap = firsts.peek().map_or(last, |first| first - 1);
-        if gap > last {
-            // Somebody may have built on the end of a gap, and this record on what that one has made then: the gap is told before.
-            let records = (std::mem::take(&mut records), std::mem::take(&mut bytes));
-            made.push(segment(replica, (behind, gap), records));
-            behind = gap;
-        }
-        while firsts.next_if(|place| *place <= record.position).is_some() {}
-        last = record.position;
-        bytes += bytes_of(&record);
-        records.push(record);
-        if bytes >= MESSAGE_BYTES {
-            let records = (std::mem::take(&mut records), std::mem::take(&mut bytes));
-            made.push(segment(replica, (behind, last), records));
-            behind = last;
-        }
-    }
+    let last = updates.last().map_or(sent, |(update, _)| update.position);
     // Positions have gaps: behind the last record there may be none up to what is stable.
     let through = if complete { through } else { last };
-    if through > behind || made.is_empty() {
-        made.push(segment(replica, (behind, through), (records, bytes)));
-    }
-    Ok(made)
+    let parts = cut(updates, replica.state.settings.merging, (sent, through)).into_iter();
+    Ok(parts.map(|part| segment(replica, part)).collect())
 }
 
-fn segment(
-    replica: &LocalReplica,
-    (behind, through): (u64, u64),
-    (records, bytes): (Vec<Record>, usize),
-) -> Arc<Segment> {
+fn segment(replica: &LocalReplica, part: Part) -> Arc<Segment> {
     let known = known(replica);
     let records = Records {
-        behind,
-        records,
-        through,
+        behind: part.behind,
+        records: part.records,
+        through: part.through,
         settlements: known.settlements,
         epoch: known.epoch,
-        mac: replica.state.lineage.attest_updates(through),
+        mac: replica.state.lineage.attest_updates(part.through),
     };
     let mut message = wire::payload(wire::Kind::Records, &records);
     // The replica that gets it may have to pass it on, when this replica is lost.
@@ -204,10 +177,10 @@ fn segment(
         .sign(wire::UPDATES, &message.payload)
         .into();
     let segment = Arc::new(Segment {
-        behind,
-        through,
+        behind: part.behind,
+        through: part.through,
         known,
-        bytes,
+        bytes: part.bytes,
         message,
     });
     replica.state.segments.keep(segment.clone());

@@ -18,7 +18,7 @@ use crate::frontend::durability;
 use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::degraded;
-use crate::replication::line::Line;
+use crate::replication::line::{self, Line};
 use crate::replication::settled;
 use crate::replication::unfit::Unfit;
 use crate::state::arrivals::{Inbox, StreamMessage};
@@ -54,13 +54,9 @@ pub(crate) async fn apply(
         if matches!(received, StreamMessage::End) {
             return;
         }
-        if replica.is_given_up(inbox.from) {
-            // It was decided to go on without this; the sender learns so.
-            continue;
-        }
         match take_in_patiently(&replica, &inbox, session, &received).await {
             Ok(Taken::Whole) => {}
-            // Perhaps it is open again by now.
+            // Perhaps it counts again by now.
             Ok(Taken::InPart) => line.put_off((session, received)),
             Err(Unfit::Nonsense(what)) => refuse(&replica, &inbox, &received, &what),
             Err(Unfit::NotStored(error)) => {
@@ -79,7 +75,7 @@ pub(crate) async fn apply(
 enum Taken {
     /// All of it, or what is left comes again.
     Whole,
-    /// Its maker's stream was closed meanwhile. The rest has to wait until it is open: it does not come again in this session.
+    /// Its maker's stream was closed meanwhile, or given up. The rest has to wait until it counts: it does not come again in this session.
     InPart,
 }
 
@@ -232,9 +228,9 @@ async fn put_down(
 /// What became of a record.
 enum Attempt {
     Applied(Ticket),
-    /// The session that brought it is over, or it was decided to go on without it while it waited.
+    /// The session that brought it is over, or it was decided to go on without what others relay of it while it waited.
     Over,
-    /// Its maker's stream was closed.
+    /// Its maker's stream was closed, or given up.
     Closed,
 }
 
@@ -301,8 +297,9 @@ async fn apply_record(
         };
     let _stuck = inbox.note_stuck();
     loop {
-        let is_closed = || first_hand && replica.state.losses.closing.has_begun(inbox.from);
-        let is_over = || inbox.session() != session || replica.is_given_up(inbox.from);
+        let is_closed = || first_hand && line::is_closed(replica, inbox.from);
+        let is_given_up = || !first_hand && replica.is_given_up(inbox.from);
+        let is_over = || inbox.session() != session || is_given_up();
         replica
             .until_applicable(&foreign, || is_over() || is_closed())
             .await;

@@ -1,5 +1,7 @@
 //! One needs the others' copy, and has something that one of them lacks.
 
+use view::{DecisionKind, Outcome};
+
 use super::*;
 use crate::replication::base;
 use crate::state::arrivals::PUTTING_AT_ONCE;
@@ -31,8 +33,7 @@ async fn counterexample_61_who_was_given_up_keeps_what_counts_because_it_is_ther
 
     let third = set.crash(2).await;
     until_level(&set.sites[1]).await;
-    let second = &set.sites[1].replica;
-    second.thaw(3, "its disk is gone").await.unwrap();
+    set.sites[1].give_up(3).await;
     set.revive(2, third).await;
     let third = &set.sites[2].replica;
     eventually("it says what it waits for", || {
@@ -114,10 +115,7 @@ async fn counterexample_62_contents_that_only_one_has_got_before_the_decision_ar
     drop((nothing_at_first, nothing_at_second));
     eventually("the second has the contents", || !lack(&set, 1)).await;
     assert!(lack(&set, 0));
-    let first = &set.sites[0].replica;
-    while let Err(why) = first.thaw(3, "its disk is gone").await {
-        assert!(why.starts_with("not yet"), "{why}");
-    }
+    set.sites[0].give_up(3).await;
     set.sites[1].write(file, 0, b"N").await.unwrap();
     eventually("the first has them, too", || !lack(&set, 0)).await;
     for site in &set.sites[..2] {
@@ -201,4 +199,39 @@ async fn counterexample_68_contents_of_one_that_was_given_up_are_put_off_and_not
     };
     let done = tokio::time::timeout(PATIENCE, answer).await.unwrap();
     assert!(done.failed && done.file == file, "{done:?}");
+}
+
+/// One of three was given up, and is back. Another one hears of that later than it hears from it, as a new server does that learns of old decisions
+/// first: what was made since then comes once in a session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_76_old_decisions_leave_no_hole_in_the_stream_of_one_that_is_back() {
+    let mut set = Set::failing(3).await;
+    set.rest().await;
+    let third = set.crash(2).await;
+    let site = &set.sites[0];
+    site.give_up(3).await;
+    let impostor = impersonate(&third, LATER).await;
+    let peer = impostor.call(1, site.address());
+    let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
+    let applied = || site.store.applied(ReplicaSlot(3)).unwrap();
+    let before = applied();
+    let later = wire::payload(Kind::Records, &nothing_through(before + 5));
+    session.send(Lane::Metadata, later).await.unwrap();
+    // A replica that took it in, or dropped it, would have done so by now.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(
+        applied(),
+        before,
+        "it may be what it was decided to go on without"
+    );
+
+    let local = site.replica.local();
+    let admitted = DecisionKind::Admit {
+        slot: ReplicaSlot(3),
+        incarnation: LATER,
+    };
+    let views = local.views.get().unwrap();
+    let outcome = views.decide(local.decision(admitted)).await.unwrap();
+    assert_eq!(outcome, Outcome::Applied);
+    eventually("what it had sent is taken in", || applied() == before + 5).await;
 }
