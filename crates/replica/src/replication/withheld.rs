@@ -9,6 +9,7 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
+use crate::state::given_way::InFavourOf;
 use crate::state::losses::{Best, best, lacking, told_of_all};
 use crate::state::time::unix_seconds;
 
@@ -22,11 +23,12 @@ pub(crate) fn supplies(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) 
     supplied.any(|receivers| receivers.contains(&to))
 }
 
-/// Whether data of a file is missing here that others than this peer made. What the peer made of it is here in vain, should the others and the
-/// peer be lost: another copy takes the place of this one (counterexample 66).
-pub(crate) fn lacks_of_others(replica: &LocalReplica, peer: ReplicaSlot, file: ObjectId) -> bool {
-    let mut missing = replica.store.lacks_data_of(file).into_iter();
-    missing.any(|maker| maker != peer)
+/// Whether what a peer has sent of a file is here in vain, should it be lost with others: data is missing here that those made, so that another copy
+/// takes the place of this one (counterexample 66), or what was here of the peer's has given way, and it has not sent all of it again.
+pub(crate) fn is_in_vain(replica: &LocalReplica, peer: ReplicaSlot, file: ObjectId) -> bool {
+    let store = &replica.store;
+    let mut missing = store.lacks_data_of(file).into_iter();
+    missing.any(|maker| maker != peer) || store.has_given_way(peer, Some(file))
 }
 
 /// Whether a peer has the best of a file of which lost replicas had sent this one only a part.
@@ -54,28 +56,68 @@ pub(crate) async fn give_way(
     let _giving_way = replica.state.giving_way.lock().await;
     let best = best_elsewhere(replica, file);
     let best = best.filter(|best| best.slot == from).ok_or(Error::Delay)?;
+    let to = (from, replica.lease.view().epoch.0);
+    let mut lacks = best.lacks;
+    lacks.retain(|(lost, _)| !replica.state.given_way.gave_way((*lost, file), to));
     let known = replica.store.lacks_data_of(file);
-    let mut more = best.lacks;
-    more.retain(|(lost, _)| !known.contains(lost));
-    if more.is_empty() {
-        return Ok(());
+    let is_here = |lost: &ReplicaSlot| !known.contains(lost);
+    if lacks.iter().any(|(lost, _)| is_here(lost)) {
+        keep_aside(replica, file).await?;
     }
-    keep_aside(replica, file).await?;
-    for (lost, lack) in more {
-        let of = (file, lost);
-        let store = &replica.store;
-        replica.state.given_way.begin((lost, file));
-        store
-            .note_lacking(of, (lack.through, lack.at), lack.follows)
-            .await?;
-        if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
+    for (lost, lack) in lacks {
+        let lacking = (lack.through, (lack.at, lack.follows));
+        note_given_way(replica, (lost, file), lacking, to).await?;
+        if is_here(&lost)
+            && let Some(equalling) = replica.state.losses.equalling().get_mut(&lost)
+        {
             equalling.own.insert(file, lack);
             // The others are told soon.
             equalling.pause = Duration::ZERO;
         }
-        // Should that one be in contact: it takes this copy for complete.
+        // Should that one be in contact: it takes this copy for complete, or sends no more than what it had not sent yet.
         conversing::want(replica, lost, &[file]);
     }
+    Ok(())
+}
+
+/// Of a file that another one has changed since, what `from` sends is not put in place: all of it is asked for where it was changed last. Until that
+/// has sent it, what is here of its data counts no more than what lay before, should it be lost (counterexample 75).
+///
+/// # Errors
+/// [`vfs::Error::Delay`] where nobody knows who has changed it last: the sender has to read again.
+pub(crate) async fn leave_to_last_writer(
+    replica: &LocalReplica,
+    from: ReplicaSlot,
+    file: ObjectId,
+) -> Result<()> {
+    let writer = replica.state.writers.last(file).ok_or(Error::Delay)?;
+    let to = (from, replica.lease.view().epoch.0);
+    let _giving_way = replica.state.giving_way.lock().await;
+    let store = &replica.store;
+    let is_missing = store.lacks_data_of(file).contains(&from);
+    if is_missing && !replica.state.given_way.gave_way((writer, file), to) {
+        let at = store.applied(writer)?;
+        let before = (at, store.version_before(file, from));
+        note_given_way(replica, (writer, file), (0, before), to).await?;
+    }
+    conversing::want(replica, writer, &[file]);
+    Ok(())
+}
+
+/// What is here of a replica's data of a file counts no more: only what it sends when it is asked for all of it from now on.
+async fn note_given_way(
+    replica: &LocalReplica,
+    (of, file): (ReplicaSlot, ObjectId),
+    (through, (at, follows)): (u64, (u64, u64)),
+    to: InFavourOf,
+) -> Result<()> {
+    let given_way = &replica.state.given_way;
+    given_way.begin((of, file));
+    let store = &replica.store;
+    store
+        .note_lacking((file, of), (through, at), follows)
+        .await?;
+    given_way.noted((of, file), to);
     Ok(())
 }
 

@@ -12,11 +12,14 @@ use crate::state::locks::Table;
 /// A file, and a replica whose data of it gave way.
 type Of = (ReplicaSlot, ObjectId);
 
+/// What took the place of data: what this replica sent, in this epoch.
+pub(crate) type InFavourOf = (ReplicaSlot, u64);
+
 #[derive(Default)]
 struct Turns {
     turn: u64,
-    /// In which turn data gave way last that is missing yet.
-    gave_way: BTreeMap<Of, u64>,
+    /// In which turn data gave way last that is missing yet, and to what once that is noted durably.
+    gave_way: BTreeMap<Of, (u64, Option<InFavourOf>)>,
 }
 
 /// See the module. A turn begins with each copy that gives way.
@@ -29,7 +32,23 @@ impl GivenWay {
         let mut turns = self.0.lock();
         turns.turn += 1;
         let turn = turns.turn;
-        turns.gave_way.insert(of, turn);
+        turns.gave_way.insert(of, (turn, None));
+    }
+
+    /// It is noted durably that data has given way to this.
+    pub(crate) fn noted(&self, of: Of, to: InFavourOf) {
+        if let Some((_, gave_way_to)) = self.0.lock().gave_way.get_mut(&of) {
+            *gave_way_to = Some(to);
+        }
+    }
+
+    /// Whether data has given way to this before, and has not come back.
+    pub(crate) fn gave_way(&self, of: Of, to: InFavourOf) -> bool {
+        let turns = self.0.lock();
+        turns
+            .gave_way
+            .get(&of)
+            .is_some_and(|(_, last)| *last == Some(to))
     }
 
     /// The turn of what is asked for now.
@@ -40,7 +59,8 @@ impl GivenWay {
     /// Whether data that was sent because of a wish of this turn is what has given way.
     pub(crate) fn brings_back(&self, of: Of, wish: u64) -> bool {
         let turns = self.0.lock();
-        turns.gave_way.get(&of).is_none_or(|turn| wish >= *turn)
+        let gave_way = turns.gave_way.get(&of);
+        gave_way.is_none_or(|(turn, _)| wish >= *turn)
     }
 
     /// The data is here again.
@@ -66,5 +86,24 @@ mod tests {
         assert!(!all.brings_back(of, second), "it gave way again");
         all.end(of);
         assert!(all.brings_back(of, before));
+    }
+
+    #[test]
+    fn the_same_data_gives_way_once_to_the_same() {
+        let (all, of, to) = (
+            GivenWay::default(),
+            (ReplicaSlot(2), ObjectId::from_u64(7)),
+            (ReplicaSlot(3), 5),
+        );
+        all.begin(of);
+        assert!(!all.gave_way(of, to), "it is not noted");
+        all.noted(of, to);
+        assert!(all.gave_way(of, to));
+        assert!(
+            !all.gave_way(of, (ReplicaSlot(3), 6)),
+            "in the next epoch another copy may be the best"
+        );
+        all.begin(of);
+        assert!(!all.gave_way(of, to));
     }
 }

@@ -251,6 +251,21 @@ impl Mark {
         Mark { whole, ..self }
     }
 
+    /// What is here is to be replaced by what lacks this, of which some is missing here anyway.
+    fn reaching_back_to(self, through: u64, at: u64, follows: u64) -> Mark {
+        // The earlier of both; of two that begin at the same place the one of the earlier version.
+        let begins = (self.complete_through, self.follows);
+        let (complete_through, follows) = begins.min((through, follows));
+        Mark {
+            complete_through,
+            follows,
+            marked_at: at.max(self.marked_at),
+            given_way: true,
+            whole: None,
+            ..self
+        }
+    }
+
     /// What is left to mark once everything up to a position has come.
     fn after(self, position: u64) -> Option<Mark> {
         let (resumed_at, resumed) = self.resumed;
@@ -432,16 +447,19 @@ impl OpenStore {
         self.health.check()?;
         let of = (file, from);
         let mut mutation = self.begin_maintenance().await?;
-        if self.incomplete.mark(of).is_some() || mutation.object(file).is_err() {
+        if mutation.object(file).is_err() {
             return Ok(());
         }
-        let mark = Mark {
-            complete_through: through,
-            marked_at: at,
-            follows,
-            resumed: (through, follows),
-            given_way: true,
-            ..Mark::default()
+        let mark = match self.incomplete.mark(of) {
+            Some(known) => known.reaching_back_to(through, at, follows),
+            None => Mark {
+                complete_through: through,
+                marked_at: at,
+                follows,
+                resumed: (through, follows),
+                given_way: true,
+                ..Mark::default()
+            },
         };
         mutation.put_local(Table::Incomplete, &key::incomplete(of), &mark.encode());
         mutation.then(move |store, _| store.incomplete.set(of, Some(mark)));

@@ -9,6 +9,7 @@ mod closed;
 mod deaf;
 mod different_ends;
 mod given_up;
+mod given_way;
 mod half_back;
 mod harmless;
 mod left;

@@ -328,7 +328,7 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
         return tracing::error!(%error, "fetched files cannot be noted");
     }
     // Of the others the sender tells again.
-    fetched.retain(|file| !withheld::lacks_of_others(&replica, from, *file));
+    fetched.retain(|file| !withheld::is_in_vain(&replica, from, *file));
     if fetched.is_empty() {
         return;
     }

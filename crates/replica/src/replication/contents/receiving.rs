@@ -7,11 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use peer::{Incoming, Lane};
 use store::ContentPiece;
-use vfs::{Error, Extent, ObjectId, ReplicaSlot, Result};
+use vfs::{Error, Extent, ReplicaSlot, Result};
 
 use super::parts::version_here;
 use crate::driver::local_replica::LocalReplica;
-use crate::replication::conversing;
 use crate::replication::degraded;
 use crate::replication::offers;
 use crate::replication::withheld;
@@ -73,7 +72,8 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
             true => drop_unless_needed(&replica, inbox.from, &piece.head),
             false if is_unexpected(&replica, inbox.from, &piece.head) => Err(Error::Delay),
             false if is_outdated(&replica, inbox.from, &piece.head).await => {
-                ask_last_writer(&replica, piece.head.file)
+                withheld::leave_to_last_writer(&replica, inbox.from, piece.head.file)
+                    .await
                     .and_then(|()| drop_unless_needed(&replica, inbox.from, &piece.head))
             }
             false => {
@@ -130,7 +130,7 @@ fn say_done(replica: &LocalReplica, to: ReplicaSlot, head: &PieceHead, outcome: 
         failed: outcome.is_err(),
         no_space: *outcome == Err(Error::NoSpace),
         lacking: *outcome.as_ref().unwrap_or(&0),
-        apart: withheld::lacks_of_others(replica, to, head.file),
+        apart: withheld::is_in_vain(replica, to, head.file),
     };
     let message = wire::body(wire::Kind::PieceDone, &done);
     replica.state.outbound.send(to, Lane::Control, message);
@@ -187,14 +187,6 @@ async fn is_outdated(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead
 /// Whether what was sent is of an earlier version than is here.
 async fn is_older(replica: &LocalReplica, head: &PieceHead) -> bool {
     head.version < version_here(replica, head.file).await
-}
-
-/// Of a file that somebody else has changed since, the contents are asked for there, since that replica has
-/// the newest; when nobody knows who, the sender has to read again.
-fn ask_last_writer(replica: &LocalReplica, file: ObjectId) -> Result<()> {
-    let writer = replica.state.writers.last(file).ok_or(Error::Delay)?;
-    conversing::want(replica, writer, &[file]);
-    Ok(())
 }
 
 /// Puts a piece in place. Returns which stretches of one that came as sums are wanted, as bits.

@@ -66,7 +66,9 @@ impl Best {
             (None, Some(_)) => return Ordering::Greater,
             (Some(_), None) => return Ordering::Less,
             (Some((of, here)), Some((also, there))) if of == also => {
-                here.through.cmp(&there.through)
+                // Where all of a file was asked for in vain, an earlier version is missing (counterexample 75).
+                let further = here.through.cmp(&there.through);
+                further.then(here.follows.cmp(&there.follows))
             }
             // Controls of one file follow each other, so what one replica wrote is older than all that the next one did.
             (Some((_, here)), Some((_, there))) => here.follows.cmp(&there.follows),

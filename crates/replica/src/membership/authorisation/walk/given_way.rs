@@ -1,0 +1,94 @@
+//! What was here of a file gives way, or is not worth what it seems to be.
+
+use store::ContentPiece;
+
+use super::supplied::{has, held, hold_back};
+use super::*;
+use crate::membership::losses::completed;
+use crate::state::wire::Completed;
+
+/// As if one piece of what was written had come.
+async fn has_some(site: &Site, file: ObjectId, offset: u64, bytes: &'static [u8]) {
+    let bytes = Bytes::from_static(bytes);
+    let piece = ContentPiece::Data { offset, bytes };
+    site.store.put_content(file, piece).await.unwrap();
+}
+
+/// Of three the third has changed a file, and is lost when the second has got a part of that. The first has the version before, which takes the place
+/// of what is at the second; that lacks all of the third's then. The third takes the part that it had sent for stored there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_77_a_part_that_has_given_way_is_missing_although_more_was_missing_before() {
+    let mut set = Set::failing(3).await;
+    let file = set.sites[2].save(ROOT, "file", b"the old").await.unwrap();
+    set.rest().await;
+    for to in [1, 2] {
+        hold_back(set.sites[2].replica.local(), to, 2 * PATIENCE);
+    }
+    set.sites[2].write(file, 0, b"NEW ONE").await.unwrap();
+    eventually("the others know of it", || {
+        let mut others = set.sites[..2].iter();
+        others.all(|site| has(site, file, 7, &[3]))
+    })
+    .await;
+    has_some(&set.sites[1], file, 0, b"NEW").await;
+    let third = set.crash(2).await;
+    until_level(&set.sites[0]).await;
+    let second = &set.sites[1];
+    assert_eq!(held(second, file), b"the old");
+    // Said when the rest had been sent, or because of what was asked for before.
+    for asked in [vec![], vec![(file, 0)]] {
+        let files = vec![(file, u64::MAX)];
+        let said = Completed { files, asked };
+        completed(second.replica.local().clone(), ReplicaSlot(3), said).await;
+        assert!(has(second, file, 7, &[3]), "it is not all sent again");
+    }
+    set.revive(2, third).await;
+    set.revive_until_ready(2).await;
+    eventually("all have all", || {
+        let mut sites = set.sites.iter();
+        sites.all(|site| has(site, file, 7, &[]) && held(site, file) == b"NEW ONE")
+    })
+    .await;
+    set.assert_equal().await;
+}
+
+/// Of three the first is away while the second writes a file. The third changes another part of it, of which the second gets a part and the first
+/// nothing. What the second sends the first is of no use there, since it is older; it is asked for where the file was changed last, and that one is
+/// lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_75_who_asked_for_all_of_a_file_in_vain_has_not_the_best_of_it() {
+    let mut set = Set::failing(3).await;
+    let file = set.sites[1]
+        .save(ROOT, "file", b"0000000000")
+        .await
+        .unwrap();
+    set.rest().await;
+    let first = set.crash(0).await;
+    set.sites[0].write(file, 0, b"AAAA").await.unwrap();
+    eventually("the third has it", || {
+        let quiet = |site: &Site| site.replica.status().controls_total == 0;
+        has(&set.sites[1], file, 10, &[]) && set.sites.iter().all(quiet)
+    })
+    .await;
+    for to in [1, 2] {
+        hold_back(set.sites[1].replica.local(), to, 2 * PATIENCE);
+    }
+    set.sites[1].write(file, 6, b"BB").await.unwrap();
+    let second_lacks = |set: &Set, at: usize| has(&set.sites[at], file, 10, &[3]);
+    eventually("the second knows of it", || second_lacks(&set, 0)).await;
+    has_some(&set.sites[0], file, 6, b"B").await;
+    hold_back(set.sites[0].replica.local(), 1, PATIENCE / 12);
+    set.revive(0, first).await;
+    eventually("it knows of both", || has(&set.sites[0], file, 10, &[2, 3])).await;
+    eventually("what the second has is of no use", || second_lacks(&set, 0)).await;
+    eventually("the first is in the view again", || {
+        let members = set.sites[1].replica.view_status().members;
+        members.iter().any(|one| one.slot == 1 && one.active)
+    })
+    .await;
+    drop(set.crash(2).await);
+    until_level(&set.sites[0]).await;
+    for site in &set.sites {
+        assert_eq!(held(site, file), b"AAAA00B000");
+    }
+}
