@@ -166,8 +166,11 @@ impl<'s> Stage<'s> {
         })
     }
 
-    fn strike(&mut self, fault: Fault) -> Result<()> {
+    /// Lets a server suffer a fault, for as long as was planned, although it may begin later: of one that was put back to a copy of the moment before
+    /// nobody could tell.
+    fn strike(&mut self, mut fault: Fault) -> Result<()> {
         let begin = self.now();
+        fault.end += Duration::from_micros(begin).saturating_sub(fault.begin);
         let site = name(fault.victim);
         eprintln!(
             "nemesis: {:7.3} s  {site}: {}",

@@ -82,6 +82,10 @@
 //! | 71 | `state/given_way.rs` of `replica` | the same |
 //! | 72 | `walk/wishes.rs` of `replica` | the same |
 //! | 73 | `walk/left.rs` of `replica` | here who leaves starts anew at once |
+//! | 74 | `replication/cutting.rs` of `replica` | here streams have no gaps |
+//! | 75 | `walk/given_way.rs` of `replica` | here a piece is all of a file |
+//! | 76 | `walk/given_up.rs` of `replica` | here the state of views is learned as a whole |
+//! | 77 | `walk/given_way.rs` of `replica` | as 75 |
 
 #![forbid(unsafe_code)]
 
