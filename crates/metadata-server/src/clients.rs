@@ -205,7 +205,7 @@ impl RemoteTree {
     ) -> Result<()> {
         let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
-        self.do_for(clients, Question::Downgrade(id, owner.clone(), share))
+        self.let_go(clients, Question::Downgrade(id, owner.clone(), share))
             .await?;
         if let Some(held) = self.clients.tables().opens.get_mut(&(id, owner.clone())) {
             *held = share;
@@ -221,7 +221,7 @@ impl RemoteTree {
         }
         // First: nobody tells a home of it that is started anew meanwhile.
         self.clients.tables().opens.remove(&(id, owner.clone()));
-        self.do_for(clients, Question::Close(id, owner.clone()))
+        self.let_go(clients, Question::Close(id, owner.clone()))
             .await
     }
 
@@ -266,7 +266,7 @@ impl RemoteTree {
                 }
             }
         }
-        self.do_for(clients, Question::Unlock(id, owner.clone(), range))
+        self.let_go(clients, Question::Unlock(id, owner.clone(), range))
             .await
     }
 
@@ -286,6 +286,7 @@ impl RemoteTree {
     pub async fn hand_over(&self) -> Result<(usize, usize)> {
         let _alone = self.clients.telling.write().await;
         self.do_at_home(Question::BeginAgain).await?;
+        self.owed.have_ended();
         let (opens, locks) = {
             let tables = self.clients.tables();
             (tables.opens.clone(), tables.locks.clone())

@@ -5,7 +5,7 @@
 //!
 //! What must never enter: stateids.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,7 +79,54 @@ impl Drop for Asking<'_> {
     }
 }
 
+/// A holder that has lost its layout of a file, when all clients had been forgotten so often.
+type Lost = (u64, ObjectId, u64);
+
+/// Layouts that holders have lost while the home could not be told.
+#[derive(Default)]
+pub(crate) struct Owed {
+    lost: Mutex<VecDeque<Lost>>,
+    /// Held while the home is told.
+    telling: tokio::sync::Mutex<()>,
+}
+
+impl Owed {
+    fn lost(&self) -> MutexGuard<'_, VecDeque<Lost>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The home has ended all layouts that it had given to clients of this server.
+    pub(crate) fn have_ended(&self) {
+        self.lost().clear();
+    }
+}
+
 impl RemoteTree {
+    /// Has the home let something go of a client's, behind what that may have under way at the data servers.
+    pub(crate) async fn let_go(&self, clients: u64, question: Question) -> Result<()> {
+        self.end_what_is_owed().await?;
+        self.do_for(clients, question).await
+    }
+
+    async fn end_what_is_owed(&self) -> Result<()> {
+        let _one_at_a_time = self.owed.telling.lock().await;
+        loop {
+            let Some(next) = self.owed.lost().front().copied() else {
+                return Ok(());
+            };
+            let (clients, file, holder) = next;
+            // Of those who are forgotten the home ends all.
+            if self.clients.still_are(clients) {
+                self.do_for(clients, Question::EndLayout(file, holder, true))
+                    .await?;
+            }
+            let mut lost = self.owed.lost();
+            if lost.front() == Some(&next) {
+                lost.pop_front();
+            }
+        }
+    }
+
     /// A layout of a whole file, for reading, or for `writing` as well. Holders are numbered by the caller, each number used once.
     ///
     /// # Errors
@@ -103,7 +150,8 @@ impl RemoteTree {
         }
     }
 
-    /// A holder has given its layout back, or has lost what it rests on and may have something under way.
+    /// A holder has given its layout back, or has lost what it rests on and may have something under way. A home that is away hears of the latter
+    /// before anything of the client's is let go there; whatever else the client had need not wait for it.
     ///
     /// # Errors
     /// [`Error::Delay`] to be asked again.
@@ -112,8 +160,13 @@ impl RemoteTree {
         let _noted = self.clients.telling.read().await;
         // The home has let go of who was refused; it fences what clients had who are forgotten, before anybody else has what that rests on.
         if self.holders.has(holder) && self.clients.still_are(clients) {
-            self.do_for(clients, Question::EndLayout(file, holder, is_lost))
-                .await?;
+            let ended = self.do_for(clients, Question::EndLayout(file, holder, is_lost));
+            match ended.await {
+                Err(Error::Delay) if is_lost => {
+                    self.owed.lost().push_back((clients, file, holder));
+                }
+                ended => ended?,
+            }
         }
         self.holders
             .update(holder, |at_home| at_home.may_have = false);

@@ -20,7 +20,7 @@ use crate::clients::Clients;
 use crate::home::{BYTES_MAX, ENTRIES_MAX};
 use crate::kept::{Kept, Metrics};
 use crate::question::{Answer, Change, News, Question, Reply, other_answer};
-use crate::remote_layouts::{Known, Listeners};
+use crate::remote_layouts::{Known, Listeners, Owed};
 
 /// The home is told of at most this many sessions at once: 128 KiB.
 const SESSIONS_AT_ONCE: usize = 1 << 13;
@@ -47,6 +47,7 @@ pub struct RemoteTree {
     pub(crate) clients: Clients,
     pub(crate) layouts: Listeners,
     pub(crate) holders: Known,
+    pub(crate) owed: Owed,
     this: Weak<RemoteTree>,
 }
 
@@ -77,6 +78,7 @@ impl RemoteTree {
             clients: Clients::default(),
             layouts: Listeners::default(),
             holders: Known::default(),
+            owed: Owed::default(),
             this: this.clone(),
         })
     }

@@ -465,3 +465,32 @@ async fn layouts_are_asked_for_anew_behind_each_meeting_of_the_two() {
     lost.await.unwrap();
     assert_eq!(ended(), []);
 }
+
+#[tokio::test]
+async fn a_home_that_is_away_hears_of_a_lost_layout_before_what_it_rests_on_is_let_go() {
+    let (pool, file) = serving().await;
+    let given = pool.wire.given.clone();
+    lock(&*pool.second, file, "there", 1).await.unwrap();
+    pool.second.layout(file, 5, true).await.unwrap();
+    let home = pool.wire.home.lock().unwrap().take();
+    // The rest of what its client had, at other servers, need not wait.
+    pool.second.end_layout(file, 5, true).await.unwrap();
+    let (owner, all) = (locker("there"), ByteRange::EVERYTHING);
+    let unlock = async || pool.second.unlock(file, &owner, all).await;
+    assert_eq!(unlock().await, Err(Error::Delay));
+    *pool.wire.home.lock().unwrap() = home;
+    let ends = given.ending.lock().await;
+    let looks = async {
+        until(|| given.asked[1].load(Ordering::SeqCst) > 0).await;
+        holder(lock(&*pool.first(), file, "here", 1).await);
+        drop(ends);
+    };
+    let (unlocked, ()) = tokio::join!(unlock(), looks);
+    unlocked.unwrap();
+    let ended = given.ended.lock().unwrap().len();
+    assert_eq!(ended, 1);
+    lock(&*pool.first(), file, "here", 1).await.unwrap();
+    // Nothing is owed any more.
+    assert_eq!(unlock().await, Ok(()));
+    assert_eq!(given.ended.lock().unwrap().len(), 1);
+}
