@@ -86,6 +86,7 @@
 //! | 75 | `walk/given_way.rs` of `replica` | here a piece is all of a file |
 //! | 76 | `walk/given_up.rs` of `replica` | here the state of views is learned as a whole |
 //! | 77 | `walk/given_way.rs` of `replica` | as 75 |
+//! | 78 | `walk/given_way.rs` of `replica` | as 75 |
 
 #![forbid(unsafe_code)]
 

@@ -179,6 +179,19 @@ impl Engine {
         });
     }
 
+    /// Those of these files of which a peer lacks nothing that is to be sent.
+    pub(crate) fn lacks_none_of(
+        &self,
+        slot: ReplicaSlot,
+        mut files: Vec<ObjectId>,
+    ) -> Vec<ObjectId> {
+        self.with_core(|guard| {
+            let backlog = guard.ledger.unshipped.backlog(slot);
+            files.retain(|file| backlog.is_some_and(|backlog| !backlog.lacks(*file)));
+        });
+        files
+    }
+
     /// Those of these files that a peer has asked for in this session, and that were sent since, with the turns of its last wishes.
     pub(crate) fn sent_as_asked(
         &self,

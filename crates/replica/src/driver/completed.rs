@@ -4,7 +4,7 @@ use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::local_replica::LocalReplica;
-use crate::state::wire::{self, Completed};
+use crate::state::wire::{self, Completed, Supplied};
 
 /// At most this many files are listed in one message.
 const FILES_AT_ONCE: usize = 1000;
@@ -35,12 +35,31 @@ impl LocalReplica {
             while !files.is_empty() {
                 let rest = files.split_off(files.len().min(FILES_AT_ONCE));
                 let asked = self.engine.sent_as_asked(slot, &files);
-                let completed = Completed { files, asked };
+                let completed = Completed {
+                    asked,
+                    supplied: self.supplied_to(slot, &files),
+                    files,
+                };
                 let message = wire::payload(wire::Kind::Completed, &completed);
                 self.state.outbound.send(slot, Lane::Metadata, message);
                 files = rest;
             }
         }
+    }
+
+    /// With which of these files a peer was supplied, and has them.
+    fn supplied_to(&self, peer: ReplicaSlot, files: &[(ObjectId, u64)]) -> Vec<Supplied> {
+        let supplied: Vec<Supplied> = {
+            let all = self.state.losses.equalling();
+            let supplying = all.values().filter_map(|one| one.supplying.as_ref());
+            supplying.map(|one| one.to(peer, files)).collect()
+        };
+        // Looked at after that: whatever was found to be supplied was to be sent by then.
+        let supplied = supplied.into_iter().map(|one| Supplied {
+            files: self.engine.lacks_none_of(peer, one.files),
+            ..one
+        });
+        supplied.filter(|one| !one.files.is_empty()).collect()
     }
 
     /// Tells a peer once more of the files that are complete there, if it may not know: what was said in another

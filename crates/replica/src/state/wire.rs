@@ -16,7 +16,7 @@ use crate::state::lineage::{Attested, Mac};
 
 mod contents;
 
-pub(crate) use contents::{Completed, PieceDone, PieceHead, Stretch, Sum, Wanted};
+pub(crate) use contents::{Completed, PieceDone, PieceHead, Stretch, Sum, Supplied, Wanted};
 
 /// What a message or a request is. Numbers are never used again for another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -73,7 +73,7 @@ impl<'i> Examination<'i> {
         let hex: String = row.key().iter().map(|byte| format!("{byte:02x}")).collect();
         let path = self.store.layout.lost_data();
         let kept = fs::create_dir_all(&path)
-            .and_then(|()| fs::write(path.join(format!("row-{table:?}-{hex}")), row.value()));
+            .and_then(|()| fs::write(path.join(format!("row-{}-{hex}", table as u8)), row.value()));
         kept.map_err(|error| from_os("keep a damaged row", &error))
     }
 

@@ -177,7 +177,7 @@ async fn a_file_without_a_row_leaves_its_data() {
     let lost = damaged.path().join("lost-data");
     let data = lost.join(format!("{:016x}", damaged.file.as_u64()));
     assert_eq!(fs::read(data).unwrap(), b"precious");
-    let row = lost.join(format!("row-Objects-{:016x}", damaged.file.as_u64()));
+    let row = lost.join(format!("row-1-{:016x}", damaged.file.as_u64()));
     assert_eq!(fs::read(row).unwrap(), b"\x01garbage");
 }
 

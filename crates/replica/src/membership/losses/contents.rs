@@ -20,10 +20,10 @@ use crate::replication::conversing;
 use crate::replication::withheld;
 use crate::state::lists::List;
 use crate::state::losses::{
-    Equalling, Lacks, Quality, Report, Reports, Told, best, lacking, told_of_all,
+    Equalling, Lacks, Quality, Report, Reports, Supplying, Told, best, lacking, told_of_all,
 };
 use crate::state::settings::Durability;
-use crate::state::wire::{self, Completed, Incomplete, Lack};
+use crate::state::wire::{self, Completed, Incomplete, Lack, Supplied};
 
 /// At most this many files are listed in one message.
 const FILES_AT_ONCE: usize = 1000;
@@ -184,26 +184,32 @@ pub(crate) fn incomplete(replica: &Arc<LocalReplica>, from: ReplicaSlot, said: I
 
 /// Once everybody has told of all lost ones: ships the files of which this replica has the best to those who lack them.
 fn supply(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
+    let epoch = replica.lease.view().epoch.0;
     let (all_lost, others) = (replica.lost(), replica.holders());
     let mine = {
-        let mut all = replica.state.losses.equalling();
-        if all.get(&lost).is_none_or(|one| one.supplied) {
+        let all = replica.state.losses.equalling();
+        if all.get(&lost).is_none_or(|one| one.supplying.is_some()) {
             return;
         }
         let Some(told) = told_of_all(&all, &all_lost, (replica.slot(), &others)) else {
             return;
         };
-        let mine = files_to_supply(&told, replica.slot(), lost);
-        if let Some(equalling) = all.get_mut(&lost) {
-            equalling.supplied = true;
-            let incomplete = mine.iter();
-            let incomplete = incomplete.filter(|(file, _)| equalling.own.contains_key(file));
-            equalling.supplies = incomplete.map(|(file, to)| (*file, to.clone())).collect();
-            equalling.level.extend(equalling.supplies.keys());
+        let closed = all.iter().filter(|(_, one)| one.closed);
+        Supplying {
+            epoch,
+            closed: closed.map(|(slot, _)| slot.0).collect(),
+            files: files_to_supply(&told, replica.slot(), lost),
         }
-        mine
     };
-    replica.engine.supply(&mine);
+    // First: what is noted to be supplied is to be sent.
+    replica.engine.supply(&mine.files);
+    if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
+        let incomplete = mine.files.iter();
+        let incomplete = incomplete.filter(|(file, _)| equalling.own.contains_key(file));
+        equalling.supplies = incomplete.map(|(file, to)| (*file, to.clone())).collect();
+        equalling.level.extend(equalling.supplies.keys());
+        equalling.supplying = Some(mine);
+    }
 }
 
 /// The files that lack some of this lost one's data somewhere and whose best copy is here, each with those who lack something of it.
@@ -305,24 +311,16 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
         // It is being agreed what counts of its contents; else it says this again.
         return;
     }
-    let lost = replica.lost();
     let mut fetched = Vec::new();
     for (file, position) in completed.files {
         let mut asked = completed.asked.iter();
         let asked = asked.find(|(asked, _)| *asked == file);
         let asked = asked.map(|(_, turn)| *turn);
         withheld::settle_flagged(&replica, from, file, (position, asked)).await;
-        let mut equalling = replica.state.losses.equalling();
-        for slot in &lost {
-            // Of any other file nothing is waited for.
-            if let Some(equalling) = equalling.get_mut(slot)
-                && equalling.own.contains_key(&file)
-            {
-                equalling.sent.insert(file, from);
-            }
-        }
-        drop(equalling);
         fetched.push(file);
+    }
+    for supplied in completed.supplied {
+        note_supplied(&replica, from, &supplied);
     }
     if let Err(error) = replica.store.note_fetched(&fetched).await {
         return tracing::error!(%error, "fetched files cannot be noted");
@@ -333,7 +331,27 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
         return;
     }
     let files = fetched.into_iter().map(|file| (file, 0)).collect();
-    let asked = Vec::new();
-    let message = wire::payload(wire::Kind::Noted, &Completed { files, asked });
+    let noted = Completed {
+        files,
+        ..Completed::default()
+    };
+    let message = wire::payload(wire::Kind::Noted, &noted);
     replica.state.outbound.send(from, Lane::Metadata, message);
+}
+
+/// A peer has supplied this replica with files. What it says of other files, or of what it had sent before, is no word about that.
+fn note_supplied(replica: &LocalReplica, from: ReplicaSlot, supplied: &Supplied) {
+    if supplied.epoch != replica.lease.view().epoch.0 {
+        return;
+    }
+    let mut all = replica.state.losses.equalling();
+    for (slot, equalling) in &mut *all {
+        if equalling.closed && !supplied.closed.contains(&slot.0) {
+            continue;
+        }
+        // Of any other file nothing is waited for.
+        let files = supplied.files.iter();
+        let awaited = files.filter(|file| equalling.own.contains_key(file));
+        equalling.sent.extend(awaited.map(|file| (*file, from)));
+    }
 }

@@ -14,6 +14,7 @@ use tokio::time::{Duration, Instant};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::locks::{Table, TableGuard};
+use crate::state::wire::Supplied;
 use awareness::Awareness;
 pub(crate) use verdict::{Best, Lacks, Quality, Reports, Told, best, lacking};
 
@@ -76,16 +77,40 @@ pub(crate) struct Equalling {
     /// What was missing here when all were level, as it was reported.
     pub(crate) own: Lacks,
     pub(crate) reports: BTreeMap<ReplicaSlot, Report>,
-    pub(crate) supplied: bool,
+    /// With what this replica supplies others, once it is known who has the best of each file.
+    pub(crate) supplying: Option<Supplying>,
     /// Those whom this replica supplies with files that are complete nowhere.
     pub(crate) supplies: BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>,
     /// Who takes part since later than the lost one did.
     pub(crate) late: BTreeSet<ReplicaSlot>,
-    /// Who has sent all of a file since then.
+    /// Who has supplied this replica with a file since then.
     pub(crate) sent: BTreeMap<ObjectId, ReplicaSlot>,
     /// Files that are complete nowhere, and here as in the best copy.
     pub(crate) level: BTreeSet<ObjectId>,
     pub(crate) whole: bool,
+}
+
+/// With what one that has the best of files supplies others.
+#[derive(Debug)]
+pub(crate) struct Supplying {
+    /// In this epoch.
+    pub(crate) epoch: u64,
+    /// The lost ones of whom nothing more was taken in here when it was looked for what is missing.
+    pub(crate) closed: Vec<u16>,
+    pub(crate) files: BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>,
+}
+
+impl Supplying {
+    /// What of these files goes to a peer.
+    pub(crate) fn to(&self, peer: ReplicaSlot, files: &[(ObjectId, u64)]) -> Supplied {
+        let goes = |file: &ObjectId| self.files.get(file).is_some_and(|to| to.contains(&peer));
+        let files = files.iter().map(|(file, _)| *file);
+        Supplied {
+            epoch: self.epoch,
+            closed: self.closed.clone(),
+            files: files.filter(goes).collect(),
+        }
+    }
 }
 
 /// What another survivor lacks.

@@ -11,6 +11,18 @@ pub(crate) struct Completed {
     pub(crate) files: Vec<(ObjectId, u64)>,
     /// Those of them that the receiver has asked for in this session, and that were sent since, each with the turn of its last wish.
     pub(crate) asked: Vec<(ObjectId, u64)>,
+    /// With what of it the receiver was supplied because the sender has the best.
+    pub(crate) supplied: Vec<Supplied>,
+}
+
+/// Files of which lost replicas' data was missing somewhere, and which the receiver has as the sender has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Supplied {
+    /// In which epoch that was found out.
+    pub(crate) epoch: u64,
+    /// The lost ones of whom nothing more had been taken in then.
+    pub(crate) closed: Vec<u16>,
+    pub(crate) files: Vec<ObjectId>,
 }
 
 /// The sender, which has taken all rows from the receiver, needs the contents of these files.

@@ -38,7 +38,11 @@ async fn counterexample_77_a_part_that_has_given_way_is_missing_although_more_wa
     // Said when the rest had been sent, or because of what was asked for before.
     for asked in [vec![], vec![(file, 0)]] {
         let files = vec![(file, u64::MAX)];
-        let said = Completed { files, asked };
+        let said = Completed {
+            files,
+            asked,
+            ..Completed::default()
+        };
         completed(second.replica.local().clone(), ReplicaSlot(3), said).await;
         assert!(has(second, file, 7, &[3]), "it is not all sent again");
     }
@@ -90,5 +94,43 @@ async fn counterexample_75_who_asked_for_all_of_a_file_in_vain_has_not_the_best_
     until_level(&set.sites[0]).await;
     for site in &set.sites {
         assert_eq!(held(site, file), b"AAAA00B000");
+    }
+}
+
+/// Of three the third has changed a file, and is lost when the first has all of that and the second nothing. What the first says of what it had sent
+/// before is no word about what it supplies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_78_who_has_the_best_of_a_file_may_say_what_it_had_sent_before() {
+    let mut set = Set::failing(3).await;
+    let file = set.sites[2].save(ROOT, "file", b"old").await.unwrap();
+    set.rest().await;
+    hold_back(set.sites[2].replica.local(), 2, 2 * PATIENCE);
+    set.sites[2].write(file, 0, b"new").await.unwrap();
+    eventually("the first has it", || {
+        let is_new = has(&set.sites[0], file, 3, &[]) && held(&set.sites[0], file) == b"new";
+        is_new && has(&set.sites[1], file, 3, &[3])
+    })
+    .await;
+    hold_back(set.sites[0].replica.local(), 2, PATIENCE / 5);
+    drop(set.crash(2).await);
+    let second = &set.sites[1];
+    let local = second.replica.local();
+    eventually("all have told what they lack", || {
+        let all = local.state.losses.equalling();
+        let of_third = all.get(&ReplicaSlot(3));
+        of_third.is_some_and(|of_third| of_third.reports.contains_key(&ReplicaSlot(1)))
+    })
+    .await;
+    let said = Completed {
+        files: vec![(file, u64::MAX)],
+        ..Completed::default()
+    };
+    completed(local.clone(), ReplicaSlot(1), said).await;
+    // It would have been taken for supplied by then.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(has(second, file, 3, &[3]), "nothing has come");
+    set.sites[0].give_up(3).await;
+    for site in &set.sites {
+        assert_eq!(site.load(ROOT, "file").await.unwrap(), b"new");
     }
 }

@@ -227,7 +227,11 @@ async fn counterexample_66_one_copy_takes_the_place_of_all_whichever_lost_ones_w
     // Said before the fifth has heard that its part is not there any more; or of what was asked for before that was so.
     for asked in [vec![], vec![(file, 0)]] {
         let files = vec![(file, u64::MAX)];
-        let said = Completed { files, asked };
+        let said = Completed {
+            files,
+            asked,
+            ..Completed::default()
+        };
         completed(third.replica.local().clone(), ReplicaSlot(5), said).await;
         assert!(has(third, file, BOTH, &[5]), "it was not sent again");
     }
