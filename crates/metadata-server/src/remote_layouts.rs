@@ -111,19 +111,25 @@ impl RemoteTree {
     async fn end_what_is_owed(&self) -> Result<()> {
         let _one_at_a_time = self.owed.telling.lock().await;
         loop {
-            let Some(next) = self.owed.lost().front().copied() else {
+            let Some((clients, file, holder)) = self.owed.lost().front().copied() else {
                 return Ok(());
             };
-            let (clients, file, holder) = next;
             // Of those who are forgotten the home ends all.
-            if self.clients.still_are(clients) {
-                self.do_for(clients, Question::EndLayout(file, holder, true))
-                    .await?;
+            let ended = match self.clients.still_are(clients) {
+                true => {
+                    let end = Question::EndLayout(file, holder, true);
+                    self.do_for(clients, end).await
+                }
+                false => Ok(()),
+            };
+            match ended {
+                Err(Error::Delay) => return Err(Error::Delay),
+                Ok(()) | Err(Error::Stale) => {}
+                // Another time it says the same, and nothing would be let go there any more.
+                Err(error) => tracing::error!(%file, %error, "a layout cannot be ended"),
             }
-            let mut lost = self.owed.lost();
-            if lost.front() == Some(&next) {
-                lost.pop_front();
-            }
+            // The home ends all of them only while nobody is here.
+            self.owed.lost().pop_front();
         }
     }
 
