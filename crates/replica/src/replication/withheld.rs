@@ -19,8 +19,7 @@ const KEEPING: &str = "what gives way cannot be kept aside";
 /// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
 pub(crate) fn supplies(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
     let all = replica.state.losses.equalling();
-    let mut supplied = all.values().filter_map(|one| one.supplies.get(&file));
-    supplied.any(|receivers| receivers.contains(&to))
+    all.values().any(|one| one.supplies_in_part(to, file))
 }
 
 /// Whether what a peer has sent of a file is here in vain, should it be lost with others: data is missing here that those made, so that another copy

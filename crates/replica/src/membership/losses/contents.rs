@@ -204,10 +204,9 @@ fn supply(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     // First: what is noted to be supplied is to be sent.
     replica.engine.supply(&mine.files);
     if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
-        let incomplete = mine.files.iter();
-        let incomplete = incomplete.filter(|(file, _)| equalling.own.contains_key(file));
-        equalling.supplies = incomplete.map(|(file, to)| (*file, to.clone())).collect();
-        equalling.level.extend(equalling.supplies.keys());
+        let incomplete = mine.files.keys();
+        let incomplete = incomplete.filter(|file| equalling.own.contains_key(file));
+        equalling.level.extend(incomplete);
         equalling.supplying = Some(mine);
     }
 }

@@ -79,8 +79,6 @@ pub(crate) struct Equalling {
     pub(crate) reports: BTreeMap<ReplicaSlot, Report>,
     /// With what this replica supplies others, once it is known who has the best of each file.
     pub(crate) supplying: Option<Supplying>,
-    /// Those whom this replica supplies with files that are complete nowhere.
-    pub(crate) supplies: BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>,
     /// Who takes part since later than the lost one did.
     pub(crate) late: BTreeSet<ReplicaSlot>,
     /// Who has supplied this replica with a file since then.
@@ -124,6 +122,13 @@ pub(crate) struct Report {
 }
 
 impl Equalling {
+    /// Whether this replica supplies a peer with a file although it lacks some of it.
+    pub(crate) fn supplies_in_part(&self, to: ReplicaSlot, file: ObjectId) -> bool {
+        let supplied = self.supplying.as_ref();
+        let receivers = supplied.and_then(|supplying| supplying.files.get(&file));
+        self.own.contains_key(&file) && receivers.is_some_and(|receivers| receivers.contains(&to))
+    }
+
     pub(crate) fn is_whole(&self) -> bool {
         self.whole
     }

@@ -2,7 +2,7 @@
 
 use store::ContentPiece;
 
-use super::supplied::{has, held, hold_back};
+use super::supplied::{has, held, hold_back, known_to_others};
 use super::*;
 use crate::membership::losses::completed;
 use crate::state::wire::Completed;
@@ -21,15 +21,7 @@ async fn counterexample_77_a_part_that_has_given_way_is_missing_although_more_wa
     let mut set = Set::failing(3).await;
     let file = set.sites[2].save(ROOT, "file", b"the old").await.unwrap();
     set.rest().await;
-    for to in [1, 2] {
-        hold_back(set.sites[2].replica.local(), to, 2 * PATIENCE);
-    }
-    set.sites[2].write(file, 0, b"NEW ONE").await.unwrap();
-    eventually("the others know of it", || {
-        let mut others = set.sites[..2].iter();
-        others.all(|site| has(site, file, 7, &[3]))
-    })
-    .await;
+    known_to_others(&set, file, b"NEW ONE").await;
     has_some(&set.sites[1], file, 0, b"NEW").await;
     let third = set.crash(2).await;
     until_level(&set.sites[0]).await;

@@ -278,6 +278,19 @@ pub(super) fn held(site: &Site, file: ObjectId) -> Vec<u8> {
     bytes.collect::<Vec<_>>().concat()
 }
 
+/// The third of three writes a whole file anew. The others know of it, and get nothing of that.
+pub(super) async fn known_to_others(set: &Set, file: ObjectId, bytes: &[u8]) {
+    for to in [1, 2] {
+        hold_back(set.sites[2].replica.local(), to, 2 * PATIENCE);
+    }
+    set.sites[2].write(file, 0, bytes).await.unwrap();
+    eventually("the others know of it", || {
+        let mut others = set.sites[..2].iter();
+        others.all(|site| has(site, file, bytes.len() as u64, &[3]))
+    })
+    .await;
+}
+
 /// Of three the third is lost before anybody has what it wrote, and is in contact again. It is waited for, until the others have agreed that nothing
 /// more of it is taken in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -286,15 +299,7 @@ async fn counterexample_69_one_of_whom_nothing_is_taken_in_is_not_waited_for() {
     set.rest().await;
     let file = set.sites[2].save(ROOT, "file", b"old").await.unwrap();
     set.rest().await;
-    for to in [1, 2] {
-        hold_back(set.sites[2].replica.local(), to, 2 * PATIENCE);
-    }
-    set.sites[2].write(file, 0, b"new").await.unwrap();
-    eventually("the others know of it", || {
-        let mut others = set.sites[..2].iter();
-        others.all(|site| has(site, file, 3, &[3]))
-    })
-    .await;
+    known_to_others(&set, file, b"new").await;
     let third = set.crash(2).await;
     let site = &set.sites[0];
     until_level(site).await;
