@@ -18,8 +18,9 @@ use crate::message::Lane;
 /// answers to forwarded operations that nobody could get, 14 with lost replicas of which nothing more is taken in,
 /// 15 with copies that are complete, 16 with what a member says of contents that all the others have, 17 with lost replicas of whose
 /// contents nothing more is taken in, 18 with wishes for contents that say how far their sender is, 19 with what a file's data follows
-/// of which a lost replica's is missing, 20 with turns of wishes, 21 with files named as supplied.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 21..=21;
+/// of which a lost replica's is missing, 20 with turns of wishes, 21 with files named as supplied,
+/// 22 with data of members that is missing of files that a lost one had sent in part.
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 22..=22;
 
 /// The most data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;

@@ -87,6 +87,8 @@
 //! | 76 | `walk/given_up.rs` of `replica` | here the state of views is learned as a whole |
 //! | 77 | `walk/given_way.rs` of `replica` | as 75 |
 //! | 78 | `walk/given_way.rs` of `replica` | as 75 |
+//! | 79 | `walk/supplied.rs` of `replica` | as 75 |
+//! | 80 | `walk/supplied.rs` of `replica` | as 75 |
 
 #![forbid(unsafe_code)]
 

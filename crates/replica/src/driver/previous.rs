@@ -110,11 +110,12 @@ impl Guard<'_> {
             && !previous.files.iter().any(lacks)
     }
 
-    /// Another primary has changed a file: what a previous incarnation of ours wanted to ship of it is out of date.
+    /// Another primary has changed a file: what a previous incarnation of ours wanted to ship of it is out of date, but for what this one owes, to
+    /// peers that have asked for all of it.
     pub(super) fn give_up_previous_of(&mut self, file: ObjectId) {
         let previous = self.ledger.previous.as_ref();
         if previous.is_some_and(|previous| previous.files.contains(&file)) {
-            self.ledger.unshipped.removed(file);
+            self.ledger.unshipped.owed_only(file);
             self.settle_content(file);
         }
     }

@@ -160,10 +160,8 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, mut wanted: Want
         replica.state.conversations.owe(from, files);
     }
     replica.engine.owe_files(from, &wanted.files);
-    if !wanted.copy {
-        let turn = wanted.turn;
-        replica.engine.note_asked(from, &wanted.files, turn);
-    }
+    let turn = wanted.turn;
+    replica.engine.note_asked(from, &wanted.files, turn);
     replica.engine.notify_of_contents();
     if wanted.copy && wanted.last {
         tracing::info!(peer = from.0, "shipping contents");
@@ -202,6 +200,7 @@ pub(crate) fn ask_for_lacking(replica: &LocalReplica, of: ReplicaSlot) {
 /// Asks a peer for the contents of files, as the rest of a copy.
 fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, applied: u64, files: &[ObjectId]) {
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
+    let turn = replica.state.given_way.turn();
     let parts = (0..count).map(|part| {
         let first = part * FILES_AT_ONCE;
         let end = files.len().min(first + FILES_AT_ONCE);
@@ -211,7 +210,7 @@ fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, applied: u64, files: 
             files: files[first..end].to_vec(),
             last: part + 1 == count,
             named: 0,
-            turn: 0,
+            turn,
         };
         wire::body(wire::Kind::Wanted, &wanted)
     });
@@ -297,6 +296,9 @@ pub(crate) async fn take(
             Ok(rows_are_here(replica).await?)
         }
         BasePage::Complete => {
+            // Of those that are left the supplier owes nothing any more: they were cut, or removed.
+            let files = replica.store.files_to_fetch()?;
+            replica.store.note_fetched(&files).await?;
             note(replica, Held::Everything).await?;
             tracing::info!("the tree is complete; clients are answered from now on");
             let inboxes = replica.state.inboxes.all();

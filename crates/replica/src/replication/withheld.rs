@@ -56,7 +56,12 @@ pub(crate) async fn give_way(
     let best = best_elsewhere(replica, file);
     let best = best.filter(|best| best.slot == from).ok_or(Error::Delay)?;
     let to = (from, replica.lease.view().epoch.0);
+    if best.of_members.iter().any(|(of, _)| *of == replica.slot()) {
+        // What this replica has of its own is nowhere else.
+        return Err(Error::Delay);
+    }
     let mut lacks = best.lacks;
+    lacks.extend(best.of_members);
     lacks.retain(|(lost, _)| !replica.state.given_way.gave_way((*lost, file), to));
     let known = replica.store.lacks_data_of(file);
     let is_here = |lost: &ReplicaSlot| !known.contains(lost);
@@ -93,7 +98,7 @@ pub(crate) async fn leave_to_last_writer(
     let to = (from, replica.lease.view().epoch.0);
     let _giving_way = replica.state.giving_way.lock().await;
     let store = &replica.store;
-    let is_missing = store.lacks_data_of(file).contains(&from);
+    let is_missing = store.is_to_fetch(file) || store.lacks_data_of(file).contains(&from);
     if is_missing && !replica.state.given_way.gave_way((writer, file), to) {
         let at = store.applied(writer)?;
         let before = (at, store.version_before(file, from));

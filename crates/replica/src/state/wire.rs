@@ -302,7 +302,8 @@ pub(crate) struct Incomplete {
     pub(crate) closed: bool,
     /// None came before.
     pub(crate) first: bool,
-    pub(crate) files: Vec<Lack>,
+    /// Each with the replica whose data is missing: the lost one, or a member that has it.
+    pub(crate) files: Vec<(u16, Lack)>,
     /// No more follow.
     pub(crate) last: bool,
 }

@@ -495,6 +495,14 @@ impl OpenStore {
         mark.map_or(0, |mark| mark.follows)
     }
 
+    /// Of whose data of a file something is missing here: the position in that primary's stream through which all of it is here, and that of the last
+    /// update whose data may be missing.
+    #[must_use]
+    pub fn missing_of(&self, file: ObjectId, from: ReplicaSlot) -> Option<(u64, u64)> {
+        let mark = self.incomplete.mark((file, from))?;
+        Some((mark.complete_through, mark.marked_at))
+    }
+
     /// The primaries of whose data something is missing here, of files that have a name: each with the position in its stream through which
     /// the content of all of them is here.
     ///

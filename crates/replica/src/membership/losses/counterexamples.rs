@@ -1,7 +1,7 @@
 //! Counterexample 14 in one run: what a primary answers as held by a majority, and which copy the survivors take when it
 //! is lost. The primary's books and the survivors' verdict are the real ones.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use control::{Moment, Position};
@@ -129,6 +129,7 @@ impl Run {
         let reports = Reports {
             lacks: [(B, &b), (C, &c)].into(),
             late: BTreeSet::new(),
+            of_members: BTreeMap::new(),
         };
         let best = best(&[(ReplicaSlot(1), reports)].into(), FILE).unwrap();
         let copy = if best.slot == B { &self.b } else { &self.c };

@@ -138,11 +138,13 @@ fn say_done(replica: &LocalReplica, to: ReplicaSlot, head: &PieceHead, outcome: 
 
 /// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
 /// had shipped this before, and the primary's own content is newer. Who was away while it was shipped has not got it, and takes it by its version
-/// (counterexample 63).
+/// (counterexample 63), as does who begins with a copy.
 fn is_superseded(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     let was_away = || {
-        let missing = replica.store.lacks_data_of(head.file);
-        !replica.lease.is_up_to_date() && missing.contains(&from)
+        let store = &replica.store;
+        let missing =
+            || store.is_to_fetch(head.file) || store.lacks_data_of(head.file).contains(&from);
+        !replica.lease.is_up_to_date() && missing()
     };
     replica.engine.is_superseded(from, head.file, head.initial) && !was_away()
 }

@@ -16,7 +16,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::state::locks::{Table, TableGuard};
 use crate::state::wire::Supplied;
 use awareness::Awareness;
-pub(crate) use verdict::{Best, Lacks, Quality, Reports, Told, best, lacking};
+pub(crate) use verdict::{Best, Lacks, OfMembers, Quality, Reports, Told, best, lacking};
 
 /// What is known here of lost replicas.
 #[derive(Debug, Default)]
@@ -76,9 +76,13 @@ pub(crate) struct Equalling {
     pub(crate) pause: Duration,
     /// What was missing here when all were level, as it was reported.
     pub(crate) own: Lacks,
+    /// What is missing here of members' data, of files that are incomplete somewhere; as it was reported.
+    pub(crate) own_of_members: OfMembers,
     pub(crate) reports: BTreeMap<ReplicaSlot, Report>,
     /// With what this replica supplies others, once it is known who has the best of each file.
     pub(crate) supplying: Option<Supplying>,
+    /// Nothing was told since that was found out.
+    pub(crate) has_looked: bool,
     /// Who takes part since later than the lost one did.
     pub(crate) late: BTreeSet<ReplicaSlot>,
     /// Who has supplied this replica with a file since then.
@@ -118,6 +122,8 @@ pub(crate) struct Report {
     /// Nothing more was taken in there at first hand.
     pub(crate) closed: bool,
     pub(crate) files: Lacks,
+    /// What it lacks of members' data.
+    pub(crate) of_members: OfMembers,
     pub(crate) complete: bool,
 }
 
@@ -126,7 +132,20 @@ impl Equalling {
     pub(crate) fn supplies_in_part(&self, to: ReplicaSlot, file: ObjectId) -> bool {
         let supplied = self.supplying.as_ref();
         let receivers = supplied.and_then(|supplying| supplying.files.get(&file));
-        self.own.contains_key(&file) && receivers.is_some_and(|receivers| receivers.contains(&to))
+        self.lacks_some_of(file) && receivers.is_some_and(|receivers| receivers.contains(&to))
+    }
+
+    /// Whether some of a file is missing here, as it was reported.
+    fn lacks_some_of(&self, file: ObjectId) -> bool {
+        let of_file = (file, ReplicaSlot(0))..=(file, ReplicaSlot(u16::MAX));
+        self.own.contains_key(&file) || self.own_of_members.range(of_file).next().is_some()
+    }
+
+    /// The files of which something is missing somewhere, by what was told so far.
+    pub(crate) fn in_question(&self) -> BTreeSet<ObjectId> {
+        let told = self.reports.values().map(|report| &report.files);
+        let all = told.chain([&self.own]).flat_map(Lacks::keys);
+        all.copied().collect()
     }
 
     pub(crate) fn is_whole(&self) -> bool {
@@ -146,9 +165,13 @@ impl Equalling {
             counts.then_some((*slot, &report.files))
         });
         let lacks: Option<_> = others.chain([Some((own, &self.own))]).collect();
-        let lacks = lacks?;
-        let late = self.late.clone();
-        Some(Reports { lacks, late })
+        let of_members = self.reports.iter();
+        let of_members = of_members.map(|(slot, report)| (*slot, &report.of_members));
+        Some(Reports {
+            lacks: lacks?,
+            of_members: of_members.chain([(own, &self.own_of_members)]).collect(),
+            late: self.late.clone(),
+        })
     }
 }
 

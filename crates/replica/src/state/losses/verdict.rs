@@ -13,6 +13,9 @@ use crate::state::wire::Lack;
 /// What a survivor lacks of a lost replica's files.
 pub(crate) type Lacks = BTreeMap<ObjectId, Lack>;
 
+/// What a survivor lacks of members' data, of files that are in question.
+pub(crate) type OfMembers = BTreeMap<(ObjectId, ReplicaSlot), Lack>;
+
 /// What all survivors have of the files of each lost replica.
 pub(crate) type Told<'a> = BTreeMap<ReplicaSlot, Reports<'a>>;
 
@@ -33,6 +36,8 @@ pub(crate) struct Best {
     pub(crate) slot: ReplicaSlot,
     /// What it lacks of each lost replica's, the earliest first.
     pub(crate) lacks: Vec<(ReplicaSlot, Lack)>,
+    /// What it lacks of members' data.
+    pub(crate) of_members: Vec<(ReplicaSlot, Lack)>,
 }
 
 impl Best {
@@ -58,9 +63,15 @@ impl Best {
         self.lacks.first()?.1.whole
     }
 
-    /// Which copy is better. A version that is whole is better than a mixture; with durability `majority`, where everything that was
+    /// Which copy is better. One that lacks data of a member is the worst: that has what it answered (counterexample 79). A version that is whole is better than a mixture; with durability `majority`, where everything that was
     /// answered as stable is at the replica that is complete furthest, that one is best.
     fn compare(&self, other: &Best, majority: bool) -> Ordering {
+        let of_members = other.of_members.len().cmp(&self.of_members.len());
+        of_members.then_with(|| self.compare_lost(other, majority))
+    }
+
+    /// The same by what is missing of lost replicas' data.
+    fn compare_lost(&self, other: &Best, majority: bool) -> Ordering {
         let further = match (self.lacks.first(), other.lacks.first()) {
             (None, None) => return other.slot.cmp(&self.slot),
             (None, Some(_)) => return Ordering::Greater,
@@ -87,6 +98,8 @@ impl Best {
 pub(crate) struct Reports<'a> {
     /// What each lacks.
     pub(crate) lacks: BTreeMap<ReplicaSlot, &'a Lacks>,
+    /// What each lacks of members' data.
+    pub(crate) of_members: BTreeMap<ReplicaSlot, &'a OfMembers>,
     /// Those who were outside the view when the replica was lost. A whole version that one of them has may be one that
     /// the others had replaced completely.
     pub(crate) late: BTreeSet<ReplicaSlot>,
@@ -127,16 +140,33 @@ pub(crate) fn best(told: &Told<'_>, file: ObjectId) -> Option<Best> {
         let lacks = lacks.filter_map(|(lost, reports)| Some((*lost, reports.lack(slot, file)?)));
         let mut lacks: Vec<(ReplicaSlot, Lack)> = lacks.collect();
         lacks.sort_by_key(|(lost, lack)| (lack.follows, *lost));
-        Best { slot, lacks }
+        Best {
+            slot,
+            lacks,
+            of_members: of_members(told, slot, file),
+        }
     });
     copies.max_by(|one, other| one.compare(other, majority))
 }
 
+/// What one of the survivors lacks of members' data of a file, each once.
+fn of_members(told: &Told<'_>, slot: ReplicaSlot, file: ObjectId) -> Vec<(ReplicaSlot, Lack)> {
+    let reports = told.values().filter_map(|one| one.of_members.get(&slot));
+    let of_file = (file, ReplicaSlot(0))..=(file, ReplicaSlot(u16::MAX));
+    let lacks = reports.flat_map(|missing| missing.range(of_file.clone()));
+    let lacks: BTreeMap<ReplicaSlot, Lack> =
+        lacks.map(|((_, maker), lack)| (*maker, *lack)).collect();
+    lacks.into_iter().collect()
+}
+
 /// Those who lack something of a file.
 pub(crate) fn lacking(told: &Told<'_>, file: ObjectId) -> BTreeSet<ReplicaSlot> {
-    let reports = told.values().flat_map(|reports| reports.lacks.iter());
-    let lacking = reports.filter(|(_, lacks)| lacks.contains_key(&file));
-    lacking.map(|(slot, _)| *slot).collect()
+    let slots = told.values().flat_map(|reports| reports.lacks.keys());
+    let lacks = |slot: &ReplicaSlot| {
+        let mut lacks = told.values().filter_map(|reports| reports.lacks.get(slot));
+        lacks.any(|lacks| lacks.contains_key(&file)) || !of_members(told, *slot, file).is_empty()
+    };
+    slots.copied().filter(lacks).collect()
 }
 
 #[cfg(test)]
@@ -169,6 +199,7 @@ mod tests {
         let reports = Reports {
             lacks: slots.zip(reports).collect(),
             late: late.iter().copied().map(ReplicaSlot).collect(),
+            of_members: BTreeMap::new(),
         };
         let best = best(&[(LOST, reports)].into(), FILE).unwrap();
         (best.slot.0, best.quality(LOST))
@@ -235,6 +266,7 @@ mod tests {
         let reports = |of: [&'static Lacks; 3]| Reports {
             lacks: (1..).map(ReplicaSlot).zip(of).collect(),
             late: BTreeSet::new(),
+            of_members: BTreeMap::new(),
         };
         let keep = |lacks: Lacks| -> &'static Lacks { Box::leak(Box::new(lacks)) };
         let nothing = keep(nothing);
@@ -243,6 +275,27 @@ mod tests {
         let told = Told::from([(LOST, reports(of_first)), (ALSO, reports(of_second))]);
         assert_eq!(lacking(&told, FILE), [1, 2, 3].map(ReplicaSlot).into());
         best(&told, FILE).unwrap()
+    }
+
+    /// The first survivor has all of the lost one's data, and lacks what the second had written before; the second and the third lack the lost one's.
+    #[test]
+    fn counterexample_79_a_copy_that_lacks_data_of_a_member_is_worse_than_one_that_lacks_a_lost_ones()
+     {
+        for majority in [false, true] {
+            let (nothing, torn) = (Lacks::new(), lack(9, None, majority));
+            let before = OfMembers::from([((FILE, ReplicaSlot(2)), torn[&FILE])]);
+            let of_lost = [&nothing, &torn, &torn];
+            let reports = Reports {
+                lacks: (1..).map(ReplicaSlot).zip(of_lost).collect(),
+                of_members: [(ReplicaSlot(1), &before)].into(),
+                late: BTreeSet::new(),
+            };
+            let told = Told::from([(LOST, reports)]);
+            let best = best(&told, FILE).unwrap();
+            assert_eq!((best.slot.0, best.quality(LOST)), (2, Quality::Mixed));
+            assert!(best.of_members.is_empty());
+            assert_eq!(lacking(&told, FILE), [1, 2, 3].map(ReplicaSlot).into());
+        }
     }
 
     #[test]

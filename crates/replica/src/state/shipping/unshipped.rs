@@ -103,6 +103,15 @@ impl Unshipped {
         }
     }
 
+    /// [`Backlog::removed`] for every peer to which nothing of `file` is owed.
+    pub fn owed_only(&mut self, file: ObjectId) {
+        for backlog in self.peers.values_mut() {
+            if !backlog.owes(file) {
+                backlog.removed(file);
+            }
+        }
+    }
+
     /// [`Backlog::expedite`] for every peer.
     pub fn expedite(&mut self, now: Moment, file: ObjectId) {
         for backlog in self.peers.values_mut() {

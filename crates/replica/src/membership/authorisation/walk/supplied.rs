@@ -312,3 +312,83 @@ async fn counterexample_69_one_of_whom_nothing_is_taken_in_is_not_waited_for() {
     local.state.losses.closing.begin(ReplicaSlot(3));
     assert!(!is_back());
 }
+
+/// Of five the fifth is lost when only the third has what it wrote. The third lacks what the fourth had written before; the fourth is a member.
+async fn half_of_a_member_missing(set: &mut Set) -> (ObjectId, Crashed) {
+    set.rest().await;
+    let file = half_written(set, PATIENCE / 4).await;
+    hold_back(set.sites[4].replica.local(), 4, 2 * PATIENCE);
+    let fifth = &set.sites[4];
+    fifth.write(file, FIRST, &second_part()).await.unwrap();
+    eventually("the third alone has what the fifth wrote", || {
+        let lacking: [&[u16]; 4] = [&[5], &[5], &[4], &[5]];
+        let mut sites = set.sites.iter().zip(lacking);
+        sites.all(|(site, lacking)| has(site, file, BOTH, lacking))
+    })
+    .await;
+    let fifth = set.crash(4).await;
+    let third = &set.sites[2];
+    eventually("the third's copy gives way", || {
+        has(third, file, BOTH, &[4, 5])
+    })
+    .await;
+    (file, fifth)
+}
+
+/// The best copy is one without the fifth's part: the third's would take the fourth's away from everybody, and each would wait for the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_79_a_copy_that_lacks_data_of_a_member_is_not_the_best() {
+    let mut set = Set::failing(5).await;
+    let (file, _fifth) = half_of_a_member_missing(&mut set).await;
+    set.sites[0].give_up(5).await;
+    for site in &set.sites {
+        site.load(ROOT, "file").await.unwrap();
+        assert!(held(site, file) == first_part());
+    }
+    let kept = set.sites[2].recovered();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert!(kept[0].label.starts_with("replaced-"), "{kept:?}");
+}
+
+/// The fifth is back and sends what has given way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_79_who_is_back_sends_what_has_given_way_for_a_member() {
+    let mut set = Set::failing(5).await;
+    let (file, fifth) = half_of_a_member_missing(&mut set).await;
+    set.revive(4, fifth).await;
+    set.revive_until_ready(4).await;
+    eventually("all have all", || {
+        let mut sites = set.sites.iter();
+        sites.all(|site| has(site, file, BOTH, &[]))
+    })
+    .await;
+    for site in &set.sites {
+        assert!(held(site, file) == both_parts());
+    }
+}
+
+/// A new server takes its copy from the first or the second, and has not got a file. The third changes a part of it, sends that, and says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_80_a_part_of_a_file_does_not_stand_for_all_of_it_in_a_copy() {
+    let mut set = Set::failing(3).await;
+    let first = &set.sites[0];
+    let file = first.save(ROOT, "file", &both_parts()).await.unwrap();
+    set.rest().await;
+    for site in &set.sites[..2] {
+        hold_back(site.replica.local(), 4, PATIENCE / 4);
+    }
+    set.begin_to_add().await;
+    let (third, new) = (&set.sites[2], &set.sites[3]);
+    eventually("the new one knows of it", || new.store.is_to_fetch(file)).await;
+    third.write(file, 0, b"changed").await.unwrap();
+    let changed = [b"changed", &both_parts()[7..]].concat();
+    eventually("the new one has what was changed", || {
+        held(new, file)[..7] == changed[..7]
+    })
+    .await;
+    // The third would have been believed by then.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(new.store.is_to_fetch(file), "most of it has not come");
+    eventually("all has come", || !new.store.is_to_fetch(file)).await;
+    assert!(held(new, file) == changed);
+}
