@@ -41,7 +41,7 @@ check_format() {
 
 check_lints() {
   say "lints"
-  cargo clippy --workspace --all-targets --locked -- --deny warnings --deny clippy::too_many_lines
+  cargo clippy --workspace --all-targets --locked -- --deny warnings
 }
 
 check_documentation() {

@@ -1,18 +1,18 @@
-//! Which data server this is, and the counters by which homes recognise what it keeps (rule 5).
+//! The identity of this data server, and the counters by which homes recognize its contents (rule 5).
 //!
-//! Each home has a counter of its own: an older copy of the store, which one home has no reason to refuse, must not grow as large by the answers
-//! of that home as another one remembers.
+//! Each home has its own counter. Otherwise an older copy of the store, which one home has no reason to refuse, could reach the counter
+//! that another home remembers, just by the answers of the first home.
 //!
-//! What must never enter: what is kept.
+//! What must never enter: the contents.
 
 use std::collections::BTreeMap;
 
 use pool::{HomeNumber, StoreIdentity};
 use store::Store;
 
-/// The fact that says which data server this is: identity (16) and the counter (8) for the first home.
+/// The fact with this server's identity (16) and the counter (8) for the first home.
 const IDENTITY: &[u8] = b"standing";
-/// Before home (2) in the key of the counter (8) for another home.
+/// Key prefix, before the home (2), of the counter (8) for another home.
 const COUNTED: &[u8] = b"counted/";
 
 type Row = (Vec<u8>, Option<Vec<u8>>);
@@ -24,7 +24,7 @@ pub(crate) struct Counters {
     others: BTreeMap<HomeNumber, u64>,
 }
 
-/// What is kept of them, with the identity: `None` where nothing is yet, and within that, where it is damaged.
+/// The stored identity and counters. The outer `None`: nothing is stored yet. The inner `None`: the rows are damaged.
 #[expect(
     clippy::option_option,
     reason = "nothing there, or nothing that is understood"
@@ -45,7 +45,7 @@ pub(crate) fn read(store: &Store) -> vfs::Result<Option<Option<(u128, Counters)>
 }
 
 impl Counters {
-    /// The server starts. What is to be made stable before it says anything.
+    /// The server starts. Returns the rows to make stable before the server sends any message.
     pub(crate) fn count_start(&mut self, identity: u128) -> Vec<Row> {
         self.first = StoreIdentity::counted_start(self.first);
         let mut rows = vec![row((identity, HomeNumber::FIRST), self.first)];
@@ -56,7 +56,7 @@ impl Counters {
         rows
     }
 
-    /// What is shown to a home next, which has answered what it was shown before or not; and what is to be made stable before, if anything is.
+    /// The counter to show a home next, given whether the home has answered the last one, and the row to make stable before, if any.
     pub(crate) fn next(
         &self,
         (identity, home): (u128, HomeNumber),
@@ -74,7 +74,7 @@ impl Counters {
         (next, Some(row((identity, home), next)))
     }
 
-    /// It is stable.
+    /// The counter is stable.
     pub(crate) fn set(&mut self, home: HomeNumber, counter: u64) {
         match home {
             HomeNumber::FIRST => self.first = counter,

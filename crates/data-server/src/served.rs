@@ -1,4 +1,4 @@
-//! What clients ask of a data server, through its NFS service.
+//! Requests of clients to a data server, through its NFS service.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use vfs::{Commitment, Stability, Written};
 
 use crate::server::{DataServer, NotDone};
 
-/// What is told of contents that cannot be read or written, once and then in sums.
+/// Log entries about contents that cannot be read or written, the first one and then sums.
 static REFUSALS: Throttle = Throttle::new();
 
-/// A home is told why something fails; a client that has a layout is sent to the home (rule 3).
+/// A home gets the reason for a failure. A client with a layout is sent to the home (rule 3).
 fn refusal(reason: NotDone) -> NotServed {
     match reason {
         NotDone::NotServed => NotServed::Stale,
@@ -70,7 +70,7 @@ impl nfs4_server::DataServer for DataServer {
     }
 
     async fn commit(&self, shown: Shown<'_>) -> Result<Commitment, NotServed> {
-        // A client that may only read may ask for it, too: it changes nothing.
+        // A client that may only read may commit, too: it changes nothing.
         let done = self
             .running
             .with_handle(shown, Access::Read, |shelf, contents| async move {

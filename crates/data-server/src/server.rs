@@ -1,4 +1,4 @@
-//! Carries out what `pool::data_server` decides: one lock around its decisions, and tasks that do what they ask for.
+//! Carries out what `pool::data_server` decides. One lock protects the decisions, and tasks carry out the commands.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -16,43 +16,43 @@ use throttle::Throttle;
 
 use crate::shelf::Shelf;
 
-/// What is told of contents that cannot be changed as a home wants it, once and then in sums.
+/// Log entries about contents that cannot be changed as a home wants, the first one and then sums.
 static FAILURES: Throttle = Throttle::new();
 
-/// How soon something is tried again that a home wants and the disk has refused.
+/// Delay before a home's request is tried again after a disk error.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How a data server reaches those around it.
+/// How a data server reaches homes and clients.
 pub trait Outward: Send + Sync {
-    /// Sends a message to a home: behind all that were sent to it before, or not at all. Does not wait.
+    /// Sends a message to a home, after all earlier ones or not at all. Does not wait.
     fn send(&self, home: HomeNumber, message: ToHome);
 
-    /// Closes every connection of clients to the NFS service of this data server: what lies there unread was sent before a gap
-    /// between two leases, and the client that sent it may have gone on elsewhere since (rule 4). Does not wait.
+    /// Closes every client connection to this data server's NFS service. Unread bytes there were sent before a gap between two leases, and
+    /// their client may have continued elsewhere since (rule 4). Does not wait.
     fn drop_connections(&self);
 }
 
-/// A data server: a client that shows a handle that a home has sealed for it may do with the contents what the handle permits,
-/// as long as the data server has a lease of that home.
+/// A data server. While it has a lease of a home, a client with a handle that this home has sealed may use the contents as the handle
+/// permits.
 ///
-/// It has to ask for leases: see [`DataServer::ask`]. Clones are the same data server.
+/// The data server must ask for leases: see [`DataServer::ask`]. Clones are the same data server.
 #[derive(Clone)]
 pub struct DataServer {
     pub(crate) running: Arc<RunningServer>,
 }
 
-/// What the handles and the tasks of a data server share; tasks end when the last handle is gone.
+/// Shared by the handles and the tasks of a data server. Tasks end when the last handle is dropped.
 pub(crate) struct RunningServer {
     pub(crate) shelf: Arc<Shelf>,
     outward: Arc<dyn Outward>,
     core: Mutex<pool::data_server::DataServer>,
     now: LeaseClock,
-    /// Homes that have answered the last question of this run.
+    /// Homes that have answered the last lease request of this run.
     have_answered: Mutex<BTreeSet<HomeNumber>>,
 }
 
 impl DataServer {
-    /// A data server that answers for no home yet, and counts leases on this clock.
+    /// A data server that serves for no home yet and measures leases on this clock.
     #[must_use]
     pub fn new(
         number: DataServerNumber,
@@ -72,10 +72,10 @@ impl DataServer {
         }
     }
 
-    /// Asks a home for a lease. To be called once a second for every home of the pool, whatever the answers are.
+    /// Asks a home for a lease. Call it once a second for every home of the pool, whatever the answers are.
     ///
     /// # Errors
-    /// When the counter by which homes recognise this data server cannot be made stable; nothing is asked then.
+    /// When the counter by which homes recognize this data server cannot be made stable. Nothing is asked then.
     pub async fn ask(&self, home: HomeNumber) -> vfs::Result<()> {
         let running = &self.running;
         let answered = running.have_answered().remove(&home);
@@ -90,8 +90,8 @@ impl DataServer {
         Ok(())
     }
 
-    /// A home has sent a message. Messages of one home are to be handed over one after the other, as they have come. What a
-    /// message asks for is done behind this call, and answered through [`Outward::send`].
+    /// A home has sent a message. Pass the messages of one home one after the other, in their order. The requested work is done after this
+    /// call and answered through [`Outward::send`].
     pub async fn receive(&self, home: HomeNumber, message: ToDataServer) {
         let running = &self.running;
         let about = match &message {
@@ -106,7 +106,7 @@ impl DataServer {
             None => None,
             Some(contents) => match running.shelf.report(contents).await {
                 Ok(report) => Some((contents, report)),
-                // Not heard: the home asks again when this server next asks for a lease.
+                // The message is ignored: the home repeats it when this server next asks for a lease.
                 Err(error) => return tell(&error),
             },
         };
@@ -138,8 +138,8 @@ impl RunningServer {
         }
     }
 
-    /// Does something with contents that a handle gives a right to, from its admission to its end one step (rule 3), which ends
-    /// even if the caller goes away.
+    /// Does some work on contents that a handle allows. From admission to end, the work is one step (rule 3), which completes even if the
+    /// caller is dropped.
     ///
     /// # Errors
     /// [`NotDone`].
@@ -191,7 +191,7 @@ impl RunningServer {
         }
     }
 
-    /// Ends what was begun. The report is read only where somebody may be told of it.
+    /// Ends a step. Reads the report only if a home may wait for it.
     async fn finish(
         self: &Arc<Self>,
         ticket: Ticket,
@@ -219,15 +219,15 @@ impl RunningServer {
     }
 }
 
-/// Why nothing came of a request.
+/// Why a request was not done.
 pub(crate) enum NotDone {
-    /// The handle is worth nothing here and now.
+    /// The handle is not valid here and now.
     NotServed,
-    /// The shelf has refused it.
+    /// The shelf has failed.
     Failed(vfs::Error, Access),
 }
 
-/// Carries an intent out, as often as it takes: until it is done, nothing is served of these contents.
+/// Carries an intent out, with as many attempts as necessary. Until it is done, these contents are not served.
 async fn carry_out(running: Weak<RunningServer>, home: HomeNumber, intent: Intent, key: KeyNumber) {
     while let Some(running) = running.upgrade() {
         let done = match running.shelf.carry_out(intent, (home, key)).await {
@@ -247,7 +247,7 @@ async fn carry_out(running: Weak<RunningServer>, home: HomeNumber, intent: Inten
     }
 }
 
-/// Clears tombstones away. What a run does not get done, the first lease of the next begins again.
+/// Clears tombstones. If a run does not finish this, the first lease of the next run starts it again.
 async fn forget(running: Weak<RunningServer>, home: HomeNumber, oldest: KeyNumber) {
     while let Some(running) = running.upgrade() {
         match running.shelf.forget(home, oldest).await {
@@ -296,10 +296,10 @@ fn tell(error: &vfs::Error) {
     }
 }
 
-/// What the decisions need to know of a shelf.
+/// What the decisions must know of a shelf.
 struct KnownOf<'s> {
     shelf: &'s Shelf,
-    /// Of the only contents that anything may be said of.
+    /// The report of the only contents that a decision may be about.
     report: Option<(ContentsId, Report)>,
 }
 
@@ -307,7 +307,7 @@ impl Known for KnownOf<'_> {
     fn fenced(&self, contents: ContentsId) -> Option<Fenced> {
         self.shelf.fenced(contents).unwrap_or_else(|error| {
             tell(&error);
-            // What cannot be read is not served, and what is to be done with it is not done yet.
+            // Unreadable contents are not served, and their pending changes count as not done.
             Some(Fenced {
                 generation: Generation(u64::MAX),
                 through: IntentNumber(0),
@@ -319,7 +319,7 @@ impl Known for KnownOf<'_> {
     fn report(&self, contents: ContentsId) -> Report {
         match self.report {
             Some((of, report)) if of == contents => report,
-            // Wishes are about the contents at hand: what comes next waits for the same ones.
+            // Requests are about the contents at hand: the next one waits for the same contents.
             _ => Report::default(),
         }
     }

@@ -1,7 +1,7 @@
-//! What a data server keeps: contents, what was fenced, and the numbers by which a metadata server recognises it.
+//! What a data server stores: contents, fences, and the numbers by which a metadata server recognizes it.
 //!
-//! Contents are files of a store of its own; what was fenced, and who this is, are facts of that store, which can be noted on a
-//! full disk, too: a full data server still cuts and removes.
+//! Contents are files of the shelf's own store. Fences and the identity are facts of that store. Facts can be written even on a full disk,
+//! so a full data server can still cut and remove.
 
 use crate::counters::{self, Counters};
 use bytes::Bytes;
@@ -19,25 +19,25 @@ use vfs::{
 /// Why a shelf cannot be used. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum ShelfError {
-    /// Its store cannot be opened or made.
+    /// Its store cannot be opened or created.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Something of it cannot be read or written.
+    /// Its contents cannot be read or written.
     #[error("cannot read what the data server keeps: {0}; check the disk, or run `meridian check`")]
     Content(#[from] Error),
-    /// The row that names it is not as it was written.
+    /// The row with its identity is damaged.
     #[error(
         "the row that says which data server this is is damaged, so nobody can tell whose contents these are; restore the whole data directory from one backup"
     )]
     Identity,
-    /// No random numbers are to be had.
+    /// The system gives no random numbers.
     #[error("the system gives no random numbers: {0}; check /dev/urandom")]
     Random(getrandom::Error),
 }
 
 /// Contents, fences and identity of one data server, in a store of its own.
 ///
-/// It judges nothing: who may do what, and what has to be finished before, is [`crate::DataServer`]'s business.
+/// It judges nothing: [`crate::DataServer`] decides which access is allowed and in which order.
 #[derive(Debug)]
 pub struct Shelf {
     store: Kept,
@@ -48,7 +48,7 @@ pub struct Shelf {
     run: u64,
 }
 
-/// A store, which shows nothing of itself.
+/// A store without debug output.
 struct Kept(Store);
 
 impl std::fmt::Debug for Kept {
@@ -59,20 +59,20 @@ impl std::fmt::Debug for Kept {
 
 /// The directory of contents in the store.
 const CONTENTS: &str = "contents";
-/// Before object (8) and placement (4) in the key of what was fenced. Its row: generation (8), number of the last intent (8), and 1
-/// for contents that are gone (1).
+/// Key prefix, before object (8) and placement (4), of a fence. Its row: generation (8), number of the last intent (8), and 1 for removed
+/// contents (1).
 const FENCED: &[u8] = b"fenced/";
-/// Before home (2), key (4), object (8) and placement (4) in the key of an empty row: these contents are gone, and no handle of them was
-/// sealed with a key of that home behind this one.
+/// Key prefix, before home (2), key (4), object (8) and placement (4), of an empty row: these contents are removed, and no later key of
+/// that home has sealed a handle of them.
 const REMOVED: &[u8] = b"removed/";
-/// Before object (8) and placement (4) in the key of an offset (8): these contents end there, at least, though there was no space to make
-/// them so long.
+/// Key prefix, before object (8) and placement (4), of an offset (8): these contents end there at least, although there was no space to
+/// make them that long.
 const ENDS: &[u8] = b"ends/";
-/// At most this many tombstones are cleared away in one step.
+/// At most this many tombstones are cleared in one step.
 const CLEARED_AT_ONCE: usize = 1024;
 
 impl Shelf {
-    /// Opens the shelf in the directory that the options name, or makes a new, empty one where there is none. Its store works as they say.
+    /// Opens the shelf in the directory that the options name, or creates an empty one if there is none. The options apply to its store.
     ///
     /// # Errors
     /// [`ShelfError`], each with what to do next.
@@ -83,7 +83,7 @@ impl Shelf {
         });
         let opened = opened.await;
         let store = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-        // Nobody opens files here, so nobody takes opens up again: what is removed goes at once.
+        // No client opens files here, so none can reclaim opens: removed files are deleted at once.
         store.end_reclaim().await?;
         let contents = directory_in(&store, CONTENTS).await?;
         let (identity, mut counters) = match counters::read(&store)? {
@@ -100,7 +100,7 @@ impl Shelf {
         })
     }
 
-    /// What to show a home. With `answered`, the report before was answered by it, and this one has a larger counter, stably.
+    /// The identity to show a home. With `answered`, the home has answered the previous one, and this one has a larger counter, stably.
     ///
     /// # Errors
     /// When the counter cannot be made stable.
@@ -118,10 +118,10 @@ impl Shelf {
         })
     }
 
-    /// What is stable about the generation of some contents; `None` when nobody has fenced them.
+    /// The stable fence of some contents. `None` if they were never fenced.
     ///
     /// # Errors
-    /// [`Error::Io`] when that cannot be told.
+    /// [`Error::Io`] when it cannot be read.
     pub fn fenced(&self, contents: ContentsId) -> Result<Option<Fenced>> {
         let found = self.store.0.facts(&fenced_key(contents))?.pop();
         let damaged = || Error::Io("what a data server has fenced is damaged".into());
@@ -130,10 +130,10 @@ impl Shelf {
             .transpose()
     }
 
-    /// Bytes from `offset` on. Holes are zeros; `None` where the contents have ended.
+    /// Bytes from `offset` on. Holes read as zeros. `None` beyond the end of the contents.
     ///
     /// # Errors
-    /// [`Error::Io`] when they cannot be read, or are not what was written.
+    /// [`Error::Io`] when they cannot be read or are damaged.
     pub async fn read(
         &self,
         contents: ContentsId,
@@ -152,7 +152,7 @@ impl Shelf {
         Ok((!read.is_empty() || count == 0).then_some(read))
     }
 
-    /// Writes.
+    /// Writes bytes.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::TooLarge`], [`Error::Io`].
@@ -175,7 +175,7 @@ impl Shelf {
         })
     }
 
-    /// Makes what was written stable.
+    /// Makes earlier writes stable.
     ///
     /// # Errors
     /// [`Error::Io`] when that fails.
@@ -188,10 +188,10 @@ impl Shelf {
         })
     }
 
-    /// Where the contents end, and what they take up, both in bytes.
+    /// The end of the contents, and the space that they use, both in bytes.
     ///
     /// # Errors
-    /// [`Error::Io`] when that cannot be told.
+    /// [`Error::Io`] when it cannot be read.
     pub async fn extent(&self, contents: ContentsId) -> Result<(u64, u64)> {
         match self.find(contents).await? {
             Some(file) => {
@@ -203,7 +203,7 @@ impl Shelf {
         }
     }
 
-    /// How long the contents are, as far as there was space.
+    /// The length of the contents, as far as there was space.
     async fn size(&self, contents: ContentsId) -> Result<u64> {
         match self.find(contents).await? {
             Some(file) => Ok(self.store.0.attributes(file).await?.size),
@@ -211,7 +211,7 @@ impl Shelf {
         }
     }
 
-    /// Where the contents were to end when there was no space for that; 0: there was.
+    /// The end that the contents should have but for which there was no space. 0 if there was space.
     fn beyond(&self, contents: ContentsId) -> Result<u64> {
         let damaged = |_| Error::Io("what a data server has noted of an end is damaged".into());
         match self.store.0.facts(&key_of(ENDS, contents))?.pop() {
@@ -220,18 +220,18 @@ impl Shelf {
         }
     }
 
-    /// Carries an intent out, stably, and notes that. Nobody else may use the contents meanwhile. What it removes leaves a tombstone, until
-    /// [`Shelf::forget`] names a key of the home behind `key`.
+    /// Carries an intent out, stably, and records that. No other task may use the contents meanwhile. Removed contents leave a tombstone
+    /// until [`Shelf::forget`] names a key of the home after `key`.
     ///
     /// # Errors
-    /// When it cannot be made stable; it may be done in part then, and has to be asked for again before anything is served.
+    /// When it cannot be made stable. It may then be done in part, and must be requested again before the contents are served.
     pub async fn carry_out(
         &self,
         intent: Intent,
         (home, key): (HomeNumber, KeyNumber),
     ) -> Result<()> {
         let contents = intent.contents;
-        // The act comes first: where a crash comes between, the old generation stands, and all of it is asked for again.
+        // The act comes first: after a crash in between, the old generation is still recorded, and the whole intent is requested again.
         let beyond = self.act(contents, intent.act).await?;
         self.commit(contents).await?;
         let before = self.fenced(contents)?;
@@ -240,7 +240,7 @@ impl Shelf {
         });
         let fenced = Fenced {
             generation,
-            // Who removes what a lost home has left counts for itself.
+            // A home that removes what a lost home has left has its own numbers.
             through: before.map_or(intent.number, |fenced| fenced.through.max(intent.number)),
             removed: intent.act == Act::Remove || before.is_some_and(|fenced| fenced.removed),
         };
@@ -255,11 +255,11 @@ impl Shelf {
         put(&self.store.0, rows).await
     }
 
-    /// No key of that home counts any more that is older than `oldest`: some of the tombstones that stood for such keys go. How many went; to be
-    /// called again until none does.
+    /// No key of that home before `oldest` is valid any more: clears some of the tombstones for such keys. Returns their number. Call it
+    /// again until it returns 0.
     ///
     /// # Errors
-    /// [`Error::Io`] when they cannot be read, or it cannot be made stable that they are gone.
+    /// [`Error::Io`] when they cannot be read, or their removal cannot be made stable.
     pub async fn forget(&self, home: HomeNumber, oldest: KeyNumber) -> Result<usize> {
         let of_home = [REMOVED, &home.0.to_be_bytes()].concat();
         let first = self.store.0.first_facts(&of_home, CLEARED_AT_ONCE)?;
@@ -280,10 +280,10 @@ impl Shelf {
         Ok(gone)
     }
 
-    /// What there is of some contents.
+    /// The report about some contents.
     ///
     /// # Errors
-    /// [`Error::Io`] when that cannot be told.
+    /// [`Error::Io`] when it cannot be read.
     pub async fn report(&self, contents: ContentsId) -> Result<Report> {
         let (end, writes) = match self.find(contents).await? {
             Some(file) => {
@@ -299,22 +299,22 @@ impl Shelf {
         })
     }
 
-    /// How much space there is.
+    /// The space of the shelf.
     ///
     /// # Errors
-    /// [`Error::Io`] when that cannot be told.
+    /// [`Error::Io`] when it cannot be read.
     pub async fn space(&self) -> Result<Space> {
         self.store.0.space().await
     }
 
-    /// How many contents there are.
+    /// The number of contents.
     #[must_use]
     pub fn contents_kept(&self) -> u64 {
-        // Besides the root and the directory that they are in.
+        // Without the root and the directory of contents.
         self.store.0.statistics().objects.saturating_sub(2)
     }
 
-    /// Contents that there are, some at a time: at most `count` behind a place, and the next place; none at the end.
+    /// Lists contents by pages: at most `count` after a position, and the next position. `None` at the end.
     ///
     /// # Errors
     /// [`Error::Io`] when they cannot be read.
@@ -349,7 +349,7 @@ impl Shelf {
         self.store.0.sync().await
     }
 
-    /// Does it; returns where the contents should end, if they do not for lack of space.
+    /// Carries out an act. Returns the end that the contents should have, if there is no space for it.
     async fn act(&self, contents: ContentsId, act: Act) -> Result<Option<u64>> {
         let (store, who) = (&self.store.0, Credentials::root());
         let access = AccessCheck::Open(&who);
@@ -370,7 +370,7 @@ impl Shelf {
                 };
                 match resized {
                     Ok(_) => {}
-                    // Only where nothing is to be cut can it do without.
+                    // A missing enlargement is acceptable only if nothing must be cut.
                     Err(Error::NoSpace) if self.size(contents).await? <= size => {
                         return Ok(Some(size));
                     }
@@ -412,7 +412,7 @@ impl Shelf {
         Ok(made.await?.attributes.id)
     }
 
-    /// Differs from that of every other data server and every other run of this one (rule 9).
+    /// Differs from the verifier of every other data server and of every other run of this one (rule 9).
     fn verifier(&self) -> WriteVerifier {
         let identity = (self.identity >> 64) as u64 ^ self.identity as u64;
         WriteVerifier((identity ^ self.run).to_be_bytes())
@@ -425,7 +425,7 @@ fn name_of(contents: ContentsId) -> Result<Name> {
     Ok(Name::new(name.into_bytes())?)
 }
 
-/// The contents whose bytes are in a file of this name.
+/// The contents that a file of this name has.
 fn parse_name(name: &[u8]) -> Option<ContentsId> {
     let (object, placement) = std::str::from_utf8(name).ok()?.split_once('.')?;
     Some(ContentsId {
@@ -507,7 +507,7 @@ fn parse_fenced(row: &[u8]) -> Option<Fenced> {
     })
 }
 
-/// What [`crate::decode_as_anything`] says.
+/// See [`crate::decode_as_anything`].
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     counters::decode_as_anything(bytes);
     if let Some((key, contents)) = parse_removed(bytes, HomeNumber(1)) {

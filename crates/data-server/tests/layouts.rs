@@ -1,4 +1,4 @@
-//! Layouts as clients meet them: over TCP, from a metadata server whose home is the pool's core, to data servers.
+//! Layouts as clients use them: over TCP, from a metadata server whose home is the pool's core, to data servers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use nfs4_server::FileHandle;
 use vfs::ObjectId;
 use xdr::Reader;
 
-/// What a client was called with, and what it answers.
+/// The calls that a client got, and its answer to them.
 #[derive(Debug)]
 struct Called {
     recalls: Mutex<Vec<CbLayoutrecallArgs>>,
@@ -74,7 +74,7 @@ async fn until(mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// How a client comes to the site that answers the server's calls in this way.
+/// The options of a client that answers the server's calls in this way.
 fn called_at(site: &Site, called: &Arc<Called>) -> Options {
     Options {
         callbacks: called.clone(),
@@ -126,7 +126,7 @@ impl Writer {
         written.unwrap();
     }
 
-    /// What a data server says of the handle that the client has for it.
+    /// The data server's answer to the client's handle.
     async fn put(&self, server: usize) -> NfsStat4 {
         put(&self.servers[server], &self.handles[server].0).await
     }
@@ -178,7 +178,7 @@ async fn a_client_reads_and_writes_at_the_data_servers() {
     let far = u64::from(UNIT);
     writer.write(0, b"first", StableHow4::FileSync).await;
     writer.write(far, b"second", StableHow4::FileSync).await;
-    // Nobody says so but the data servers (rule 7).
+    // Only the data servers know this (rule 7).
     let (client, file) = (&writer.client, &writer.file);
     let left = client.return_layout(&file.handle, writer.layout).await;
     assert_eq!(left.unwrap(), None);
@@ -208,7 +208,7 @@ async fn a_client_reads_and_writes_at_the_data_servers() {
     )
     .await;
     assert_eq!(refused.map(|_| ()), Err(NfsStat4::Stale));
-    // A repeat of a request that the client did not hear the answer of is as good as the first.
+    // A repeat of a request whose answer was lost gets the same result.
     let (again, _) = asked(&reader, &opened, layout, LayoutIomode4::Read)
         .await
         .unwrap();
@@ -228,7 +228,7 @@ async fn a_file_that_was_committed_at_the_data_servers_has_its_size_when_it_is_c
     commit(&writer.servers[0], &writer.handles[0].0)
         .await
         .unwrap();
-    // What the client knows is less than what is there, and never makes the file smaller.
+    // The client knows less than the data servers, and never makes the file smaller.
     let (client, file) = (&writer.client, &writer.file);
     let committed = client.commit_layout(&file.handle, writer.layout, 3).await;
     assert_eq!(committed.unwrap().newsize, Some(108));
@@ -262,7 +262,7 @@ async fn a_layout_is_recalled_before_a_file_is_cut() {
         meanwhile == Err(NfsStat4::RecallConflict) || cut.is_finished(),
         "{meanwhile:?}"
     );
-    // Linux answers with the number that it had, or with that of the recall.
+    // Linux answers with its own sequence number, or with that of the recall.
     let left = client.return_layout(&file.handle, recall).await;
     assert_eq!(left.unwrap(), None);
     cut.await.unwrap();
@@ -294,7 +294,7 @@ async fn a_client_that_keeps_its_layout_is_fenced_and_holds_up_nobody() {
     let late = client.commit_layout(&file.handle, writer.layout, 8).await;
     assert_eq!(late.unwrap_err().status(), Some(NfsStat4::BadLayout));
     assert_eq!(writer.size().await, 4);
-    // It may ask for another one, by the layout that it believes to have.
+    // It may ask for another layout, under the layout that it believes to have.
     let (again, body) = asked(client, file, writer.layout, LayoutIomode4::ReadWrite)
         .await
         .unwrap();
@@ -357,7 +357,7 @@ async fn a_client_whose_lease_ends_loses_its_layouts() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let refusing = How::write().denying(nfs4::share::DENY_WRITE);
-    // What the first one had open is let go a moment after it is gone.
+    // The first client's opens are released a moment after it is gone.
     while let Err(refused) = other.open_handle(&writer.file.handle, &refusing).await {
         assert_eq!(refused.status(), Some(NfsStat4::ShareDenied));
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! A data server as its clients and its home meet it.
+//! A data server, as its clients and its home use it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

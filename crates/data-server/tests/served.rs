@@ -1,4 +1,4 @@
-//! A data server as clients meet it: over TCP, with handles that a home has sealed.
+//! A data server as clients use it: over TCP, with handles that a home has sealed.
 
 use nfs4::{ArgOp4, NfsStat4, PutfhArgs, StableHow4, exchgid};
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ async fn bytes_are_read_as_they_were_written_by_any_holder_of_a_handle() {
         read(&client, &reads, 0, 10).await,
         Err(NfsStat4::PnfsIoHole)
     );
-    // Sparse packing: the bytes before are another data server's.
+    // Sparse packing: the bytes before belong to another data server.
     write(&client, &handle, 65_536, b"stripe", StableHow4::Unstable)
         .await
         .unwrap();
@@ -118,7 +118,7 @@ async fn nothing_is_served_without_a_lease_of_the_home() {
     let client = fixture.client().await;
     let handle = fixture.handle(7, Access::ReadWrite);
     assert_eq!(put(&client, &handle).await, NfsStat4::Stale);
-    // On a slow machine the lease may have run out before anything is asked.
+    // On a slow machine the lease may expire before the first request.
     for _ in 0..100 {
         fixture.lease(IssueNumber(5), 1).await;
         if put(&client, &handle).await == NfsStat4::Ok {
@@ -131,7 +131,7 @@ async fn nothing_is_served_without_a_lease_of_the_home() {
     assert_eq!(read(&client, &handle, 0, 1).await, Err(NfsStat4::Stale));
 }
 
-/// A laptop's lid was closed, and a home has long fenced what its clients go on to ask for.
+/// A laptop's lid was closed, and a home has long fenced the layouts that its clients continue to use.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_that_was_suspended_does_not_take_an_old_lease_for_its_own() {
     let fixture = Fixture::new().await;
@@ -191,7 +191,7 @@ async fn what_was_fenced_or_removed_stays_so_through_restarts_and_what_was_writt
         verifier
     );
 
-    // What was cut is not cut once more when the home asks again.
+    // A repeat of the intent does not cut the contents again.
     write(&client, &now, 70_000, &data, StableHow4::FileSync)
         .await
         .unwrap();
@@ -231,7 +231,7 @@ async fn a_data_server_says_that_it_is_one_and_has_no_names() {
     assert_eq!(reply.status, NfsStat4::NoFileHandle);
 }
 
-/// What was removed is known as removed as long as any key counts that may have sealed a handle of it, over a restart, too.
+/// Removed contents are known as removed while any key is valid that may have sealed a handle of them, even over a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tombstone_goes_with_the_keys_of_its_time() {
     let mut fixture = Fixture::new().await;
@@ -247,7 +247,7 @@ async fn a_tombstone_goes_with_the_keys_of_its_time() {
     assert_eq!(put(&client, &handle).await, NfsStat4::Stale);
     let shelf = fixture.shelf.clone();
     let is_known = || shelf.fenced(contents(7)).unwrap().is_some();
-    // The intent has said that key 2 may have sealed one.
+    // The intent stated that key 2 may have sealed a handle.
     assert_eq!(shelf.forget(HOME, KeyNumber(2)).await.unwrap(), 0);
     assert_eq!(shelf.forget(HomeNumber(9), KeyNumber(9)).await.unwrap(), 0);
     assert!(is_known());
@@ -264,7 +264,7 @@ async fn a_tombstone_goes_with_the_keys_of_its_time() {
     client.leave().await.unwrap();
 }
 
-/// Clients may write past the home behind a TRUNCATE, and then the home goes by what data servers say of the end.
+/// After a TRUNCATE, clients may write directly, and then the home relies on the end that data servers report.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_data_server_knows_where_contents_end_that_it_has_no_space_for() {
     let directory = tempfile::TempDir::new().unwrap();
@@ -320,7 +320,7 @@ async fn a_full_data_server_knows_where_contents_end_that_it_has_no_space_for() 
     close(shelf).await;
 }
 
-/// Closing connections takes a moment, and what lies in one of before the gap is not admitted in it either.
+/// Closing connections takes a moment. A request from before the gap is not admitted on such a connection, either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_came_over_a_connection_of_before_a_gap_is_refused_whether_it_is_closed_or_not() {
     let mut fixture = Fixture::new().await;

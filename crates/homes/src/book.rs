@@ -4,7 +4,7 @@ use pool::HomeNumber;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::{ObjectId, ReplicaSlot};
 
-/// Which home has which slots. The root's, slot 0, is one of them.
+/// The home of each slot. Slot 0, the root's, is one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Book {
     homes: BTreeMap<ReplicaSlot, HomeNumber>,
@@ -19,7 +19,7 @@ impl Book {
         }
     }
 
-    /// Who decides about the object. `None`: it was made by nobody of this pool.
+    /// The home that decides about the object. `None`: no home of this pool made it.
     #[must_use]
     pub fn home(&self, object: ObjectId) -> Option<HomeNumber> {
         self.homes.get(&object.slot()).copied()

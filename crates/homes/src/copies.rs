@@ -1,12 +1,12 @@
-//! The asker's side of copies: what is kept of another home's objects, and until when it counts (rule 13).
+//! The asker's side of copies: what it keeps of another home's objects, and until when that counts (rule 13).
 //!
-//! What must never enter: what is kept.
+//! What must never enter: what the copies contain.
 
 use control::Moment;
 use std::collections::BTreeMap;
 use vfs::ObjectId;
 
-/// What is kept of one object, by what was asked.
+/// The answers kept about one object, by question.
 #[derive(Clone, Debug)]
 struct Copied<K, V> {
     /// Its place in the order of use.
@@ -14,12 +14,12 @@ struct Copied<K, V> {
     answers: BTreeMap<K, (V, usize)>,
 }
 
-/// What is kept of the objects of one home, in one run of it. What was used least recently goes first where there is no space.
+/// The answers kept about the objects of one run of a home. Without space, the least recently used object goes first.
 #[derive(Clone, Debug)]
 pub struct Copies<K, V> {
     /// They count until then, by this server's clock.
     valid_until: Moment,
-    /// The last that it was told.
+    /// The last telling that it knows.
     told: u64,
     objects: BTreeMap<ObjectId, Copied<K, V>>,
     order: BTreeMap<u64, ObjectId>,
@@ -29,7 +29,7 @@ pub struct Copies<K, V> {
 }
 
 impl<K: Ord, V> Copies<K, V> {
-    /// No copies; at most so large a sum of sizes.
+    /// No copies; the sum of sizes is at most `size_max`.
     #[must_use]
     pub fn new(size_max: usize) -> Copies<K, V> {
         Copies {
@@ -49,7 +49,7 @@ impl<K: Ord, V> Copies<K, V> {
         now < self.valid_until
     }
 
-    /// What is kept, whether or not it counts.
+    /// The kept answer, whether or not it counts.
     pub fn get(&mut self, object: ObjectId, key: &K) -> Option<&V> {
         let copied = self.objects.get_mut(&object)?;
         let (answer, _) = copied.answers.get(key)?;
@@ -60,7 +60,7 @@ impl<K: Ord, V> Copies<K, V> {
         Some(answer)
     }
 
-    /// The sum of the sizes of what is kept.
+    /// The sum of the sizes of the kept answers.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
@@ -71,15 +71,15 @@ impl<K: Ord, V> Copies<K, V> {
         self.valid_until = self.valid_until.max(until);
     }
 
-    /// Hears how often this server had been told something when an answer was given. Whether something has arrived meanwhile that was
-    /// told later: then the answer is not to be kept.
+    /// Takes the number of tellings to this server when an answer was given. Whether a later telling has already arrived: then the answer must not be
+    /// kept.
     pub fn has_crossed(&mut self, told: u64) -> bool {
         let has_crossed = told < self.told;
         self.told = self.told.max(told);
         has_crossed
     }
 
-    /// Keeps an answer about an object, which takes so much space.
+    /// Keeps an answer of this size about an object.
     pub fn keep(&mut self, object: ObjectId, key: K, answer: V, size: usize) {
         if size > self.size_max {
             return;

@@ -1,7 +1,7 @@
-//! The home's side of copies: what one other metadata server may have copies of, what it was told of them, and until when it relies on
-//! them (rules 13 and 14).
+//! The home's side of copies: which copies one other metadata server may have, what it was told of them, and until when it relies on them
+//! (rules 13 and 14).
 //!
-//! What must never enter: what the objects are, and how the other one is told.
+//! What must never enter: what the objects are, and how the other server is told.
 
 use control::Moment;
 use pool::LeaseSettings;
@@ -11,13 +11,13 @@ use vfs::ObjectId;
 /// What goes with an answer that another metadata server wants to keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// How often the asker had been told something when it was answered.
+    /// The number of tellings to the asker when the home answered.
     pub told: u64,
-    /// Whether all copies count for a lease from the asking on.
+    /// Whether all copies get a lease that starts when the asker asked.
     pub leased: bool,
-    /// Whether the answer may be kept: the asker is going to be told when it changes.
+    /// Whether the asker may keep the answer: it will be told when it changes.
     pub keep: bool,
-    /// To make space, the asker has to be told of these, too: their numbers, and the objects.
+    /// Objects with the numbers of their tellings. The asker has to be told of these, too, to make space.
     pub evicted: Vec<(u64, ObjectId)>,
 }
 
@@ -26,32 +26,32 @@ pub struct Grant {
 pub struct Terms {
     /// How long copies count.
     pub lease: LeaseSettings,
-    /// How many objects there may be copies of.
+    /// The maximum number of objects that may have copies.
     pub copies_max: usize,
-    /// Whether nobody gets a lease who has not taken everything that he was told (rule 13).
+    /// Whether a server gets a lease only when it has acknowledged all tellings (rule 13).
     pub told_before_lease: bool,
 }
 
 /// Another metadata server, in one run of it and of this home.
 #[derive(Clone, Debug, Default)]
 pub struct Holder {
-    /// What it has copies of, with the place of each in `order`.
+    /// The objects that it has copies of, with their places in `order`.
     holds: BTreeMap<ObjectId, u64>,
-    /// The same, those first that were granted first.
+    /// The same objects in the order in which they were granted.
     order: BTreeMap<u64, ObjectId>,
     granted: u64,
-    /// What it was told and has not taken, by number.
+    /// The tellings that it has not acknowledged, by number.
     telling: BTreeMap<u64, ObjectId>,
     /// The same by object, with the last number of each.
     untaken: BTreeMap<ObjectId, u64>,
-    /// How often it was told something.
+    /// The number of tellings.
     told: u64,
     /// It may rely on its copies until then, by the home's clock.
     leased_until: Moment,
 }
 
 impl Holder {
-    /// It was started anew, and has no copies. What is on its way to or from the run before is void.
+    /// It was restarted, and has no copies. Messages to or from the earlier run are void.
     pub fn restart(&mut self) {
         *self = Holder {
             told: self.told,
@@ -59,7 +59,7 @@ impl Holder {
         };
     }
 
-    /// Copies of an object do not count any more. The number under which that has to be told; none where there are no copies.
+    /// Copies of an object do not count any more. Returns the number of the telling; `None` if there are no copies.
     pub fn tell(&mut self, object: ObjectId) -> Option<u64> {
         let place = self.holds.remove(&object)?;
         self.order.remove(&place);
@@ -69,7 +69,7 @@ impl Holder {
         Some(self.told)
     }
 
-    /// It has dropped what it was told of under this number.
+    /// It has acknowledged the telling with this number.
     pub fn has_taken(&mut self, number: u64) {
         let Some(object) = self.telling.remove(&number) else {
             return;
@@ -79,46 +79,45 @@ impl Holder {
         }
     }
 
-    /// Whether it has taken everything that it was told.
+    /// Whether it has acknowledged all tellings.
     #[must_use]
     pub fn has_been_told(&self) -> bool {
         self.telling.is_empty()
     }
 
-    /// What it was told and has not taken, in the order in which it was told.
+    /// The tellings that it has not acknowledged, in their order.
     pub fn telling(&self) -> impl Iterator<Item = (u64, ObjectId)> {
         self.telling
             .iter()
             .map(|(number, object)| (*number, *object))
     }
 
-    /// Whether it may still answer from a copy of the object of which it was told.
+    /// Whether it may still answer from a copy of the object although it was told.
     #[must_use]
     pub fn relies_on(&self, now: Moment, object: ObjectId) -> bool {
         self.untaken.contains_key(&object) && now < self.leased_until
     }
 
-    /// How often it was told something.
+    /// The number of tellings.
     #[must_use]
     pub fn told(&self) -> u64 {
         self.told
     }
 
-    /// Whether it may still answer from copies of which it was told behind the first number, up to the last one.
+    /// Whether it may still answer from copies that it was told of after the first number, up to the last one.
     #[must_use]
     pub fn relies_on_any(&self, now: Moment, (first, last): (u64, u64)) -> bool {
         let is_untaken = first < last && self.telling.range(first + 1..=last).next().is_some();
         is_untaken && now < self.leased_until
     }
 
-    /// From when on it relies on nothing, unless it is granted more.
+    /// From then on it relies on nothing, unless it is granted more.
     #[must_use]
     pub fn leased_until(&self) -> Moment {
         self.leased_until
     }
 
-    /// What goes with an answer about these objects. It has to be asked for before they are read, and `is_free` says that none of them is
-    /// about to change.
+    /// What goes with an answer about these objects. To be called before they are read. `is_free`: none of them is about to change.
     pub fn grant(
         &mut self,
         now: Moment,
@@ -205,7 +204,7 @@ mod tests {
         let (mut holder, terms) = (Holder::default(), terms(2));
         let two = [object(1), object(2)];
         assert_eq!(holder.grant(Moment(0), &two, true, terms).evicted, []);
-        // Granted again, it is the youngest.
+        // After a second grant it is the youngest.
         assert_eq!(holder.grant(Moment(0), &two[..1], true, terms).evicted, []);
         let grant = holder.grant(Moment(0), &[object(3)], true, terms);
         assert_eq!(grant.evicted, [(1, object(2))]);

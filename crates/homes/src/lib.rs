@@ -1,14 +1,13 @@
-//! Several metadata servers of one pool: which of them decides what about names and rows, as a pure core.
+//! Several metadata servers of one pool: which of them decides about which names and rows, as a pure core.
 //!
-//! Every object lives at the **home** that made it, for ever ([`Book`]): its row, and if it is a
-//! directory, the names in it. A server that is asked something ([`MetadataServer::call`]) asks the
-//! home, or answers from a **copy** that it has under a lease. What concerns several homes is an
-//! **operation**: the home of the name that is made or removed decides, the others prepare what
-//! they have to do, stably, and carry it out or drop it when they hear how it was decided.
+//! Every object lives for ever at the **home** that made it ([`Book`]): its row, and if it is a directory, the names in it.
+//! A server that gets a question ([`MetadataServer::call`]) asks the home, or answers from a **copy** that it has under a lease.
+//! A change at several homes is an **operation**. The home of the name that is made or removed decides. The other homes stably prepare
+//! their parts, and carry them out or drop them when they learn the outcome.
 //!
-//! The tree, time and messages come in as arguments; commands go out. The rules are numbered in `docs/design/striping.md`, and
-//! decision 27 says why they are what they are here. What clients of joined servers have opened and locked at one home is decided about apart
-//! from all that ([`holdings`]). What must never enter: NFS, sockets, disks, clocks, contents of files.
+//! The tree, time and messages are arguments; commands are results. The rules are numbered in `docs/design/striping.md`, and decision 27 gives
+//! their reasons. Opens and locks of the clients of joined servers are decided separately ([`holdings`]). What must never enter: NFS, sockets,
+//! disks, clocks, contents of files.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What metadata servers say to each other. Any message may be lost, come late, come twice, or overtake another.
+//! The messages between metadata servers. Any message may be lost, delayed, duplicated or reordered.
 
 use crate::part::Part;
 use crate::wish::{Answer, Look, Origin, Refusal, Wish};
@@ -6,12 +6,12 @@ use control::Moment;
 use pool::HomeNumber;
 use vfs::ObjectId;
 
-/// An operation over homes, by who decides it. No two are ever named alike.
+/// The unique name of an operation over homes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationName {
-    /// Who decides.
+    /// The home that decides.
     pub decider: HomeNumber,
-    /// In which run of it.
+    /// The run of that home.
     pub run: u64,
     /// Counts the operations of a run.
     pub number: u64,
@@ -20,31 +20,31 @@ pub struct OperationName {
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Which run of the sender says it.
+    /// The run of the sender.
     pub from_run: u64,
-    /// To which run of the receiver. 0: the sender knows none.
+    /// The run of the receiver. 0: the sender does not know it.
     pub to_run: u64,
-    /// Operations of this run of the sender with smaller numbers are over for everybody.
+    /// Operations of this run of the sender with smaller numbers are over for all servers.
     pub oldest: u64,
-    /// What is said.
+    /// The content.
     pub body: Body,
 }
 
-/// What is said.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// The sender runs.
     Hello,
-    /// A client's change, for who decides it.
+    /// A client's change, for the home that decides it.
     Request {
-        /// Whose.
+        /// The client's request.
         origin: Origin,
         /// What is to be done.
         wish: Wish,
     },
     /// The answer to [`Body::Request`].
     Answered {
-        /// To which.
+        /// The request that is answered.
         origin: Origin,
         /// The answer.
         answer: Answer,
@@ -53,69 +53,69 @@ pub enum Body {
     Fetch {
         /// Comes back with the answer.
         question: u64,
-        /// When it was asked first or again, by the asker's clock. Comes back with a lease.
+        /// The time of the last sending, by the asker's clock. It comes back with a lease.
         asked: Moment,
         /// The question.
         look: Look,
     },
     /// The answer to [`Body::Fetch`].
     Fetched {
-        /// To which question.
+        /// The question that is answered.
         question: u64,
         /// The answer.
         answer: Answer,
-        /// How often the asker had been told something when this was answered.
+        /// The number of tellings to the asker when this was answered.
         told: u64,
-        /// When the asker asked for the lease that this gives for all copies of the home.
+        /// All copies of this home get a lease that starts at this time, at which the asker asked.
         lease: Option<Moment>,
-        /// Whether the answer may be kept: the asker is going to be told when it changes.
+        /// Whether the answer may be kept: the asker will be told when it changes.
         keep: bool,
     },
     /// Copies of this object do not count any more: its row, and the names in it.
     Tell {
-        /// Counts what the receiver was told.
+        /// Counts the tellings to the receiver.
         number: u64,
-        /// Which object.
+        /// The object.
         object: ObjectId,
     },
     /// The answer to [`Body::Tell`].
     Told {
-        /// Which.
+        /// The number of the telling.
         number: u64,
     },
     /// A part of an operation is to be prepared.
     Prepare {
-        /// Of which operation.
+        /// The operation.
         operation: OperationName,
-        /// Which of its parts.
+        /// The part of the operation.
         index: u8,
         /// What is to be prepared.
         part: Part,
     },
     /// It is prepared.
     Prepared {
-        /// Of which operation.
+        /// The operation.
         operation: OperationName,
-        /// Which part.
+        /// The part.
         index: u8,
-        /// Whether it can be carried out. Nothing changes before the outcome is known, either way.
+        /// Whether it can be carried out. In both cases nothing changes before the outcome is known.
         result: Result<(), Refusal>,
     },
-    /// How an operation was decided.
+    /// The outcome of an operation.
     Finish {
-        /// Which.
+        /// The operation.
         operation: OperationName,
         /// Whether it is carried out.
         done: bool,
     },
     /// It was carried out here.
     Finished {
-        /// Which.
+        /// The operation.
         operation: OperationName,
     },
-    /// How was an operation decided?
+    /// Asks for the outcome of an operation.
     OutcomeRequest {
-        /// Which.
+        /// The operation.
         operation: OperationName,
     },
 }

@@ -1,4 +1,4 @@
-//! What an operation does at each home: parts, each of one object, and the plan that a wish is turned into.
+//! The parts of operations, each for one object, and the plan for a wish.
 
 use crate::tree::{Entry, Kind, Record, Row, Tree};
 use crate::wish::{Refusal, Wish};
@@ -8,99 +8,99 @@ use vfs::{Name, ObjectId};
 /// What an operation does to one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// No other operation moves a directory meanwhile. Lies at the root.
+    /// No other operation may move a directory meanwhile. Belongs to the root.
     Moves,
-    /// A name comes.
+    /// Adds a name.
     NameIn {
-        /// Where.
+        /// The directory.
         directory: ObjectId,
-        /// Which name.
+        /// The name.
         name: Name,
-        /// Where it leads.
+        /// The new entry.
         entry: Entry,
-        /// Where it led.
+        /// The earlier entry.
         replaced: Option<Entry>,
     },
-    /// A name goes.
+    /// Removes a name.
     NameOut {
-        /// Where.
+        /// The directory.
         directory: ObjectId,
-        /// Which name.
+        /// The name.
         name: Name,
-        /// Where it leads.
+        /// Its entry.
         entry: Entry,
     },
-    /// A name stays as it is until the operation is over.
+    /// A name must not change until the operation is over.
     NameKept {
-        /// Where.
+        /// The directory.
         directory: ObjectId,
-        /// Which name.
+        /// The name.
         name: Name,
-        /// Where it leads.
+        /// Its entry.
         entry: Option<Entry>,
     },
     /// A new object.
     Born {
-        /// Which.
+        /// The object.
         object: ObjectId,
         /// Its row.
         row: Row,
     },
-    /// A file has one name more.
+    /// Adds a name of a file.
     LinkUp {
-        /// Which.
+        /// The file.
         object: ObjectId,
     },
-    /// A file has one name less, and goes with the last one.
+    /// Removes a name of a file, and the file with the last name.
     LinkDown {
-        /// Which.
+        /// The file.
         object: ObjectId,
     },
-    /// An empty directory goes.
+    /// Removes an empty directory.
     Empty {
-        /// Which.
+        /// The directory.
         object: ObjectId,
     },
-    /// A directory lies elsewhere.
+    /// Changes the parent of a directory.
     Reparent {
-        /// Which.
+        /// The directory.
         object: ObjectId,
-        /// Where it lay.
+        /// The earlier parent.
         from: ObjectId,
-        /// Where it lies.
+        /// The new parent.
         to: ObjectId,
     },
     /// Rights change.
     SetMode {
-        /// Of which object.
+        /// The object.
         object: ObjectId,
-        /// The new ones.
+        /// The new rights.
         mode: u32,
     },
     /// Contents have changed.
     Touch {
-        /// Of which object.
+        /// The object.
         object: ObjectId,
     },
 }
 
-/// What of an object a part excludes others from.
+/// What a part locks of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Claim {
     /// The right to move directories.
     Moves,
-    /// The row, and all names in it.
+    /// The row, and all names in the object.
     Row,
-    /// As [`Claim::Row`]: where the directory lies.
+    /// As [`Claim::Row`]: the parent of the directory changes.
     Place,
-    /// As [`Claim::Row`]: the directory is about to go.
+    /// As [`Claim::Row`]: the directory is about to be removed.
     Seal,
     /// One name.
     Name(Name),
 }
 
 impl Part {
-    /// Whose home has to prepare it.
+    /// The object whose home has to prepare the part.
     pub(crate) fn object(&self) -> ObjectId {
         match self {
             Part::Moves => ObjectId::ROOT,
@@ -129,7 +129,7 @@ impl Part {
         }
     }
 
-    /// Whether copies have to be gone before it happens (rule 14). Otherwise their holders are told behind it.
+    /// Whether copies have to be revoked before it happens (rule 14). Otherwise their holders are told afterwards.
     pub(crate) fn revokes(&self) -> bool {
         match self {
             Part::NameOut { .. }
@@ -198,7 +198,7 @@ fn is_directory(row: Option<Row>) -> Result<(), Refusal> {
     }
 }
 
-/// What parts of one operation make of the tree of their home.
+/// The records that parts of one operation produce at their home.
 pub(crate) fn effects<'a>(parts: impl Iterator<Item = &'a Part>, tree: &dyn Tree) -> Vec<Record> {
     let mut rows: BTreeMap<ObjectId, Option<Row>> = BTreeMap::new();
     let mut records = Vec::new();
@@ -258,23 +258,23 @@ pub(crate) fn effects<'a>(parts: impl Iterator<Item = &'a Part>, tree: &dyn Tree
     records
 }
 
-/// What has to be done for a wish.
+/// The operation for a wish.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     /// In the order in which they are prepared.
     pub(crate) parts: Vec<Part>,
-    /// The object that is made.
+    /// The new object.
     pub(crate) made: Option<ObjectId>,
     /// The directory that moves, if its new parent might lie in it.
     pub(crate) moved: Option<ObjectId>,
-    /// Why it is refused once all parts are prepared: what was seen then holds at one moment.
+    /// Why it will be refused once all parts are prepared. The refusal is decided then, so that everything was seen at one moment.
     pub(crate) refusal: Option<Refusal>,
 }
 
 /// Turns a wish into parts, at the home that decides.
 ///
 /// # Errors
-/// What this home alone knows to be in the way.
+/// A refusal that this home can decide alone.
 pub(crate) fn plan(
     wish: &Wish,
     source: Option<Entry>,
@@ -362,7 +362,7 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// What becomes of an object when a name goes.
+/// The part for an object that loses a name.
 fn gone(entry: Entry) -> Part {
     let object = entry.object;
     match entry.kind {

@@ -5,15 +5,15 @@
 control::rules! {
     /// What a home has prepared survives its restart (rule 15).
     prepared_is_stable,
-    /// The decider's batch names those who still have to carry the operation out (rule 15).
+    /// The decider's batch names the homes that still have to carry the operation out (rule 15).
     outcome_is_stable,
-    /// The decider's batch carries the origin and the answer, by which a repeat is answered (rule 15).
+    /// The decider's batch has the origin and the answer, with which a repeat is answered (rule 15).
     requests_recorded,
     /// Messages of and to a run that has ended do not count (rule 15).
     sessions_checked,
-    /// What was carried out is not prepared once more by a copy of an old message (rule 15).
+    /// A copy of an old message does not prepare again what was carried out (rule 15).
     finished_remembered,
-    /// A call that asks for what is prepared waits for the outcome (rule 15).
+    /// A call that needs something prepared waits for the outcome (rule 15).
     prepared_hides,
     /// Nothing is made in a directory that is about to be removed (rule 15).
     directories_sealed,
@@ -27,15 +27,15 @@ control::rules! {
     ascending_order,
     /// A copy counts only under a lease (rule 13).
     lease_checked,
-    /// Nobody gets a lease who has not taken everything that he was told (rule 13).
+    /// A server gets a lease only when it has acknowledged all tellings (rule 13).
     told_before_lease,
-    /// What removes or takes rights away waits until all holders of copies were told (rule 14).
+    /// A change that removes something or takes rights away waits until all holders of copies were told (rule 14).
     told_before_commit,
-    /// What was answered before a telling that has arrived is not kept (rule 13).
+    /// An answer that is older than a telling that has arrived is not kept (rule 13).
     crossed_not_kept,
-    /// A home that was started anew waits for copies that it does not remember (rule 14).
+    /// A restarted home waits for copies that it does not remember (rule 14).
     forgotten_copies_waited_for,
-    /// That a name is missing is never answered from a copy (rule 13).
+    /// A copy never answers that a name is missing (rule 13).
     missing_asked,
     /// An open asks the home (rule 13).
     acquire_asks,

@@ -1,4 +1,4 @@
-//! What a home keeps, stably, as the core sees it.
+//! What a home keeps on stable storage, as the core sees it.
 
 use crate::message::OperationName;
 use crate::part::Part;
@@ -7,29 +7,29 @@ use pool::HomeNumber;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::{Name, ObjectId};
 
-/// What an object is, as far as names are concerned.
+/// The kind of an object, as far as names are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Something without names in it.
+    /// An object without names in it.
     File,
-    /// Something with names in it, which has one name itself.
+    /// An object with names in it, and with one name of its own.
     Directory,
 }
 
 /// What a home knows of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// How many names a file has.
+    /// The number of names of a file.
     pub links: u32,
-    /// Where a directory lies. `None` for files, and for the root.
+    /// The parent of a directory. `None` for files and the root.
     pub parent: Option<ObjectId>,
-    /// Who may do what.
+    /// The rights.
     pub mode: u32,
-    /// Stands for what changes with the contents.
+    /// Stands for the attributes that change with the contents.
     pub stamp: u64,
-    /// Grows with every change of the row, and of the names in it.
+    /// Grows with every change of the row and of the names in it.
     pub change: u64,
 }
 
@@ -48,47 +48,46 @@ impl Row {
     }
 }
 
-/// Where a name leads. The kind is there, so that nobody has to ask another home for it.
+/// The target of a name. The kind is included, so that no server has to ask another home for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// To which object.
+    /// The object.
     pub object: ObjectId,
-    /// What that is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// Something that is to become stable, or to be forgotten.
+/// Something to store or to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// What a row says now. `None`: it goes.
+    /// A row. `None`: remove it.
     Row(ObjectId, Option<Row>),
-    /// Where a name leads now.
+    /// An entry of a name. `None`: remove it.
     Entry(ObjectId, Name, Option<Entry>),
     /// A part of an operation is prepared.
     Prepared(OperationName, u8, Part),
     /// Nothing of this operation is prepared any more.
     Settled(OperationName),
-    /// An operation was carried out, and these homes may not know. With nobody left it is forgotten.
+    /// An operation was carried out, and these homes may not know it. Without such homes the record is removed.
     Decided(OperationName, BTreeSet<HomeNumber>),
-    /// What a client is answered. Replaces what it was answered before.
+    /// The answer to a client. Replaces the earlier answer.
     Answered(Origin, Answer),
 }
 
 /// The rows and names of one home.
 ///
-/// What is committed is seen at once by each caller that asks here. It is stable in the order in
-/// which it was committed, and what a call hands out ([`crate::Command`]) leaves only when
-/// everything that was committed before is stable.
+/// Each caller sees a commit at once. Commits become stable in their order. The results of a call ([`crate::Command`]) leave only
+/// when everything that was committed before is stable.
 pub trait Tree {
     /// The row of an object.
     fn row(&self, object: ObjectId) -> Option<Row>;
-    /// Where a name leads.
+    /// The entry of a name.
     fn entry(&self, directory: ObjectId, name: &Name) -> Option<Entry>;
     /// Whether a directory has names.
     fn has_entries(&self, directory: ObjectId) -> bool;
-    /// An object identifier of this home that nobody had before, and nobody gets after a restart.
+    /// A new object identifier of this home. It was never used, and will not be used again after a restart.
     fn allocate(&mut self) -> ObjectId;
-    /// One batch: all or nothing of it survives.
+    /// One batch: after a crash, all of it or none of it is there.
     fn commit(&mut self, batch: Vec<Record>);
 }
 
@@ -104,7 +103,7 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// Takes over what a record says of operations and answers.
+    /// Applies a record about operations and answers.
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Prepared(operation, index, part) => {

@@ -1,22 +1,22 @@
-//! What clients ask a metadata server for, and what they are answered.
+//! The requests of clients to a metadata server, and the answers.
 
 use crate::tree::{Entry, Row};
 use vfs::{Name, ObjectId};
 
-/// Which request of which client. A repeat has the same one, also through another metadata server. A client has one change under way at
-/// a time, and its numbers grow.
+/// Names a request of a client. A repeat has the same name, also through another metadata server. A client has one active change at a time,
+/// and its numbers grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// Whose request.
+    /// The client.
     pub client: u64,
-    /// Its number.
+    /// The number of its request.
     pub number: u64,
 }
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// Carried out once, however often it is repeated.
+    /// Carried out once, even if it is repeated.
     Change(Wish),
     /// Changes nothing.
     Look(Look),
@@ -27,60 +27,60 @@ pub enum Call {
 pub enum Wish {
     /// A new file, which lives at its directory's home.
     Create {
-        /// Where.
+        /// The directory.
         directory: ObjectId,
-        /// Under which name.
+        /// The name.
         name: Name,
     },
-    /// A new directory, which lives at the metadata server that its maker is connected to.
+    /// A new directory, which lives at the metadata server that its client is connected to.
     Mkdir {
-        /// Where.
+        /// The directory.
         directory: ObjectId,
-        /// Under which name.
+        /// The name.
         name: Name,
-        /// The new directory. The server that the client asks draws it.
+        /// The new directory. The server that the client asks allocates it.
         child: ObjectId,
     },
-    /// One more name of a file.
+    /// Another name of a file.
     Link {
         /// The file.
         object: ObjectId,
-        /// Where.
+        /// The directory.
         directory: ObjectId,
-        /// Under which name.
+        /// The name.
         name: Name,
     },
-    /// A name of a file goes.
+    /// Removes a name of a file.
     Remove {
-        /// Where.
+        /// The directory.
         directory: ObjectId,
-        /// Which name.
+        /// The name.
         name: Name,
     },
-    /// An empty directory goes.
+    /// Removes an empty directory.
     Rmdir {
-        /// Where.
+        /// The directory.
         directory: ObjectId,
-        /// Which name.
+        /// The name.
         name: Name,
     },
-    /// A name becomes another one, over whatever had that.
+    /// Renames, and replaces the target if it exists.
     Rename {
-        /// The directory and the name that go.
+        /// The directory and the name of the source.
         from: (ObjectId, Name),
-        /// The directory and the name that come.
+        /// The directory and the name of the target.
         to: (ObjectId, Name),
     },
-    /// Other rights.
+    /// Sets the rights.
     SetMode {
-        /// Of which object.
+        /// The object.
         object: ObjectId,
-        /// Which.
+        /// The rights.
         mode: u32,
     },
     /// The contents have changed.
     Touch {
-        /// Of which file.
+        /// The file.
         object: ObjectId,
     },
 }
@@ -100,7 +100,7 @@ impl Wish {
         }
     }
 
-    /// The name that is made or removed where it is decided.
+    /// The name that is made or removed at the deciding home.
     pub(crate) fn name(&self) -> Option<(ObjectId, &Name)> {
         match self {
             Wish::Create { directory, name }
@@ -121,18 +121,18 @@ impl Wish {
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Where a name leads.
+    /// The entry of a name.
     Lookup(ObjectId, Name),
-    /// What the row says, one message late at most.
+    /// The row, at most one message late.
     Attributes(ObjectId),
-    /// What the row says now: an open, or a lock.
+    /// The present row: an open, or a lock.
     Acquire(ObjectId),
-    /// Where a directory lies: asked by who moves another one, and answered whatever else is under way.
+    /// The parent of a directory: asked by the server that moves another directory, and answered whatever else is active.
     Place(ObjectId),
 }
 
 impl Look {
-    /// The object whose home knows.
+    /// The object whose home answers.
     #[must_use]
     pub fn object(&self) -> ObjectId {
         match self {
@@ -144,36 +144,36 @@ impl Look {
     }
 }
 
-/// What a client is answered.
+/// The answer to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The change was made. The object, if it made one.
+    /// The change was made. The object that it made, if any.
     Done(Option<ObjectId>),
     /// Nothing was changed.
     Refused(Refusal),
-    /// Where the name leads.
+    /// The entry of the name.
     Entry(Entry),
-    /// What the row says.
+    /// The row.
     Row(Row),
 }
 
-/// Why not.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     /// The directory has no such name.
     NotFound,
-    /// The object is gone, or never was.
+    /// The object does not exist.
     Stale,
-    /// The name is there.
+    /// The name exists.
     Exists,
-    /// A directory was needed.
+    /// The object is not a directory.
     NotDirectory,
-    /// No directory was needed.
+    /// The object is a directory.
     IsDirectory,
     /// The directory has names.
     NotEmpty,
-    /// A directory would come to lie in itself.
+    /// A directory would lie in itself.
     Cycle,
-    /// What the decider had seen has changed since. Nobody outside hears of it: the operation begins anew.
+    /// Something has changed since the decider read it. Clients do not see this: the operation starts again.
     Changed,
 }

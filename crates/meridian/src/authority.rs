@@ -4,9 +4,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
 use server::{moment, set};
 
 use crate::arguments::AuthorityCommand;
@@ -26,35 +24,6 @@ pub(crate) fn run(command: &AuthorityCommand) -> Result<String, Failure> {
     }
 }
 
-/// Who keeps the authority, for programs.
-#[derive(Serialize)]
-pub(crate) struct View {
-    keeper: u16,
-    addresses: String,
-    is_here: bool,
-    fingerprint: String,
-    expires_unix_s: u64,
-    term: u64,
-    version: u64,
-}
-
-pub(crate) fn view(data: &Path) -> Result<View, Failure> {
-    let authority = set::authority(data)?;
-    Ok(View {
-        keeper: authority.keeper,
-        fingerprint: hexadecimal(&authority.fingerprint),
-        addresses: authority.addresses,
-        is_here: authority.is_here,
-        expires_unix_s: seconds(authority.expires),
-        term: authority.term,
-        version: authority.version,
-    })
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn show(data: &Path, export: Option<&Path>) -> Result<String, Failure> {
     if let Some(to) = export {
         set::export_authority(data, to)?;
@@ -70,17 +39,16 @@ fn show(data: &Path, export: Option<&Path>) -> Result<String, Failure> {
     } else {
         ""
     };
-    let expires = seconds(authority.expires);
-    let fingerprint = hexadecimal(&authority.fingerprint);
     let mut text = format!(
         "kept by      replica {} ({}){here}\n\
-         fingerprint  {fingerprint}\n\
+         fingerprint  {}\n\
          expires      {}\n\
          term         {}\n\
          last change  {} (version {} of the list of members)\n",
         authority.keeper,
         authority.addresses,
-        moment(expires),
+        authority.fingerprint,
+        moment(authority.expires_unix_s),
         authority.term,
         moment(authority.version / 1000),
         authority.version,
@@ -98,11 +66,6 @@ fn show(data: &Path, export: Option<&Path>) -> Result<String, Failure> {
         ),
     };
     Ok(text)
-}
-
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 fn change_keeper(data: &Path, to: u16) -> Result<String, Failure> {

@@ -59,7 +59,7 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
             command: AuthorityCommand::Show {
                 data, json: true, ..
             },
-        } => return said_as_json(&authority::view(&directory(data))?),
+        } => return said_as_json(&set::authority(&directory(data))?),
         SetCommand::Token { command } => return token::run(Kind::Set, command),
         SetCommand::Authority { command } => authority::run(command)?,
         SetCommand::Recover(arguments) => recover(arguments)?,

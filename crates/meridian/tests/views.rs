@@ -408,7 +408,7 @@ fn what_an_administrator_does_is_on_record_everywhere() {
     for (by, what) in [(1, "set the durability of / to majority"), (3, &sent)] {
         until(&second, |view| {
             let mut audit = view.audit.iter();
-            audit.any(|entry| entry.by == by && entry.what == what)
+            audit.any(|entry| entry.by.0 == by && entry.what == what)
         });
     }
 }

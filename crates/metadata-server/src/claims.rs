@@ -1,4 +1,4 @@
-//! Who held something before the home's start, and has not told it yet ([`homes::holdings::Claims`]), for many who ask at once.
+//! Which servers held state before the home's start and have not reported it yet ([`homes::holdings::Claims`]), shared between tasks.
 //!
 //! What must never enter: what follows from it.
 
@@ -33,12 +33,12 @@ impl Claims {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Servers whose time is over. They are waited for until [`Claims::give_up`].
+    /// Servers whose time is over. The home still waits for them until [`Claims::give_up`].
     pub(crate) fn overdue(&self) -> BTreeSet<ReplicaSlot> {
         self.claims().overdue((self.now)())
     }
 
-    /// A server is not waited for any more. Whether it was until now.
+    /// Stops waiting for a server. Returns whether the home waited until now.
     pub(crate) fn give_up(&self, server: ReplicaSlot) -> bool {
         let was_expected = self.claims().give_up(server);
         if was_expected {
@@ -50,27 +50,27 @@ impl Claims {
         was_expected
     }
 
-    /// A server has told all that it has, or has left the pool.
+    /// A server has reported all its state, or has left the pool.
     pub(crate) fn has_told(&self, server: ReplicaSlot) {
         self.claims().has_told(server);
     }
 
-    /// Whether a server may have what is not known here.
+    /// Whether a server may have unreported state.
     pub(crate) fn expects(&self, server: ReplicaSlot) -> bool {
         self.claims().expects(server)
     }
 
-    /// Whether a server comes too late; asked once.
+    /// Whether a server comes too late. True once.
     pub(crate) fn take_late(&self, server: ReplicaSlot) -> bool {
         self.claims().take_late(server)
     }
 
-    /// Whether any other server may.
+    /// Whether any other server may have unreported state.
     pub(crate) fn are_open(&self) -> bool {
         self.claims().are_open((self.now)())
     }
 
-    /// Whether clients of other servers may get something new.
+    /// Whether clients of other servers may get new state.
     pub(crate) fn are_over(&self) -> bool {
         self.claims().are_over((self.now)())
     }

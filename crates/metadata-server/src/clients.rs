@@ -1,4 +1,4 @@
-//! What clients of a joined metadata server have opened and locked: the home decides about it, and hears of it again when it was started anew.
+//! Opens and locks of clients of a joined metadata server. The home decides about them, and is told again after a restart.
 //!
 //! What must never enter: what is in the files.
 
@@ -18,7 +18,7 @@ use crate::holding::keeps_out;
 use crate::question::{Answer, Question, other_answer};
 use crate::remote_tree::RemoteTree;
 
-/// Before the home is told once more that clients are forgotten.
+/// Delay before the home is told again that clients are forgotten.
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
@@ -29,22 +29,23 @@ struct Tables {
 
 type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 
-/// Whose clients they are.
+/// The generation of the clients.
 #[derive(Clone, Copy, Default)]
 struct ClientsState {
-    /// So often all of them were forgotten.
+    /// How often all of them were forgotten.
     forgotten: u64,
-    /// The home has given up what they held, and they are being forgotten.
+    /// The home has given up their state, and they are being forgotten.
     are_lost: bool,
 }
 
-/// What clients hold, by what the home has granted.
+/// What clients hold, as the home has granted it.
 #[derive(Default)]
 pub(crate) struct Clients {
     tables: Mutex<Tables>,
-    /// Held while something is asked for and noted, and alone while all is told again: so nothing is granted of which no home knows.
+    /// Tasks that ask for state and note it hold this shared. The task that tells the home everything again holds it exclusively, so the
+    /// home knows all granted state.
     pub(crate) telling: RwLock<()>,
-    /// They have nothing to reclaim any more.
+    /// Clients have nothing to reclaim any more.
     have_reclaimed: AtomicBool,
     state: watch::Sender<ClientsState>,
     forget: Mutex<Vec<Forget>>,
@@ -69,41 +70,41 @@ impl Clients {
         self.have_reclaimed.load(Ordering::Acquire)
     }
 
-    /// How often all were forgotten so far. What is done for one begins with this, before it waits for anything.
+    /// How often all clients were forgotten. An operation for a client reads this first, before it waits for anything.
     pub(crate) fn forgotten(&self) -> u64 {
         self.state.borrow().forgotten
     }
 
-    /// Whether those are still there that were when all had been forgotten so often.
+    /// Whether the clients of this generation are still there.
     pub(crate) fn still_are(&self, forgotten: u64) -> bool {
         let state = *self.state.borrow();
         state.forgotten == forgotten && !state.are_lost
     }
 
-    /// Returns when they are lost.
+    /// Returns when the clients of this generation are lost.
     pub(crate) async fn until_lost(&self, forgotten: u64) {
         let gone = |state: &ClientsState| state.forgotten != forgotten || state.are_lost;
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = self.state.subscribe().wait_for(gone).await;
     }
 
-    /// They are lost, if they were not before.
+    /// Marks them as lost. Returns whether they were not before.
     fn lose(&self) -> bool {
         self.state
             .send_if_modified(|state| !std::mem::replace(&mut state.are_lost, true))
     }
 
-    /// Nothing is kept of them.
+    /// The clients are forgotten: a new generation begins.
     fn are_forgotten(&self) {
         self.state.send_modify(|state| state.forgotten += 1);
     }
 
-    /// The home knows it.
+    /// The home knows that they are forgotten.
     fn begin_anew(&self) {
         self.state.send_modify(|state| state.are_lost = false);
     }
 
-    /// Nothing that they could have held before is known to be anywhere.
+    /// No state from earlier runs is left to reclaim.
     pub(crate) fn set_reclaimed(&self) {
         self.have_reclaimed.store(true, Ordering::Release);
     }
@@ -131,12 +132,12 @@ impl Clients {
 }
 
 impl RemoteTree {
-    /// Has the home do something that has no answer but that it is done.
+    /// Has the home do something that has no result.
     pub(crate) async fn do_at_home(&self, question: Question) -> Result<()> {
         self.do_for(self.clients.forgotten(), question).await
     }
 
-    /// The same for a client that was there when all had been forgotten so often.
+    /// The same for a client of this generation.
     pub(crate) async fn do_for(&self, clients: u64, question: Question) -> Result<()> {
         match self.ask_for(clients, question).await? {
             Answer::Done => Ok(()),
@@ -162,7 +163,7 @@ impl RemoteTree {
             .await
     }
 
-    /// Nobody can have a claim on a file that was made a moment ago.
+    /// Opens a file that was just made: no other client can have a claim on it.
     pub(crate) async fn open_what_was_made(
         &self,
         who: &Credentials,
@@ -219,7 +220,7 @@ impl RemoteTree {
         if !self.clients.still_are(clients) {
             return Ok(());
         }
-        // First: nobody tells a home of it that is started anew meanwhile.
+        // First, so that a home that restarts meanwhile is not told of this open.
         self.clients.tables().opens.remove(&(id, owner.clone()));
         self.let_go(clients, Question::Close(id, owner.clone()))
             .await
@@ -270,19 +271,19 @@ impl RemoteTree {
             .await
     }
 
-    /// Clients have nothing to reclaim any more. A home that does not hear it now hears it when all is told again, and one that was started
-    /// anew meanwhile hears it then alone: it would take it for the end of what it was told. What is being reclaimed comes before.
+    /// Tells the home that clients have nothing to reclaim any more. If the home does not hear it now, [`RemoteTree::hand_over`] tells it
+    /// again. A restarted home accepts it only from there: here it would mistake it for the end of a report. Running reclaims finish first.
     pub(crate) async fn end_reclaim_at_home(&self) -> Result<()> {
         self.clients.have_reclaimed.store(true, Ordering::Release);
         let _alone = self.clients.telling.write().await;
         self.do_at_home(Question::EndReclaim).await
     }
 
-    /// Tells a home what clients hold here: one that was started anew, or that was out of touch and may have heard less than was given
-    /// back. Returns how many opens and locks that are, counted by owner.
+    /// Tells a home what clients hold here: after the home's restart, or after a loss of contact in which it may have missed releases.
+    /// Returns the number of opens and locks, counted by owner.
     ///
     /// # Errors
-    /// [`Error::Delay`] when it cannot be told now; then all of it is to be told again.
+    /// [`Error::Delay`] if it cannot be told now. Then all of it must be told again.
     pub async fn hand_over(&self) -> Result<(usize, usize)> {
         let _alone = self.clients.telling.write().await;
         self.do_at_home(Question::BeginAgain).await?;
@@ -310,11 +311,11 @@ impl RemoteTree {
         Ok(count)
     }
 
-    /// What the home says to one thing that it was told again.
+    /// Handles the home's answer to one repeated item.
     fn told(&self, id: ObjectId, told: Result<()>) -> Result<()> {
         match told {
             Ok(()) => Ok(()),
-            // A client that uses what is gone meanwhile gets the error then.
+            // The file is gone. A client that uses it gets the error then.
             Err(Error::Stale) => Ok(()),
             Err(Error::Locked(_) | Error::ShareDenied) => {
                 tracing::warn!(%id, "somebody else has what a client held: clients begin anew");
@@ -328,7 +329,7 @@ impl RemoteTree {
         }
     }
 
-    /// What clients held is given up. Nothing is asked for them until they are forgotten, and the home knows it.
+    /// The home has given up the clients' state. Nothing is asked for these clients until they are forgotten and the home knows it.
     pub(crate) fn lose_clients(&self) {
         if !self.clients.lose() {
             return;
@@ -348,12 +349,12 @@ impl RemoteTree {
             for forget in forget {
                 forget().await;
             }
-            // Who comes from now on is somebody else.
+            // Clients that come from now on are new ones.
             if let Some(tree) = this.upgrade() {
                 tree.clients.are_forgotten();
             }
             while let Some(tree) = this.upgrade() {
-                // What was granted before, and is noted by now.
+                // Drops state that was granted before and noted meanwhile.
                 let alone = tree.clients.telling.write().await;
                 *tree.clients.tables() = Tables::default();
                 let forgotten = tree.clients.forgotten();

@@ -1,10 +1,10 @@
-//! Directories that have their name at the first metadata server, and live at the joined one that has made them (decision 46).
+//! Directories whose name is at the first metadata server and which live at the joined server that made them (decision 46).
 //!
-//! In the store of their home they stand in its own root, which nobody is shown: as `new-` and the client's request until the first server is
-//! known to have the name, and as `dir-` and their identifier from then on. In the first server's store there is the name, and a row that
-//! says that the directory lies elsewhere. The batch with the name is the moment at which a directory is made; the batch without it is the one
-//! at which it is removed, and until its outcome is known the directory is sealed, and gets no names. Who does not know the outcome asks the first
-//! server ([`Question::Elsewhere`]).
+//! In the store of their home they have hidden names in its root: `new-` and the client's request until the first server is known to have
+//! the name, then `dir-` and their identifier. The first server's store has the name, and a row that says that the directory lies
+//! elsewhere. The batch that adds the name makes the directory, and the batch that drops the name removes it. Until the outcome of a
+//! removal is known, the directory is sealed and gets no names. A home that does not know the outcome asks the first server
+//! ([`Question::Elsewhere`]).
 //!
 //! What must never enter: what lies in these directories.
 
@@ -27,17 +27,17 @@ use crate::remote_tree::RemoteTree;
 const NEW: &str = "new-";
 const SETTLED: &str = "dir-";
 
-/// Tells directories apart that nobody names by a request.
+/// Distinguishes directories that have no request.
 static ANONYMOUS: AtomicU64 = AtomicU64::new(0);
 
-/// The name under which a directory is made for this request.
+/// The hidden name of a directory that this request makes.
 fn new_name(who: &Credentials) -> Result<Name> {
     let mut name = NEW.to_owned();
     let written = match &who.request {
         Some(request) => {
             let series = request.series.iter();
             let series = series.fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-            // A repeat knows only the lower half.
+            // A repeat knows only the lower half of the number.
             let number = request.number & u64::from(u32::MAX);
             let (part, digest) = (request.part, request.digest);
             write!(name, "{series}-{number:x}-{part:x}-{digest:x}")
@@ -56,17 +56,17 @@ fn settled_name(directory: ObjectId) -> Result<Name> {
     Ok(Name::new(name.into_bytes())?)
 }
 
-/// Whether directories live here, by the store of a joined server.
+/// Whether directories live in this store of a joined server.
 ///
 /// # Errors
-/// Those of reading.
+/// The errors of reading.
 pub async fn has_directories(store: &Store) -> Result<bool> {
     let root = Credentials::root();
     let page = store.read_directory(&root, ObjectId::ROOT, Cookie::START, 1);
     Ok(!page.await?.entries.is_empty())
 }
 
-/// Removes a directory from those that are about to be removed.
+/// Ends the removal of a directory when dropped.
 struct Removing<'p>(&'p PoolTree, ObjectId);
 
 impl Drop for Removing<'_> {
@@ -75,7 +75,7 @@ impl Drop for Removing<'_> {
     }
 }
 
-/// At a joined server.
+/// The side of the joined server.
 impl PoolTree {
     fn first(&self) -> Result<&Arc<RemoteTree>> {
         match &self.part {
@@ -93,7 +93,7 @@ impl PoolTree {
         set: &SetAttributes,
     ) -> Result<Created> {
         let (tree, who, name, set) = (self.this()?, who.clone(), name.clone(), set.clone());
-        // To its end, also when nobody waits for it any more.
+        // It runs to its end even if the waiting request is dropped.
         let made = tokio::spawn(async move { tree.make(who, directory, name, set).await });
         made.await.unwrap_or(Err(Error::Uncertain))
     }
@@ -110,7 +110,7 @@ impl PoolTree {
         settled.map_err(|_| Error::Uncertain)?;
         let is_repeat = who.request.as_ref().is_some_and(|it| it.repeat_only);
         let id = match is_repeat {
-            // It has been made, or is not to be.
+            // It was made before, or must not be made.
             true => ObjectId::new(self.store.slot(), 0).ok_or(Error::NoSpace)?,
             false => self.make_hidden(&who, directory, &hidden, &set).await?,
         };
@@ -127,7 +127,7 @@ impl PoolTree {
                     ..named
                 })
             }
-            // An earlier try of the same request had made another one.
+            // An earlier attempt of the same request made another one.
             Ok(named) => {
                 if !is_repeat {
                     self.forget_hidden(&hidden).await;
@@ -137,7 +137,7 @@ impl PoolTree {
                     ..named
                 })
             }
-            // What has become of it is found out when it is asked for again, or at the next start.
+            // The outcome is settled at a repeat or at the next start.
             Err(error @ (Error::Uncertain | Error::Io(_))) => Err(error),
             Err(error) => {
                 if !is_repeat {
@@ -148,7 +148,8 @@ impl PoolTree {
         }
     }
 
-    /// The directory without its name, as the first server would have made it, or one that the same request has made before.
+    /// Makes the directory without its name, as the first server would have made it. Returns an existing one if the same request made it
+    /// before.
     async fn make_hidden(
         &self,
         who: &Credentials,
@@ -188,7 +189,7 @@ impl PoolTree {
         self.own.set_attributes(access, id, &set).await.map(drop)
     }
 
-    /// The first server has the name, and has made the row beside it with these attributes.
+    /// The first server has the name. The row beside it has these attributes.
     async fn settle_made(&self, hidden: &Name, named: &Attributes) -> Result<()> {
         let wanted = |found: &Attributes| (found.owner, found.group, found.mode);
         let root = Credentials::root();
@@ -208,7 +209,7 @@ impl PoolTree {
         renamed.map(drop)
     }
 
-    /// The first server has no such name. What stays goes at the next start.
+    /// The first server has no such name. If this fails, the next start removes the directory.
     async fn forget_hidden(&self, hidden: &Name) {
         let root = Credentials::root();
         let removed = self.own.remove(&root, ObjectId::ROOT, hidden);
@@ -217,10 +218,10 @@ impl PoolTree {
         }
     }
 
-    /// Takes up what an earlier run has left: to be called before clients are served.
+    /// Takes up what an earlier run has left. Call it before clients are served.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub async fn take_up(&self) -> Result<()> {
         self.take_up_moves().await?;
         if matches!(self.part, Part::First { .. }) {
@@ -240,7 +241,7 @@ impl PoolTree {
         Ok(())
     }
 
-    /// Finds out what has become of directories that an earlier run has made. To be called until it succeeds.
+    /// Finds out what became of directories that an earlier run made. Call it until it succeeds.
     ///
     /// # Errors
     /// [`Error::Delay`] while that is not known.
@@ -252,7 +253,7 @@ impl PoolTree {
         Ok(())
     }
 
-    /// The same of one. Before that, nothing is asked for the request that has made it: the answer would not count any more.
+    /// The same for one. Before it, the request that made the directory must not be sent: its answer would be void.
     async fn settle_one(&self, hidden: &Name) -> Result<()> {
         if !locked(&self.unsettled).contains_key(hidden) {
             return Ok(());
@@ -274,7 +275,7 @@ impl PoolTree {
         Ok(())
     }
 
-    /// Finds out what has become of removals whose outcome was not told. To be called now and then.
+    /// Finds out the outcome of removals that were not reported. Call this regularly.
     pub async fn settle_sealed(&self) {
         let sealed = locked(&self.sealed).clone();
         for (id, seal) in sealed {
@@ -282,7 +283,7 @@ impl PoolTree {
             let settled = match first.ask(Question::Elsewhere(id)).await {
                 Ok(Answer::Attributes(_)) => self.break_seal(id, seal).await,
                 Err(Error::Stale) => self.discard(id).await,
-                // It is under way, or the first server is away.
+                // The removal is under way, or the first server is away.
                 _ => return,
             };
             if let Err(error) = settled {
@@ -306,12 +307,12 @@ impl PoolTree {
         Ok(())
     }
 
-    /// The first server has no name of it any more.
+    /// The first server has removed its name.
     async fn discard(&self, id: ObjectId) -> Result<()> {
         let (root, name) = (Credentials::root(), settled_name(id)?);
         match self.own.remove(&root, ObjectId::ROOT, &name).await {
             Ok(_) => {}
-            // A run that was killed had not settled it, and the next start does it; or it is gone.
+            // A killed run had not settled it, and the next start does; or it is gone.
             Err(Error::NotFound) if self.store.attributes(id).await.is_ok() => {
                 return Err(Error::Delay);
             }
@@ -323,14 +324,14 @@ impl PoolTree {
     }
 }
 
-/// At the first server.
+/// The side of the first server.
 impl PoolTree {
-    /// Whether there is a name here of a directory that lies elsewhere.
+    /// Whether this server has the name of a directory that lies elsewhere.
     pub(crate) fn names_elsewhere(&self, id: ObjectId) -> bool {
         self.store.slot() != id.slot() && self.store.seal_of(id).is_ok()
     }
 
-    /// Gives the row beside the name the owner and mode that the directory has at its home: who may move or remove it goes by them.
+    /// Gives the row beside the name the owner and mode that the object has at its home. They decide who may move or remove it.
     pub(crate) async fn refresh(&self, id: ObjectId) -> Result<()> {
         let home = self.other(id).ok_or(Error::Stale)?;
         let there = home.attributes(id).await?;
@@ -342,7 +343,7 @@ impl PoolTree {
         }
     }
 
-    /// The same for what has this name, if that lies elsewhere.
+    /// The same for the object with this name, if it lies elsewhere.
     pub(crate) async fn refresh_name_of_elsewhere(
         &self,
         who: &Credentials,
@@ -350,12 +351,12 @@ impl PoolTree {
     ) -> Result<()> {
         match self.own.lookup(who, directory, name).await {
             Ok(found) if self.is_elsewhere(found.id) => self.refresh(found.id).await,
-            // The operation itself says what is wrong, or was done before.
+            // The operation itself reports what is wrong, or was done before.
             _ => Ok(()),
         }
     }
 
-    /// Removes the name of a directory that lies elsewhere, and with it the directory.
+    /// Removes the name of a directory that lies elsewhere, and so the directory.
     pub(crate) async fn remove_name_of_elsewhere(
         &self,
         who: &Credentials,
@@ -363,7 +364,7 @@ impl PoolTree {
         name: &Name,
     ) -> Result<DirectoryChange> {
         let (tree, who, name) = (self.this()?, who.clone(), name.clone());
-        // To its end, also when nobody waits for it any more.
+        // It runs to its end even if the waiting request is dropped.
         let removed = tokio::spawn(async move { tree.remove_sealed(&who, directory, &name).await });
         removed.await.unwrap_or(Err(Error::Uncertain))
     }
@@ -400,7 +401,7 @@ impl PoolTree {
         removed
     }
 
-    /// The row beside the name of a directory that lies elsewhere, when nothing is under way with it.
+    /// The row beside the name of a directory that lies elsewhere, if its removal is not under way.
     async fn named(&self, id: ObjectId) -> Result<Attributes> {
         if locked(&self.removing).contains(&id) {
             return Err(Error::Delay);
@@ -420,7 +421,7 @@ impl RemoteTree {
 }
 
 impl Home {
-    /// About directories whose name is at one of the two servers, and whose rows are at the other.
+    /// Answers questions about directories and names that lie over two servers.
     pub(crate) async fn answer_about_directories(
         &self,
         asker: Asking,
@@ -465,7 +466,7 @@ impl Home {
         }
     }
 
-    /// Gives a directory that the asker has made its name; the asker is a home from now on.
+    /// Gives a directory that the asker has made its name. The asker is a home from now on.
     pub(crate) async fn name_made(
         &self,
         asker: Asking,

@@ -1,7 +1,7 @@
-//! A home that is lost for good, with the directories that lived there: its names at the first server go, and files of the first server that had
-//! names nowhere else get one.
+//! A home that is lost for good, with the directories that lived there. Its names at the first server are removed. Files of the first
+//! server whose only names were there get new ones.
 //!
-//! What must never enter: who says that it is lost.
+//! What must never enter: who declares it lost.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::held::held_by;
 use crate::pool_tree::{Part, PoolTree};
 use crate::question::{Answer, Question};
 
-/// Entries that are read at once.
+/// Entries read at once.
 const ENTRIES_AT_ONCE: usize = 256;
-/// How often names are looked for, while clients change some.
+/// At most this many walks in search of names, because clients may change some meanwhile.
 const WALKS: usize = 8;
-/// What only root may do with a directory of files that were found.
+/// The mode of a directory of found files: only root may use it.
 const OWNERS_ALONE: u32 = 0o700;
 const PERMISSIONS: u32 = 0o777;
 
@@ -30,23 +30,23 @@ struct NameAt {
     path: String,
 }
 
-/// A way through the first server's directories, along all names of what lives at another home.
+/// A walk through the first server's directories, in search of all names of objects at another home.
 struct NamesAt {
     home: ReplicaSlot,
-    /// Where to go on: directories, and behind which of their entries.
+    /// Where to continue: directories, and the entry after which to read.
     directories: Vec<(ObjectId, String, Cookie)>,
-    /// At most a page of a directory.
+    /// At most one page of a directory.
     found: Vec<NameAt>,
 }
 
-/// A file that is kept for names at homes that are lost.
+/// A file that is kept for names at lost homes.
 #[derive(Default)]
 struct Kept {
-    /// The hidden names that stand for those at the home that is given up.
+    /// The hidden names that stand for names at the home that is given up.
     names: Vec<Name>,
-    /// All hidden names that stand for names at homes that are lost or removed.
+    /// The number of hidden names that stand for names at lost or removed homes.
     lost: u32,
-    /// How many there are for other homes.
+    /// The number of hidden names for other homes.
     elsewhere: BTreeMap<ReplicaSlot, u32>,
 }
 
@@ -67,12 +67,12 @@ impl NamesAt {
             let Some((directory, path, after)) = self.directories.pop() else {
                 return Ok(None);
             };
-            // Reading waits for nothing, and the whole way may be long.
+            // Reads never wait, and the walk may be long.
             tokio::task::yield_now().await;
             let (root, store) = (Credentials::root(), &tree.store);
             let page = store.read_directory(&root, directory, after, ENTRIES_AT_ONCE);
             let page = match page.await {
-                // Removed meanwhile.
+                // It was removed meanwhile.
                 Err(Error::Stale) => continue,
                 page => page?,
             };
@@ -98,7 +98,7 @@ impl NamesAt {
 }
 
 impl PoolTree {
-    /// Shows the paths of what lives at another home and has a name here. Takes as long as listing the whole tree.
+    /// Shows the paths of local names of objects that live at another home. Takes as long as listing the whole tree.
     ///
     /// # Errors
     /// When the tree cannot be read.
@@ -114,12 +114,12 @@ impl PoolTree {
         Ok(())
     }
 
-    /// Gives up what lives at another home: its names here go, and their paths are shown. Files that live here and have names only there, or at
-    /// other homes that are lost or away, get one in a directory of the root, `lost+found.` and the number of the home. To be repeated until it
-    /// succeeds, and not for two homes at once. The home asks nothing any more.
+    /// Gives up objects that live at another home: removes their local names and shows the paths. A local file whose only names are there,
+    /// or at other homes that are lost or away, gets one in a directory of the root, named `lost+found.` and the number of the home. Repeat
+    /// the call until it succeeds, and never call it for two homes at once. The home must not ask questions any more.
     ///
     /// # Errors
-    /// When this server is not the first one, and those of the store; what is done then stays done.
+    /// When this server is not the first one, and the errors of the store. What was done by then stays done.
     pub async fn give_up_home(
         &self,
         home: ReplicaSlot,
@@ -138,7 +138,7 @@ impl PoolTree {
                 let removed = self.drop_elsewhere((at.directory, &at.name), at.id);
                 match removed.await {
                     Ok(_) => show(at.path),
-                    // Somebody else has changed it, which is looked for again.
+                    // Another task has changed it. The next walk looks again.
                     Err(Error::NotFound | Error::Stale | Error::Delay) => {}
                     Err(error) => return Err(error),
                 }
@@ -150,7 +150,7 @@ impl PoolTree {
         Err(Error::Delay)
     }
 
-    /// Lets go of files that are kept here for names at a home. What has no name anywhere else gets one.
+    /// Releases files that are kept for names at a home. A file without other names gets one.
     async fn give_up_held(&self, home: ReplicaSlot) -> Result<()> {
         let leaving = match &self.part {
             Part::First { leaving, .. } => leaving.read().await.clone(),
@@ -162,7 +162,7 @@ impl PoolTree {
                 continue;
             };
             let of_file = kept.entry(id).or_default();
-            // The other home is lost as well, or has no names any more.
+            // The other home is lost, too, or has no names any more.
             match leaving.contains(&at) || self.at_server(at).is_none() {
                 true => of_file.lost += 1,
                 false => *of_file.elsewhere.entry(at).or_default() += 1,
@@ -182,8 +182,8 @@ impl PoolTree {
         Ok(())
     }
 
-    /// How many hidden names of a file may stand for names that are not there. A home that does not answer may have removed those that it
-    /// had, and not have said so.
+    /// The number of hidden names of a file that may stand for names that do not exist. A home that does not answer may have removed its
+    /// names without a report.
     async fn count_doubtful(&self, id: ObjectId, kept: &Kept) -> u32 {
         let mut doubtful = kept.lost;
         for (at, held) in &kept.elsewhere {
@@ -198,7 +198,7 @@ impl PoolTree {
         doubtful
     }
 
-    /// Drops these hidden names of a file. Where it has no links but `doubtful` ones, it gets a name first.
+    /// Drops these hidden names of a file. If it has at most `doubtful` links, it first gets a name.
     async fn let_go(
         &self,
         home: ReplicaSlot,
@@ -206,7 +206,7 @@ impl PoolTree {
         found: &mut Option<ObjectId>,
     ) -> Result<()> {
         let _alone = self.holding.lock().await;
-        // Nobody removes the last of the other names meanwhile.
+        // No task removes the last other name meanwhile.
         let _places = self.places.write().await;
         let links = match self.store.attributes(id).await {
             Ok(attributes) => attributes.links,
@@ -243,7 +243,7 @@ impl PoolTree {
         Err(Error::NoSpace)
     }
 
-    /// A directory of the root that is root's, and that nobody else may enter. Where the name is something else's, it gets another one.
+    /// A directory in the root that only root may enter. If the name is taken, uses another one.
     async fn lost_and_found(&self, home: ReplicaSlot) -> Result<ObjectId> {
         let (root, text) = (Credentials::root(), format!("lost+found.{}", home.0));
         let set = SetAttributes {
@@ -273,7 +273,7 @@ fn is_roots_alone(found: &Attributes) -> bool {
     found.is_directory() && found.owner == 0 && found.mode & PERMISSIONS == OWNERS_ALONE
 }
 
-/// A name, or another one that begins so.
+/// A name, or a numbered variant of it.
 fn variant(text: &str, number: u32) -> Result<Name> {
     let text = match number {
         0 => text.to_owned(),

@@ -1,17 +1,17 @@
-//! What the home lets others keep of its answers: those about attributes and names that nothing has changed while they were read.
+//! Which answers of the home others may keep: attributes and names that did not change while the home read them.
 //!
-//! What must never enter: what is asked of the tree, and how copies are taken back.
+//! What must never enter: what is asked of the tree, and how copies are invalidated.
 
 use vfs::ObjectId;
 
 use crate::home::{Asker, Asking, Home};
 use crate::question::{Answer, Asked, Granted, Question, Reply};
 
-/// So often something is read again that has changed meanwhile; after that it is not kept.
+/// At most this many attempts to read something unchanged. After that the answer is not kept.
 const READINGS: usize = 3;
 
 impl Question {
-    /// The object that an answer which may be kept is about.
+    /// The object that a keepable answer is about.
     pub(crate) fn kept_of(&self) -> Option<ObjectId> {
         match self {
             Question::Attributes(id)
@@ -23,7 +23,7 @@ impl Question {
         }
     }
 
-    /// The directory whose attributes say who may be answered from a copy.
+    /// The directory whose attributes decide which clients may be answered from a copy.
     fn directory(&self) -> Option<ObjectId> {
         match self {
             Question::Lookup(..) | Question::Parent(..) | Question::ReadDirectory(..) => {
@@ -35,7 +35,7 @@ impl Question {
 }
 
 impl Answer {
-    /// The objects that it tells something of.
+    /// The objects that the answer describes.
     fn tells_of(&self) -> Vec<ObjectId> {
         match self {
             Answer::Attributes(found) => vec![found.id],
@@ -49,7 +49,7 @@ impl Answer {
 }
 
 impl Home {
-    /// Answers a question about the tree that the asker means.
+    /// Answers a question about the tree that the asker names.
     pub async fn answer(&self, asker: Asker, asked: Asked) -> Reply {
         let Asked {
             tree,
@@ -79,7 +79,7 @@ impl Home {
                 Ok(answer) => opened = Some(answer),
                 Err(error) => return self.with_lease(asker, Reply::of(Err(error))),
             }
-            // What is open can be looked at as often as is needed.
+            // An open file's attributes can be read again.
             question = Question::Attributes(id);
         }
         let reply = self.read_to_keep(asking, &question).await;
@@ -111,7 +111,7 @@ impl Home {
         }
     }
 
-    /// An answer with what it is good for, or one that something has changed while it was read.
+    /// An answer with its grant. `Err`: the answer, if something changed during the read.
     async fn read(
         &self,
         asker: Asking,
@@ -133,8 +133,7 @@ impl Home {
         let Some(granted) = self.holders.grant(asker.asker(), &objects, unchanged) else {
             return Err(Box::new(reply));
         };
-        // Asked for behind the grant: a client that writes past the home from now on has the copies
-        // taken back first.
+        // Checked after the grant: before a client writes at the data servers from now on, the copies are invalidated.
         let is_sure = !objects
             .iter()
             .any(|object| (self.changes_elsewhere)(*object));

@@ -1,8 +1,8 @@
 //! Files that have names at another home than their own.
 //!
-//! Their home keeps a hidden name of a file for each name that another home has of it: so its count of names is right, and it stays as long as
-//! there is one. The other home says how many it has, one more before it makes a name, and fewer after it has removed some. What it could not
-//! say it says later, and a home asks for it when it has lost sight of the other.
+//! For each name that another home has of a file, the file's home keeps a hidden name. So its link count is right, and the file stays as
+//! long as it has a name. The other home reports its number of names: one more before it makes a name, and fewer after it has removed some.
+//! It repeats reports that failed. A home that has lost contact with the other asks for the number.
 //!
 //! What must never enter: where the names are.
 
@@ -14,12 +14,12 @@ use crate::hidden::{numbered, numbers};
 use crate::pool_tree::{Busy, Part, PoolTree, locked};
 use crate::question::{Answer, Question, other_answer};
 
-/// A file is kept for a name at another home: by its server, the file, and how many are before it.
+/// Hidden name that keeps a file for a name at another home: the other home's slot, the file, and the number of earlier ones.
 const KEPT: &str = "out";
 
-/// At the home of files.
+/// The side of the files' home.
 impl PoolTree {
-    /// Keeps a file for as many names as another home has of it. What is known of it then.
+    /// Keeps a file for all names that another home has of it. Returns its attributes.
     pub(crate) async fn hold_names(
         &self,
         at: ReplicaSlot,
@@ -30,12 +30,12 @@ impl PoolTree {
             return Err(Error::CrossHome);
         }
         let _alone = self.holding.lock().await;
-        // What it has been asked for before is older.
+        // An answer to an earlier count is outdated.
         locked(&self.counting).remove(&(at, id));
         self.hold_exactly(at, id, names).await
     }
 
-    /// The same for what the other home has answered when it was asked: that does not count when it has said something since.
+    /// The same for the number that the other home answered to a count. The answer is void if the other home has reported since.
     async fn hold_counted(&self, at: ReplicaSlot, id: ObjectId, names: u32) -> Result<()> {
         let _alone = self.holding.lock().await;
         if !locked(&self.counting).remove(&(at, id)) {
@@ -62,13 +62,13 @@ impl PoolTree {
             self.drop_hidden(&kept_name(at, id, held)?).await?;
         }
         match self.own.attributes(id).await {
-            // It has gone with its last name.
+            // It was removed with its last name.
             Err(Error::Stale) if names == 0 => found,
             found => found,
         }
     }
 
-    /// Has a hidden name of a file, which is there for another reason, stand for one more name at another home.
+    /// Turns a hidden name of a file, made for another purpose, into one that stands for one more name at another home.
     pub(crate) async fn hold_by(&self, at: ReplicaSlot, id: ObjectId, by: &Name) -> Result<()> {
         let _alone = self.holding.lock().await;
         locked(&self.counting).remove(&(at, id));
@@ -89,12 +89,12 @@ impl PoolTree {
         Ok(held)
     }
 
-    /// Another run of a home has begun: it may not know any more what it has to say.
+    /// A new run of a home has begun. It may have forgotten reports that it still owes.
     pub(crate) fn has_met(&self, at: ReplicaSlot) {
         locked(&self.unsure).insert(at);
     }
 
-    /// Asks homes how many names they have, where that is not sure; who is away is asked when it is back. To be called now and then.
+    /// Asks homes for their number of names where it is uncertain. A home that is away is asked when it is back. Call this regularly.
     pub(crate) async fn settle_unsure(&self) {
         let unsure = std::mem::take(&mut *locked(&self.unsure));
         for at in unsure {
@@ -110,7 +110,7 @@ impl PoolTree {
                 continue;
             };
             let Some(other) = self.at_server(at) else {
-                // It was removed, and had no names any more. For those at one that is lost nothing is held by now.
+                // It was removed and had no names any more. For names at a lost home, nothing is held by now.
                 self.drop_hidden(&name).await?;
                 continue;
             };
@@ -124,7 +124,7 @@ impl PoolTree {
                 Err(error) => Err(error),
             };
             locked(&self.counting).remove(&(at, id));
-            // It has gone with its last name.
+            // It was removed with its last name.
             if counted != Err(Error::Stale) {
                 counted?;
             }
@@ -133,7 +133,7 @@ impl PoolTree {
     }
 }
 
-/// For a name at which home a file is kept by a hidden name, and how many are before it.
+/// Parses a hidden name: the home for which it keeps the file, and the number of earlier ones.
 pub(crate) fn held_by(name: &Name) -> Option<(ReplicaSlot, u64)> {
     let [at, _, before] = numbers(KEPT, name)?;
     Some((ReplicaSlot(u16::try_from(at).ok()?), before))
@@ -143,9 +143,9 @@ fn kept_name(at: ReplicaSlot, id: ObjectId, before: u32) -> Result<Name> {
     numbered(KEPT, &[at.0.into(), id.as_u64(), before.into()])
 }
 
-/// Where the names are.
+/// The side of the home that has the names.
 impl PoolTree {
-    /// Nobody else does anything with names of this file that are here, as long as this is held.
+    /// Keeps other tasks away from the local names of this file while the result is held.
     pub(crate) fn busy(&self, id: ObjectId) -> Result<Busy<'_>> {
         match locked(&self.busy).insert(id) {
             true => Ok(Busy(self, id)),
@@ -153,13 +153,13 @@ impl PoolTree {
         }
     }
 
-    /// How many names there are here of a file of the asker, when nothing is under way with them.
+    /// The number of local names of a file of the asker, if no task works on them.
     pub(crate) fn names_of(&self, id: ObjectId) -> Result<u32> {
         let _busy = self.busy(id)?;
         self.store.count_names(id)
     }
 
-    /// Tells the home of a file how many names it has here; later, if that fails. The caller holds it busy.
+    /// Tells the home of a file how many names it has here, or notes that this is owed. The caller holds the file busy.
     pub(crate) async fn tell_names(&self, id: ObjectId) {
         let told = self.try_to_tell_names(id).await;
         if told.is_err() {
@@ -170,18 +170,18 @@ impl PoolTree {
     async fn try_to_tell_names(&self, id: ObjectId) -> Result<()> {
         let names = self.store.count_names(id)?;
         let Some(home) = self.other(id) else {
-            // It was removed, with all that lived there.
+            // That home was removed with everything that lived there.
             return Ok(());
         };
         match home.ask(Question::HoldNames(id, names)).await {
-            // It has gone with its last name.
+            // It was removed with its last name.
             Ok(Answer::Attributes(_)) | Err(Error::Stale) => Ok(()),
             Ok(_) => Err(other_answer()),
             Err(error) => Err(error),
         }
     }
 
-    /// Says again what could not be said; one home does not wait for another one that is away. To be called now and then.
+    /// Repeats reports that failed. One home does not wait for another that is away. Call this regularly.
     pub(crate) async fn settle_owed(&self) {
         let owed: Vec<ObjectId> = locked(&self.owed).iter().copied().collect();
         let mut away = BTreeSet::new();
@@ -197,7 +197,7 @@ impl PoolTree {
         }
     }
 
-    /// Whether names of this object can be at this server: it lives at a home that this one talks to itself.
+    /// Whether this server may have names of the object: it asks the object's home directly.
     pub(crate) fn is_at_neighbour(&self, id: ObjectId) -> bool {
         match &self.part {
             Part::First { .. } => true,
@@ -214,7 +214,7 @@ impl PoolTree {
     ) -> Result<DirectoryChange> {
         let (tree, who) = (self.this()?, who.clone());
         let (directory, name) = (place.0, place.1.clone());
-        // It goes on to its end, also when the request that waits for it is given up.
+        // It runs to its end even if the waiting request is dropped.
         let linked =
             tokio::spawn(async move { tree.link_held(&who, id, (directory, &name)).await });
         linked.await.unwrap_or(Err(Error::Uncertain))
@@ -239,7 +239,7 @@ impl PoolTree {
             Ok(Answer::Attributes(file)) => file,
             Ok(_) => return Err(other_answer()),
             Err(error) => {
-                // Whether it was heard is not known.
+                // It is not known whether the home heard it.
                 locked(&self.owed).insert(id);
                 return Err(error);
             }
@@ -264,7 +264,7 @@ impl PoolTree {
         id: ObjectId,
     ) -> Result<DirectoryChange> {
         let _busy = self.busy(id)?;
-        // By whom it may be removed its owner says.
+        // The file's owner decides who may remove it.
         self.refresh(id).await?;
         let since = self.holders.begin_again();
         let removed = {

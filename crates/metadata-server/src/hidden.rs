@@ -1,7 +1,7 @@
-//! Where a home keeps names that nobody is shown: those by which files stay that have names at other homes, and what is under way with names
-//! over two homes. So each store is a tree by itself.
+//! Where a home keeps names that no client sees: names that keep files alive for names at other homes, and records of operations over two
+//! homes. So each store is a complete tree.
 //!
-//! In the store of a joined server that is its own root, and at the first one a directory of the root whose name is reserved.
+//! At a joined server they are in the root of its store. At the first server they are in a directory of the root with a reserved name.
 //!
 //! What must never enter: what the names stand for.
 
@@ -17,10 +17,10 @@ use crate::question::other_answer;
 
 /// The directory at the first server.
 const RESERVED: &str = ".meridian-pool";
-/// Entries that are read at once.
+/// Entries read at once.
 const ENTRIES_AT_ONCE: usize = 1024;
 
-/// A name of numbers, behind a word that says what it stands for.
+/// A name of numbers after a word that says what it stands for.
 pub(crate) fn numbered(word: &str, numbers: &[u64]) -> Result<Name> {
     let mut name = word.to_owned();
     for number in numbers {
@@ -29,7 +29,7 @@ pub(crate) fn numbered(word: &str, numbers: &[u64]) -> Result<Name> {
     Ok(Name::new(name.into_bytes())?)
 }
 
-/// The numbers of such a name; nothing when it is none.
+/// The numbers of such a name. `None` for other names.
 pub(crate) fn numbers<const N: usize>(word: &str, name: &Name) -> Option<[u64; N]> {
     let name = std::str::from_utf8(name.as_bytes()).ok()?;
     let rest = name.strip_prefix(word)?.strip_prefix('-')?;
@@ -40,7 +40,7 @@ pub(crate) fn numbers<const N: usize>(word: &str, name: &Name) -> Option<[u64; N
 }
 
 impl PoolTree {
-    /// Whether nobody may use this name.
+    /// Whether this name is reserved.
     pub(crate) fn is_reserved(&self, directory: ObjectId, name: &Name) -> bool {
         let is_first = matches!(self.part, Part::First { .. });
         is_first
@@ -58,10 +58,10 @@ impl PoolTree {
             return Ok(Some(*known));
         }
         let (root, name) = (Credentials::root(), reserved()?);
-        // Also at the start, before others have met this one.
+        // Also at the start, before this server has met others.
         match self.store.lookup(&root, ObjectId::ROOT, &name).await {
             Ok(found) => {
-                // The same, if somebody else was faster.
+                // Another task may already have set the same value.
                 let _ = self.hidden_directory.set(found.id);
                 Ok(Some(found.id))
             }
@@ -91,7 +91,7 @@ impl PoolTree {
         }
     }
 
-    /// All hidden names, and what they lead to.
+    /// All hidden names, and the objects they lead to.
     pub(crate) async fn hidden_names(&self) -> Result<Vec<(Name, ObjectId)>> {
         let Some(directory) = self.find_hidden().await? else {
             return Ok(Vec::new());
@@ -113,7 +113,7 @@ impl PoolTree {
         }
     }
 
-    /// What a hidden name leads to.
+    /// The object that a hidden name leads to.
     pub(crate) async fn hidden_name(&self, name: &Name) -> Result<Option<ObjectId>> {
         let Some(directory) = self.find_hidden().await? else {
             return Ok(None);
@@ -134,7 +134,7 @@ impl PoolTree {
         self.drop_name((directory, name)).await
     }
 
-    /// Removes a name, if it is there, of whatever lies here or elsewhere, but for directories.
+    /// Removes a name if it exists, unless it leads to a directory. The object may lie here or elsewhere.
     pub(crate) async fn drop_name(&self, (directory, name): (ObjectId, &Name)) -> Result<()> {
         let root = Credentials::root();
         let removed = match self.own.remove(&root, directory, name).await {
@@ -150,7 +150,7 @@ impl PoolTree {
         }
     }
 
-    /// Removes a name of what lies elsewhere, and asks nobody there.
+    /// Removes a name of an object that lies elsewhere, without asking its home.
     pub(crate) async fn drop_elsewhere(
         &self,
         place: (ObjectId, &Name),

@@ -1,9 +1,8 @@
-//! The home's side of copies: which other metadata servers have some, and who waits until they have dropped them.
+//! The home's side of copies: which other metadata servers have some, and which callers wait until these servers have dropped them.
 //!
-//! The store says what changes ([`ChangeListener`]), before anybody can see it. Holders of copies
-//! are told at once. The caller that has made the change, or has seen it, is answered when none of
-//! them answers from such a copy any more: because it has said so, or its lease has run out
-//! ([`homes::Holder`]).
+//! The store reports each change ([`ChangeListener`]) before it becomes visible. Holders of copies are told at once. The caller that made
+//! the change, or has seen it, gets its answer when no holder answers from such a copy any more: the holder has acknowledged, or its lease
+//! has expired ([`homes::Holder`]).
 //!
 //! What must never enter: how holders are reached, and what the copies contain.
 
@@ -27,61 +26,61 @@ use crate::sessions::{Periods, Sessions};
 
 /// One metadata server may have copies of at most this many objects.
 const COPIES_MAX: usize = 1 << 17;
-/// Files with a lock that a client at another server waits for. A waiter that is not noted asks again now and then.
+/// At most this many files have a noted lock waiter at another server. A waiter that is not noted polls.
 const WANTED_MAX: usize = 1 << 12;
-/// It is told of at most this many objects at once.
+/// A metadata server is told of at most this many objects at once.
 const NEWS_MAX: usize = 1024;
-/// Before it is told again, and before it is looked again whether a lease has run out: the clock of leases goes on while the machine is suspended, timers
-/// do not.
+/// Delay before a server is told again, and before a lease is checked again. The lease clock runs while the machine is suspended, but
+/// timers do not.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The way to metadata servers that have copies.
+/// The connection to metadata servers that have copies.
 #[async_trait]
 pub trait ToHolders: Send + Sync + 'static {
-    /// Tells a run of a metadata server that copies do not count any more. Whether it has dropped them.
+    /// Tells a run of a metadata server that copies are invalid. Returns whether it has dropped them.
     async fn tell(&self, to: Asker, news: News) -> bool;
 }
 
 /// A metadata server that may have copies.
 #[derive(Default)]
 struct Server {
-    /// Its latest run. 0: none was heard of.
+    /// Its latest known run. 0: none.
     run: u64,
     /// It has said that all its copies are of this run of the home.
     has_met: bool,
-    /// It may have some that an earlier run has granted.
+    /// It may have copies that an earlier run of the home has granted.
     may_have_forgotten: bool,
-    /// It is about to leave the pool, or has left it, and gets nothing, in no run.
+    /// It is about to leave the pool or has left it. It gets no copies in any run.
     has_left: bool,
     holder: Holder,
-    /// What its clients use.
+    /// Sessions that its clients use.
     sessions: Sessions,
 }
 
 #[derive(Default)]
 struct State {
     servers: BTreeMap<ReplicaSlot, Server>,
-    /// Whether somebody may be about to see what he does not see yet.
+    /// A change is under way that readers may be about to see.
     is_changing: bool,
-    /// Grows before and behind each change.
+    /// Grows before and after each change.
     changes: u64,
-    /// A server that was refused a lock of these files has a copy, and hears that it was given back as if the file had changed.
+    /// A server was refused a lock of these files and has a copy. When the lock is released, it is told as if the file had changed.
     wanted: BTreeSet<ObjectId>,
     periods: Periods,
-    /// All that are used, at the latest time when that was known of all servers; until it was passed on.
+    /// All sessions in use, from the latest time at which those of all servers were known. `None` once passed on.
     alive: Option<HashSet<RequestGroup>>,
 }
 
-/// Hears of files of which locks were given back.
+/// Called with each file on which a client has released a lock.
 type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 
-/// Which metadata servers have copies of what.
+/// Which metadata servers have copies of which objects.
 pub struct Holders {
-    /// Which run of the home this is.
+    /// The run of the home.
     run: u64,
     now: LeaseClock,
     terms: Terms,
-    /// Until then there may be copies of which the run before knew.
+    /// Until then there may be copies that the previous run granted.
     forgotten_until: Moment,
     /// Whether there may be copies at all.
     is_in_use: AtomicBool,
@@ -90,19 +89,20 @@ pub struct Holders {
     link: OnceLock<Arc<dyn ToHolders>>,
     /// What other servers held before the home's start.
     pub(crate) claims: Claims,
-    /// How long a client is waited for that is silent.
+    /// How long the home waits for a silent client.
     client_lease: Duration,
     lock_listeners: Mutex<Vec<LockListener>>,
 }
 
-/// What had been told when an operation began, by holder. `None`: whatever was told before counts, too.
+/// The number of invalidations sent to each holder when an operation began. `None`: all earlier ones count, too.
 pub(crate) struct Since(Option<BTreeMap<ReplicaSlot, u64>>);
 
 impl Holders {
-    /// What a run of a home begins with, which has to be larger than those before. These metadata servers may have copies that an earlier
-    /// run has granted: nobody is answered until each has said that it has none, or its lease has run out. And their clients, whose lease has
-    /// this length, may hold something: nobody is given anything new until each has told that, or could no more, and not before leases of data
-    /// servers have run out, either. What clients of `given_up` ones held was given up in an earlier run, and they may not have heard it.
+    /// Starts a run of a home. Its number must be larger than those of earlier runs. The `members` may have copies that an earlier run
+    /// granted: no operation is answered until each member has said that it has none, or its lease has expired. Their clients may hold
+    /// state, too; `client_lease` is the length of a client's lease. Nothing new is granted until each member has reported that state or
+    /// can no longer do so, and not before the leases of data servers have expired. The state of clients of `given_up` was given up in an
+    /// earlier run, and these servers may not know it yet.
     #[must_use]
     pub fn new(
         run: u64,
@@ -146,7 +146,7 @@ impl Holders {
 
     /// Sets how holders are told.
     pub fn tell_by(&self, link: Arc<dyn ToHolders>) {
-        // Nobody else has set it.
+        // It is set once.
         let _ = self.link.set(link);
     }
 
@@ -154,15 +154,14 @@ impl Holders {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run of a metadata server has begun, or goes on. With `has_met`, it has no copies that an earlier run of the home has granted.
+    /// A run of a metadata server has begun or continues. With `has_met`, it has no copies that an earlier run of the home granted.
     pub(crate) fn meet(self: &Arc<Self>, asker: Asker, has_met: bool) {
         let (is_new, meets) = {
             let mut state = self.state();
             let server = state.servers.entry(asker.server).or_default();
             let is_new = asker.run > server.run;
             if is_new {
-                // Before anybody can get copies: a caller that changes something afterwards tells
-                // of it.
+                // Before the asker can get copies: a caller that changes something afterwards then tells of it.
                 self.is_in_use.store(true, Ordering::SeqCst);
                 server.run = asker.run;
                 server.has_met = false;
@@ -181,8 +180,8 @@ impl Holders {
         }
     }
 
-    /// A metadata server is about to leave the pool, and gets no copies any more: returns when it answers from none. To be called before
-    /// that is stable, since a home that is started anew knows of members alone.
+    /// A metadata server is about to leave the pool and gets no more copies. Returns when it answers from none. Call it before the
+    /// departure is stable, because a restarted home knows members only.
     pub(crate) async fn expect_parting(&self, slot: ReplicaSlot) {
         let until = {
             let mut state = self.state();
@@ -206,7 +205,7 @@ impl Holders {
         }
     }
 
-    /// It has left, so that it is told of nothing any more.
+    /// It has left, so it is told of nothing any more.
     pub(crate) fn part(&self, slot: ReplicaSlot) {
         let gone = Server {
             has_left: true,
@@ -216,14 +215,14 @@ impl Holders {
         self.heard.send_replace(());
     }
 
-    /// A number that is the same as long as nothing changes. None while something does.
+    /// A number that stays the same as long as nothing changes. `None` during a change.
     pub(crate) fn unchanged(&self) -> Option<u64> {
         let state = self.state();
         (!state.is_changing).then_some(state.changes)
     }
 
-    /// What goes with an answer about these objects, which were read when nothing had changed but this many times. None when something
-    /// has changed since, and it has to be read again before it may be kept.
+    /// Grants the asker copies of these objects, which were read when [`Holders::unchanged`] returned `unchanged`. `None` if something has
+    /// changed since: read the objects again before the asker may keep them.
     pub(crate) fn grant(
         &self,
         asker: Asker,
@@ -253,7 +252,7 @@ impl Holders {
         })
     }
 
-    /// An answer that is not kept gives a lease for what is.
+    /// Renews the lease of the asker's copies with an answer that is not kept itself.
     pub(crate) fn grant_lease(&self, asker: Asker) -> Granted {
         self.grant(asker, &[], None).unwrap_or_default()
     }
@@ -272,17 +271,17 @@ impl Holders {
         ))
     }
 
-    /// An operation begins that may have been carried out before, and whose answer was lost.
+    /// An operation begins that may have been carried out before: its answer was lost.
     pub(crate) fn begin_again(&self) -> Since {
         Since(None)
     }
 
-    /// Whether nobody has copies.
+    /// Whether no server has copies.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_in_use.load(Ordering::SeqCst)
     }
 
-    /// Waits until nobody answers from copies of which was told since an operation has begun, or from those of these objects.
+    /// Waits until no server answers from a copy that was invalidated since the operation began, or from a copy of these objects.
     pub(crate) async fn settled(&self, Since(since): Since, objects: &[ObjectId]) {
         if self.is_idle() {
             return;
@@ -322,7 +321,7 @@ impl Holders {
         })
     }
 
-    /// Has nobody answer from copies of an object from now on, whether or not it changes in the store.
+    /// Has no server answer from copies of an object from now on, whether or not it changes in the store.
     pub async fn take_back(&self, object: ObjectId) {
         let since = self.begin();
         self.tell(&[object]);
@@ -342,14 +341,14 @@ impl Holders {
         }
     }
 
-    /// Waits until nothing counts that was granted by the run before, to data servers as well: their leases are as long.
+    /// Waits until all leases of the previous run have expired. Those of data servers are as long.
     pub(crate) async fn outlast_forgotten(&self) {
         while (self.now)() < self.forgotten_until {
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// A run of a metadata server says which sessions its clients use; with `is_last`, it has told all.
+    /// A run of a metadata server reports sessions that its clients use; `is_last` completes the report.
     pub(crate) fn tell_sessions(&self, asker: Asker, some: Vec<RequestGroup>, is_last: bool) {
         if let Some(server) = self.state().servers.get_mut(&asker.server)
             && server.run == asker.run
@@ -358,8 +357,8 @@ impl Holders {
         }
     }
 
-    /// What is on record of requests is about to grow older: the sessions that clients of other servers use. `None` when not all of them are
-    /// known, because a server is away for example.
+    /// The sessions that clients of other servers use, asked for before request records age. `None` if some are unknown, for example
+    /// because a server is away.
     pub(crate) fn sessions_elsewhere(&self) -> Option<HashSet<RequestGroup>> {
         let mut state = self.state();
         let State {
@@ -373,12 +372,12 @@ impl Holders {
         }
     }
 
-    /// These sessions are used, at all servers.
+    /// Notes all sessions in use, at all servers.
     pub(crate) fn note_alive(&self, alive: &HashSet<RequestGroup>) {
         self.state().alive = Some(alive.clone());
     }
 
-    /// What was noted since this was asked for last.
+    /// Returns what was noted since the last call.
     pub(crate) fn take_alive(&self) -> Option<HashSet<RequestGroup>> {
         self.state().alive.take()
     }
@@ -388,7 +387,7 @@ impl Holders {
         (self.now)()
     }
 
-    /// Until when that counts which clients of a server hold of which was heard then.
+    /// How long a report of what a server's clients hold stays valid.
     pub(crate) fn state_stands_until(&self, heard: Moment) -> Moment {
         self.terms
             .lease
@@ -396,7 +395,7 @@ impl Holders {
             .after(self.client_lease)
     }
 
-    /// Clients of the home itself have nothing to reclaim any more. Returns when those of other servers have not, either.
+    /// The home's own clients have nothing to reclaim any more. Returns when this is also true for clients of other servers.
     pub(crate) async fn end_reclaim(&self) {
         self.claims.end_here();
         while self.claims.are_open() {
@@ -411,7 +410,7 @@ impl Holders {
             .push(listener);
     }
 
-    /// A client of another server wants a lock that somebody has.
+    /// A client of another server waits for a lock that another client has.
     pub(crate) fn want(&self, asker: Asker, file: ObjectId) {
         let granted = self.grant(asker, &[file], self.unchanged());
         if granted.is_some_and(|granted| granted.keep) {
@@ -422,7 +421,7 @@ impl Holders {
         }
     }
 
-    /// A client of the home has given locks of a file back: clients of other servers hear it.
+    /// A client of the home has released locks of a file: tells waiting clients of other servers.
     pub(crate) fn locks_changed_here(&self, file: ObjectId) {
         let is_wanted = self.state().wanted.remove(&file);
         if is_wanted {
@@ -430,7 +429,7 @@ impl Holders {
         }
     }
 
-    /// A client of another server has: all others hear it.
+    /// A client of another server has released locks: tells all others.
     pub(crate) fn locks_changed(&self, file: ObjectId) {
         self.locks_changed_here(file);
         let listeners = self.lock_listeners.lock();
@@ -438,7 +437,7 @@ impl Holders {
         listeners.iter().for_each(|listener| listener(file));
     }
 
-    /// What a run of a metadata server has to be told now; `None` when it has ended.
+    /// What a run of a metadata server must be told now. `None` if the run has ended.
     fn news(&self, of: Asker) -> Option<News> {
         let state = self.state();
         let server = state.servers.get(&of.server)?;
@@ -460,7 +459,7 @@ impl Holders {
         self.heard.send_replace(());
     }
 
-    /// The home's run, for who says what run his copies are of.
+    /// The home's run. Askers compare it with the run that granted their copies.
     pub(crate) fn run(&self) -> u64 {
         self.run
     }
@@ -469,7 +468,7 @@ impl Holders {
 impl ChangeListener for Holders {
     fn changing(&self, objects: &[ObjectId]) {
         {
-            // Also when nobody has copies: somebody may get some before the change can be seen.
+            // Even if no server has copies: one may get some before the change becomes visible.
             let mut state = self.state();
             state.is_changing = true;
             state.changes += 1;
@@ -486,7 +485,7 @@ impl ChangeListener for Holders {
     }
 }
 
-/// Tells a run of a metadata server what it has to drop, as long as that run may go on.
+/// Tells a run of a metadata server what to drop, as long as that run may continue.
 async fn tell_all(holders: Weak<Holders>, to: Asker) {
     let Some(mut heard) = holders.upgrade().map(|holders| holders.heard.subscribe()) else {
         return;

@@ -1,7 +1,7 @@
-//! The home's side of opens and locks: what clients of other metadata servers open and lock stands beside what its own clients do.
+//! The home's side of opens and locks: those of other metadata servers' clients stand beside those of the home's own clients.
 //!
-//! Each server's clients have names of their own here, so that what they hold goes with their server, and keeps the same client out at
-//! another one.
+//! The clients of each server have their own owner names here. So their state is released with their server, and the same client at another
+//! server conflicts with it.
 //!
 //! What must never enter: which servers are lost.
 
@@ -17,7 +17,7 @@ use vfs::{
 use crate::home::{Account, Asking, Home};
 use crate::question::{Answer, Question};
 
-/// As long as one is kept, nothing that is left is given back.
+/// While one exists, no leftover state is released.
 pub(crate) struct Holding {
     _change: OwnedRwLockReadGuard<()>,
     _holding: OwnedRwLockReadGuard<()>,
@@ -41,7 +41,7 @@ impl Home {
             }
             Question::OpenAgain(check, id, owner, share) => {
                 if keeps_out(share) && !self.has_open(asker, id, &owner) {
-                    // Others may have been let in meanwhile.
+                    // Other clients may have opened the file meanwhile.
                     return Err(Error::ShareDenied);
                 }
                 let opened = self.open(asker, check.access(), (id, owner), share);
@@ -62,7 +62,7 @@ impl Home {
                 Answer::Done
             }
             Question::BeginAgain => {
-                // Layouts are not told again: they are asked for anew.
+                // Layouts are not reported again: clients ask for new ones.
                 self.alone(asker, asker.run, |held| {
                     held.begin_again();
                     Left::default()
@@ -77,7 +77,7 @@ impl Home {
                 }
                 let earlier = asker.run.saturating_sub(1);
                 self.alone(asker, earlier, Held::end_again).await?;
-                // One that is silent by now may be about to be given up, and what notes that must stay.
+                // A server that is silent by now may be about to be given up. The note of that must stay.
                 let goes_on = |account: &Account| {
                     account.joined.admits(asker.as_run()) && !self.is_silent(account)
                 };
@@ -89,7 +89,7 @@ impl Home {
                 let is_of = |account: &Account| account.joined.is_of(asker.as_run());
                 self.give_back_all(asker.server, is_of).await;
                 self.is_known_again(asker, is_of).await?;
-                // Nobody has anything to reclaim there, either.
+                // Its clients have nothing to reclaim, either.
                 self.holders.claims.has_told(asker.server);
                 if let Some(account) = self.accounts().get_mut(&asker.server) {
                     account.joined.begin_anew(asker.as_run());
@@ -133,12 +133,12 @@ impl Home {
         })
     }
 
-    /// Begins to open or lock something for a client of the present run of a metadata server.
+    /// Begins to open or lock something for a client of the current run of a metadata server.
     pub(crate) async fn hold(&self, asker: Asking) -> Result<Holding> {
         let change = self.begin_change(asker).await?;
         let holding = self.account(asker, |account| account.holding.clone())?;
         let holding = holding.read_owned().await;
-        // What is given up meanwhile is not held again.
+        // State that is being given up is not acquired again.
         self.account(asker, |_| ())?;
         Ok(Holding {
             _change: change,
@@ -166,8 +166,8 @@ impl Home {
             .map(|account| look(&mut account.held))
     }
 
-    /// Looks at what is held while nobody opens or locks anything, and gives back what is left. Layouts of runs up to `run` are fenced
-    /// first, and what is under way for earlier runs ends.
+    /// Runs `look` on the held state while no task opens or locks anything, and releases what it returns. First waits until changes for
+    /// earlier runs have ended, and fences layouts of runs up to `run`.
     async fn alone(
         &self,
         asker: Asking,
@@ -183,10 +183,10 @@ impl Home {
         Ok(())
     }
 
-    /// Gives back everything that clients of a server hold, if it is to go when nobody opens or locks anything any more. What is under way
-    /// for clients before has ended, and nobody writes by a layout any more, when others can have what that rested on.
+    /// Releases everything that clients of a server hold, if `goes` still holds when no task opens or locks anything. Before others can get
+    /// this state, changes for these clients have ended, and their layouts are fenced.
     pub(crate) async fn give_back_all(&self, server: ReplicaSlot, goes: impl Fn(&Account) -> bool) {
-        // Before nobody opens or locks anything: who does waits for the same.
+        // Before the exclusive lock: a task that opens or locks waits for the same changes.
         self.have_ended(server).await;
         let holding = {
             let accounts = self.accounts();
@@ -212,8 +212,8 @@ impl Home {
         self.give_back(left.unwrap_or_default()).await;
     }
 
-    /// Clients of a server have nothing any more of what was given up, and nobody may think so of what they get from now on, if that is so
-    /// when it is noted.
+    /// Notes stably that a server's clients are no longer given up: they have lost the old state, and their new state must not count as
+    /// lost. Does so only if `is_so` holds at that moment.
     async fn is_known_again(&self, asker: Asking, is_so: impl Fn(&Account) -> bool) -> Result<()> {
         let server = asker.server;
         let mut is_noted = false;
@@ -230,8 +230,8 @@ impl Home {
         is_noted.then_some(()).ok_or(Error::Delay)
     }
 
-    /// What clients of a server may have that was not told in time is given up: others may have it from now on. A run of it that was met
-    /// meanwhile may have begun something; then it is given up as well, first.
+    /// Gives up what a server's clients may have held but did not report in time: others may get it from now on. If a new run was met
+    /// meanwhile, it may have acquired state, and that must be given up first.
     pub(crate) fn end_claim(&self, server: ReplicaSlot) {
         let accounts = self.accounts();
         let account = accounts.get(&server);
@@ -277,7 +277,7 @@ impl Home {
     ) -> Result<Attributes> {
         let _holding = self.hold(asker).await?;
         let owner = opener_here(asker.server, &owner);
-        // On the account first, so that nothing stays open of which nobody knows.
+        // Recorded first, so that every open is on record.
         let on_account = self.account(asker, |account| account.held.open(id, &owner, share))?;
         let is_new = on_account.ok_or(Error::Delay)?;
         let opened = self.file_system.open(access, id, &owner, share).await;
@@ -305,14 +305,14 @@ impl Home {
         let mut locked = self.file_system.lock(id, &owner, range, kind).await;
         if let Err(Error::Locked(_)) = locked {
             self.holders.want(asker.asker(), id);
-            // It may have been given back before anybody knew who wants it.
+            // It may have been released before this wish was noted.
             locked = self.file_system.lock(id, &owner, range, kind).await;
         }
         match &locked {
             Ok(()) => {
                 self.held(asker, |held| held.locked(id, &owner, range, kind));
                 if kind == LockKind::Read {
-                    // It may have taken the place of a write lock.
+                    // It may replace a write lock.
                     self.holders.locks_changed(id);
                 }
             }
@@ -339,12 +339,12 @@ impl Home {
     }
 }
 
-/// Whether an open keeps others from something.
+/// Whether an open denies others something.
 pub(crate) fn keeps_out(share: Share) -> bool {
     share.deny_read || share.deny_write
 }
 
-/// What the names of clients of a metadata server begin with.
+/// Prefix of the owner names of a metadata server's clients.
 fn server_here(server: ReplicaSlot) -> String {
     format!("metadata-server-{}", server.0)
 }
@@ -360,7 +360,7 @@ fn locker_here(server: ReplicaSlot, owner: &LockOwner) -> LockOwner {
     }
 }
 
-/// A lock as the server is to see it whose client may hold it.
+/// A lock conflict as this server must see it: a client of the server itself may hold the lock.
 fn as_seen_by(server: ReplicaSlot, conflict: LockConflict) -> LockConflict {
     let prefix = OpenOwner::new(server_here(server).as_bytes(), b"");
     let client = match conflict.owner.client.strip_prefix(&*prefix.0) {

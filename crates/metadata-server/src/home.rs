@@ -1,4 +1,4 @@
-//! The home's side: it answers what other metadata servers ask, makes their changes, and knows which of them are there.
+//! The home's side: it answers questions of other metadata servers, makes their changes, and knows which of them are alive.
 //!
 //! What must never enter: what only the asker's clients are told, such as stateids.
 
@@ -18,26 +18,26 @@ use crate::layouts::{Given, Layouts};
 use crate::pool_tree::PoolTree;
 use crate::question::{Answer, Change, Question};
 
-/// The most bytes of a file, or of names of extended attributes, in one answer.
+/// Most file bytes, or bytes of extended attribute names, in one answer.
 pub(crate) const BYTES_MAX: u32 = 512 << 10;
-/// The most entries of a directory in one answer; with the longest names they have 400 KiB.
+/// Most directory entries in one answer. With the longest names they take 400 KiB.
 pub(crate) const ENTRIES_MAX: u32 = 1024;
 
-/// Which run of which metadata server asks.
+/// The run of a metadata server that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
     /// Its number in the pool.
     pub server: ReplicaSlot,
-    /// Which of its runs; later ones have larger numbers.
+    /// Its run. Later runs have larger numbers.
     pub run: u64,
 }
 
-/// Whom a question is asked for.
+/// The server, run and client generation for which a question is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asking {
     pub(crate) server: ReplicaSlot,
     pub(crate) run: u64,
-    /// So often the server had forgotten all its clients in this run, when the client was admitted there.
+    /// How often the server had forgotten all its clients in this run when it admitted the client.
     pub(crate) clients: u64,
 }
 
@@ -63,88 +63,88 @@ pub(crate) struct Account {
     pub(crate) joined: JoinedServer,
     pub(crate) held: Held,
     pub(crate) layouts: Given,
-    /// Held by each task that makes a change for the present clients of this run, or opens or locks something for them.
+    /// Tasks that make a change, open or lock something for the current clients of this run hold it shared.
     changes: Arc<RwLock<()>>,
-    /// The same of runs and clients before, some of whose changes may still be under way.
+    /// The same for earlier runs and clients. Some of their changes may still be under way.
     earlier: Vec<Arc<RwLock<()>>>,
-    /// Held by each task that opens or locks something, and alone by the one that gives back what is left.
+    /// Tasks that open or lock hold it shared. The task that releases leftover state holds it exclusively.
     pub(crate) holding: Arc<RwLock<()>>,
-    /// When something was heard of it.
+    /// When the server was last heard.
     pub(crate) heard: Moment,
 }
 
 impl Account {
-    /// A run has begun, or goes on. Whether it is a later one.
+    /// A run has begun or continues. Returns whether it is a later one.
     pub(crate) fn meet(&mut self, run: u64) -> bool {
         let is_later = self.joined.meet(run);
         if is_later {
-            // A client that reclaims is asked what it had.
+            // The home asks a reclaiming client what it had.
             self.held.begin_again();
             self.end_changes();
         }
         is_later
     }
 
-    /// The present run has forgotten all its clients so often.
+    /// The current run has forgotten all its clients this many times.
     fn has_forgotten(&mut self, clients: u64) {
         if self.joined.has_forgotten(clients) {
             self.end_changes();
         }
     }
 
-    /// No change begins any more beside those under way, but others do.
+    /// Closes the current group of changes: those under way end, and new ones join another group.
     fn end_changes(&mut self) {
         let ended = std::mem::take(&mut self.changes);
-        // Nobody holds the others any more.
+        // Drops groups that have ended.
         self.earlier.retain(|changes| changes.try_write().is_err());
         self.earlier.push(ended);
     }
 
-    /// What its clients hold goes when that has ended which is under way for them.
+    /// Releases the clients' state after their running operations have ended.
     pub(crate) fn give_up(&mut self) {
         self.joined.give_up();
         self.end_changes();
     }
 }
 
-/// The home of all objects of a tree, for other metadata servers.
+/// The home of a tree's objects, for other metadata servers.
 pub struct Home {
     tree: TreeIdentity,
-    /// As its own clients are served.
+    /// As shown to the home's own clients.
     pub(crate) file_system: Arc<dyn FileSystem>,
-    /// Who has copies of it.
+    /// Which servers have copies of it.
     pub(crate) holders: Arc<Holders>,
     pub(crate) changes_elsewhere: ChangesElsewhere,
     accounts: Mutex<BTreeMap<ReplicaSlot, Account>>,
-    /// Who gives layouts, if anybody does.
+    /// Gives layouts, if layouts are in use.
     pub(crate) layouts: Option<Arc<dyn Layouts>>,
-    /// What is shown, where there may be several homes.
+    /// The tree over all homes, where there may be several.
     pub(crate) pool_tree: Option<Arc<PoolTree>>,
-    /// Holders of layouts at other servers so far.
+    /// Number of layout holders at other servers so far.
     pub(crate) given: AtomicU64,
-    /// When it was looked for lost servers.
+    /// When the home last searched for lost servers.
     pub(crate) looked: Mutex<Moment>,
-    /// Whose clients' state was given up and who does not know it yet, by what is stable.
+    /// Stably noted: servers whose clients' state was given up and that do not know it yet.
     pub(crate) given_up: tokio::sync::Mutex<BTreeSet<ReplicaSlot>>,
     pub(crate) memory: Arc<dyn Memory>,
 }
 
-/// Where a home keeps over its restarts whose clients' state it has given up.
+/// Keeps over restarts for which servers the home has given up the clients' state.
 #[async_trait]
 pub trait Memory: Send + Sync {
-    /// Makes stable that these servers' clients have lost what they held, and no others.
+    /// Makes stable that exactly these servers' clients have lost their state.
     ///
     /// # Errors
-    /// When that is not stable.
+    /// When it is not stable.
     async fn keep(&self, given_up: BTreeSet<ReplicaSlot>) -> Result<()>;
 }
 
-/// Says whether attributes of an object may change without the store knowing it, because clients
-/// write past it. A caller that begins that has [`Holders::take_back`] return first.
+/// Says whether attributes of an object may change without the store knowing it, because clients write at the data servers. A caller that
+/// begins such writes first waits for [`Holders::take_back`].
 pub type ChangesElsewhere = Arc<dyn Fn(ObjectId) -> bool + Send + Sync>;
 
 impl Home {
-    /// The home of what this file system keeps, which shows what it does by [`Holders::file_system`]. In `memory` stands `given_up`.
+    /// The home of the objects in this file system, which must come from [`Holders::file_system`]. `memory` has `given_up` stored.
     #[must_use]
     pub fn new(
         tree: TreeIdentity,
@@ -168,7 +168,7 @@ impl Home {
         }
     }
 
-    /// The same of a pool where objects live at several homes.
+    /// The same for a pool where objects live at several homes.
     #[must_use]
     pub fn with_pool_tree(mut self, tree: Arc<PoolTree>) -> Home {
         self.pool_tree = Some(tree);
@@ -188,8 +188,8 @@ impl Home {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run of a metadata server has begun, or goes on. What clients had open and locked in those before stays so until they had time to
-    /// claim it again ([`Question::EndReclaim`]), and nothing is done for those any more.
+    /// A run of a metadata server has begun or continues. Opens and locks of clients of earlier runs stay until the clients have had time
+    /// to reclaim them ([`Question::EndReclaim`]). Nothing new is done for earlier runs.
     pub fn meet(&self, asker: Asker) {
         let mut accounts = self.accounts();
         let account = accounts.entry(asker.server).or_default();
@@ -206,8 +206,8 @@ impl Home {
         }
     }
 
-    /// A server that is there asks something. What it is answered when what its clients held is given up, or when the client that wants
-    /// it is forgotten.
+    /// Notes that a server asks something. Returns the answer if the state of its clients is given up, or if the asking client is
+    /// forgotten.
     pub(crate) fn hear(&self, asker: Asking, question: &Question) -> Option<Result<Answer>> {
         let now = self.holders.now();
         let mut accounts = self.accounts();
@@ -232,7 +232,7 @@ impl Home {
         }
     }
 
-    /// Answers a question, as of now.
+    /// Answers a question with the current state.
     pub(crate) async fn answer_one(&self, asker: Asking, question: Question) -> Result<Answer> {
         let below = &self.file_system;
         Ok(match question {
@@ -308,8 +308,8 @@ impl Home {
         })
     }
 
-    /// Makes a change that the present run of a metadata server asks for, when no run before has one under way: its client may have
-    /// asked for the same, and for something else since.
+    /// Makes a change for the current run of a metadata server when no earlier run has one under way: the client may have asked an earlier
+    /// run for the same change, and for others since.
     async fn change(&self, asker: Asking, change: Change) -> Result<Answer> {
         let _under_way = self.begin_change(asker).await?;
         let below = &self.file_system;
@@ -358,7 +358,7 @@ impl Home {
     /// Waits until changes of earlier runs and clients are over.
     pub(crate) async fn begin_change(&self, asker: Asking) -> Result<OwnedRwLockReadGuard<()>> {
         let (under_way, earlier) = self.account(asker, |account| {
-            // Nobody waits to write to that of the present clients.
+            // No task waits for the write lock of the current group.
             let under_way = account.changes.clone().try_read_owned();
             (under_way, account.earlier.clone())
         })?;
@@ -401,7 +401,7 @@ impl Home {
     }
 }
 
-/// Waits until nobody holds any of these.
+/// Waits until no task holds any of these.
 async fn all_free(locks: Vec<Arc<RwLock<()>>>) {
     for lock in locks {
         drop(lock.write().await);
@@ -418,7 +418,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a home that is started once.
+    /// For a home that is started once.
     struct Forgets;
 
     #[async_trait]
@@ -465,7 +465,7 @@ mod tests {
         assert!(tokio::time::timeout(soon, &mut next).await.is_err());
         drop(beside);
         next.await.unwrap();
-        // Another server's changes wait for nobody.
+        // Another server's changes do not wait.
         let other = Asking {
             server: ReplicaSlot(3),
             ..run(1)
@@ -518,7 +518,7 @@ mod tests {
         assert!(tokio::time::timeout(soon, &mut parts).await.is_err());
         drop(under_way);
         parts.await;
-        // What it has asked for before is not done afterwards, either.
+        // What it asked for before is not done afterwards, either.
         assert_eq!(
             says(&home, present, Question::Lease).await,
             Ok(Answer::Done)

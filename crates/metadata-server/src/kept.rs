@@ -1,7 +1,7 @@
-//! What a metadata server that has joined keeps of the home's answers, and what it answers from that without asking.
+//! What a joined metadata server keeps of the home's answers, and what it answers from them without asking.
 //!
-//! Attributes are kept by object; a name, a page of a directory and a directory's parent lead to objects, and count only as long as those
-//! have attributes here. That a name is missing is never kept (rule 13).
+//! Attributes are kept by object. A name, a page of a directory and a directory's parent lead to objects, and are valid only while the
+//! attributes of these objects are kept, too. A missing name is never kept (rule 13).
 //!
 //! What must never enter: how the home is asked.
 
@@ -20,13 +20,12 @@ use vfs::{
 
 use crate::question::{Answer, News, Question, Reply};
 
-/// At most this many attributes, names and entries of pages are kept: some 100 MiB if all names are
-/// long.
+/// At most this many attributes, names and page entries are kept: about 100 MiB if all names are long.
 const SIZE_MAX: usize = 1 << 19;
-/// A lease is asked for when less than this is left of it.
+/// The lease is renewed when less than this is left of it.
 const RENEWED: Duration = Duration::from_millis(1500);
 
-/// What was asked of an object.
+/// What was asked about an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Attributes,
@@ -36,7 +35,7 @@ enum Key {
     Target,
 }
 
-/// What was answered.
+/// A kept answer.
 enum Value {
     Attributes(Attributes),
     Leads(ObjectId),
@@ -45,16 +44,16 @@ enum Value {
 }
 
 struct State {
-    /// Of which run of the home there are copies. 0: none was met.
+    /// The run of the home that granted the copies. 0: none was met.
     run: u64,
     copies: Copies<Key, Value>,
-    /// Until when they count.
+    /// The copies are valid until then.
     until: Moment,
-    /// Something was answered since a lease came.
+    /// Something was answered from copies since the last lease came.
     is_used: bool,
 }
 
-/// What is kept.
+/// All copies that are kept.
 pub(crate) struct Kept {
     now: LeaseClock,
     lease: LeaseSettings,
@@ -64,26 +63,26 @@ pub(crate) struct Kept {
     taken_back: AtomicU64,
 }
 
-/// How a metadata server that has joined has answered its clients since it was started.
+/// How a joined metadata server has answered its clients since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// Questions to the home, but for those that ask for nothing but a lease: one in a second at most.
+    /// Questions to the home, without lease renewals (at most one per second).
     pub asked: u64,
-    /// What was answered from copies, without one.
+    /// Answers from copies, without a question.
     pub answered: u64,
-    /// Objects of which the home has taken the copies back.
+    /// Objects whose copies the home has invalidated.
     pub taken_back: u64,
-    /// Attributes, names and entries that are kept now.
+    /// Attributes, names and entries kept now.
     pub kept: u64,
 }
 
 /// A question that is about to be asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Begun {
-    /// The run of the home of which copies are kept.
+    /// The run of the home whose copies are kept.
     pub(crate) keeps: Option<u64>,
     at: Moment,
-    /// What the answer may be kept as.
+    /// The key under which the answer may be kept.
     kept: Option<(ObjectId, Key)>,
 }
 
@@ -132,7 +131,7 @@ impl Kept {
         }
     }
 
-    /// A run of the home has begun: copies that another one has granted are gone.
+    /// A run of the home has begun: copies of another run are dropped.
     pub(crate) fn meet(&self, run: u64) {
         let mut state = self.state();
         if state.run < run {
@@ -140,7 +139,7 @@ impl Kept {
         }
     }
 
-    /// The home says what does not count any more.
+    /// The home invalidates copies.
     pub(crate) fn hear(&self, news: &News) {
         self.meet(news.run);
         let mut state = self.state();
@@ -153,7 +152,7 @@ impl Kept {
         }
     }
 
-    /// Whether copies that are in use are about to count no more, or whatever else `holds`.
+    /// Whether the lease of used copies is about to expire, or of other state, as `holds` says.
     pub(crate) fn wants_lease(&self, holds: bool) -> bool {
         let now = (self.now)();
         let state = self.state();
@@ -172,7 +171,7 @@ impl Kept {
         }
     }
 
-    /// Keeps of a reply what may be kept.
+    /// Keeps what may be kept of a reply.
     pub(crate) fn keep(&self, begun: Begun, reply: &Reply) {
         let mut state = self.state();
         if begun.keeps != Some(state.run) {
@@ -199,7 +198,7 @@ impl Kept {
         state.keep(object, key, answer);
     }
 
-    /// What is answered from copies, if they count.
+    /// Answers from copies, if they are valid.
     fn answer_by_copies<T>(
         &self,
         answer: impl FnOnce(&mut Copies<Key, Value>) -> Option<Result<T>>,
@@ -284,7 +283,7 @@ fn attributes(copies: &mut Copies<Key, Value>, id: ObjectId) -> Option<Attribute
     }
 }
 
-/// Follows a name in a directory, or the way up, by the rules of [`vfs::FileSystem::lookup`].
+/// Follows a name in a directory, or the parent link, by the rules of [`vfs::FileSystem::lookup`].
 fn leads_to(
     copies: &mut Copies<Key, Value>,
     who: &Credentials,
@@ -306,7 +305,7 @@ fn leads_to(
 }
 
 impl State {
-    /// No copies yet of what this run of the home grants.
+    /// Starts without copies, for this run of the home.
     fn of(run: u64) -> State {
         State {
             run,

@@ -1,10 +1,10 @@
-//! Layouts that clients of other metadata servers hold: these clients read and write at the data servers themselves, and the home knows for
-//! which server's sake it has given what, so that it can recall and fence it.
+//! Layouts of other metadata servers' clients. These clients read and write at the data servers directly. The home knows for which server
+//! it has given each layout, so it can recall and fence them.
 //!
-//! Holders have a number at the server whose clients they are, and another one at the home. [`Layout`], [`NoLayout`] and [`LayoutEvent`] are what
-//! `nfs4-server` knows by these names, in a form that travels: this crate knows no NFS, and `server` turns the one into the other.
+//! A holder has one number at its own server and another one at the home. [`Layout`], [`NoLayout`] and [`LayoutEvent`] correspond to the
+//! types of the same names in `nfs4-server`, in a form that can be sent: this crate knows no NFS, and `server` converts between the two.
 //!
-//! What must never enter: stateids, and what a layout says.
+//! What must never enter: stateids, and the meaning of a layout.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,34 +20,34 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 use crate::home::{Asker, Asking, Home};
 use crate::question::{Answer, Question, decode, encode};
 
-/// The home numbers holders at other servers from here on: this bit, the server, a counter. Its own clients' holders have smaller numbers.
+/// The home's numbers for holders at other servers: this bit, the server, a counter. Holders among its own clients have smaller numbers.
 const OF_OTHERS: u64 = 1 << 63;
 /// Bits of the counter.
 const COUNTER_BITS: u32 = 47;
-/// Layouts of one metadata server's clients.
+/// Most layouts of one metadata server's clients.
 const GIVEN_MAX: usize = 1 << 18;
-/// At most this many layouts are ended at once.
+/// At most this many layouts are ended in parallel.
 const AT_ONCE: usize = 32;
-/// Before a layout is ended that could not be ended now.
+/// Delay before a layout that could not be ended is tried again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Where the bytes of a file lie, as a client is told it.
+/// Where the bytes of a file lie, as told to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// Names the data servers.
     pub device: [u8; 16],
-    /// How many bytes lie together.
+    /// Bytes per stripe unit.
     pub stripe_unit: u32,
-    /// The place in the device of the data server that has the first bytes.
+    /// The index in the device of the data server with the first bytes.
     pub first_index: u32,
-    /// What each data server is shown, in the order of the device.
+    /// The file handle at each data server, in the order of the device.
     pub handles: Vec<Bytes>,
 }
 
 /// Why there is no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoLayout {
-    /// Layouts of the file are being recalled: ask again.
+    /// The layouts of the file are being recalled: ask again.
     Recalled,
     /// Read and write through the metadata server for now.
     ThroughServer,
@@ -57,36 +57,37 @@ pub enum NoLayout {
     Gone,
 }
 
-/// What happens to layouts by itself. It is told once and need not arrive: a recall is repeated, and the home goes on without the holder.
+/// An event of a layout that no request causes. It is sent once and may be lost: a recall is repeated, and the home continues without the
+/// holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LayoutEvent {
-    /// This holder is to give its layout back.
+    /// This holder must return its layout.
     Recall(u64),
-    /// Clients are to forget this device.
+    /// Clients must forget this device.
     DeviceGone([u8; 16]),
 }
 
 impl LayoutEvent {
-    /// As it travels.
+    /// Encodes it for sending.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         encode(self)
     }
 
-    /// Reads what [`LayoutEvent::encode`] wrote; nothing when it is none.
+    /// Decodes what [`LayoutEvent::encode`] wrote. `None` for anything else.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<LayoutEvent> {
         decode(bytes)
     }
 }
 
-/// Who gives layouts of the home's files. A holder is known by a number of the caller.
+/// Gives layouts of the home's files. The caller numbers the holders.
 #[async_trait]
 pub trait Layouts: Send + Sync {
     /// A layout of a whole file, for reading, or for `writing` as well.
     ///
     /// # Errors
-    /// What the client is to do instead.
+    /// What the client must do instead.
     async fn layout(
         &self,
         file: ObjectId,
@@ -94,16 +95,16 @@ pub trait Layouts: Send + Sync {
         writing: bool,
     ) -> std::result::Result<Layout, NoLayout>;
 
-    /// A holder has given its layout back.
+    /// A holder has returned its layout.
     ///
     /// # Errors
-    /// When that cannot be found out now.
+    /// When this cannot be determined now.
     async fn returned(&self, file: ObjectId, holder: u64) -> Result<()>;
 
-    /// A holder has lost what its layout rests on. Afterwards nothing that it has under way can happen any more.
+    /// A holder has lost the state on which its layout depends. Afterwards none of its pending I/O can take effect.
     ///
     /// # Errors
-    /// [`Error::Delay`] to be asked again.
+    /// [`Error::Delay`]: try again.
     async fn lost(&self, file: ObjectId, holder: u64) -> Result<()>;
 
     /// A holder has written, and the file ends at `end` at least. Returns the size.
@@ -131,21 +132,21 @@ struct There {
     holder: u64,
 }
 
-/// A holder as the home knows it.
+/// A holder, as the home knows it.
 struct Entry {
     file: ObjectId,
     there: There,
     /// Questions for a layout that are under way.
     asking: u32,
-    /// One was answered with a layout.
+    /// At least one was answered with a layout.
     has: bool,
 }
 
-/// What clients of one metadata server were given, until they have given it back.
+/// Layouts given to the clients of one metadata server, until returned.
 #[derive(Default)]
 pub(crate) struct Given {
     by_number: BTreeMap<u64, Entry>,
-    /// Of the holders that ask or have something.
+    /// The holders that ask or have a layout.
     numbers: BTreeMap<There, u64>,
 }
 
@@ -154,8 +155,7 @@ impl Given {
         self.by_number.is_empty()
     }
 
-    /// The number of a holder that asks, which is `next` if it has none yet. `None` when there is no space.
-    /// [`Given::answered`] must follow.
+    /// The number of an asking holder; `next` if it has none yet. `None` if there is no space. [`Given::answered`] must follow.
     fn enter(&mut self, file: ObjectId, there: There, next: u64) -> Option<u64> {
         if let Some(number) = self.numbers.get(&there) {
             if let Some(entry) = self.by_number.get_mut(number) {
@@ -177,7 +177,7 @@ impl Given {
         Some(next)
     }
 
-    /// A holder that asked is answered, with a layout or without. Says what is to become of it.
+    /// A holder's question is answered, with a layout or without. Returns what becomes of the holder.
     fn answered(&mut self, number: u64, has: bool) -> Answered {
         let numbers = &mut self.numbers;
         let entry = self.by_number.get_mut(&number);
@@ -189,7 +189,7 @@ impl Given {
         if entry.has || entry.asking > 0 {
             return Answered::Stays;
         }
-        // It stays on the account until it has left; whoever asks meanwhile is another one.
+        // It stays recorded until it has left. A holder that asks meanwhile gets a new number.
         numbers.remove(&entry.there);
         Answered::Leaves
     }
@@ -208,7 +208,7 @@ impl Given {
         }
     }
 
-    /// Those of all runs up to this one.
+    /// The layouts of all runs up to this one.
     fn until_run(&self, run: u64) -> Vec<(ObjectId, u64)> {
         let all = self.by_number.iter();
         all.filter(|(_, entry)| entry.there.run <= run)
@@ -217,27 +217,27 @@ impl Given {
     }
 }
 
-/// What becomes of a holder that was answered.
+/// What becomes of a holder after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answered {
-    /// It has something, or asks for something else.
+    /// It has a layout, or another question is under way.
     Stays,
-    /// It has nothing.
+    /// It has no layout.
     Leaves,
-    /// It has given back what it asked for meanwhile.
+    /// It has meanwhile returned what it asked for.
     Ended,
 }
 
 impl Home {
-    /// The same home, of whose files clients are given layouts.
+    /// The same home, which gives layouts of its files.
     #[must_use]
     pub fn with_layouts(mut self, layouts: Arc<dyn Layouts>) -> Home {
         self.layouts = Some(layouts);
         self
     }
 
-    /// The server at which a holder with this number is, and its number there. `None` for a holder of the home's own clients, and for one
-    /// whose layout has ended.
+    /// The server of the holder with this number, and its number there. `None` for holders among the home's own clients, and for ended
+    /// layouts.
     #[must_use]
     pub fn holder_elsewhere(&self, number: u64) -> Option<(Asker, u64)> {
         let server = ReplicaSlot(((number & !OF_OTHERS) >> COUNTER_BITS) as u16);
@@ -301,7 +301,7 @@ impl Home {
             return Ok(Err(NoLayout::ThroughServer));
         };
         let _holding = self.hold(asker).await?;
-        // On the account first, so that nobody has a layout of whom the home does not know.
+        // Recorded first, so that the home knows every holder.
         let number = self.account(asker, |account| {
             account.layouts.enter(file, there, self.next_number(asker))
         })?;
@@ -316,7 +316,7 @@ impl Home {
         match becomes {
             Answered::Stays => Ok(given),
             Answered::Leaves => {
-                // Who gives may be about to give it all the same.
+                // `layouts` may still be about to give one.
                 layouts.returned(file, number).await?;
                 if let Some(account) = self.accounts().get_mut(&asker.server) {
                     account.layouts.leave(number);
@@ -348,7 +348,8 @@ impl Home {
         let _holding = self.hold(asker).await?;
         let number = self.account(asker, |account| account.layouts.number(file, there))?;
         let Some(number) = number else {
-            // It was ended here, or an earlier run of the home has given it, which counts at no data server when its leases are over.
+            // It was ended here, or an earlier run of the home gave it. Data servers refuse such a layout when that run's leases have
+            // expired.
             if is_lost {
                 self.holders.outlast_forgotten().await;
             }
@@ -365,7 +366,7 @@ impl Home {
         Ok(())
     }
 
-    /// Fences all layouts that clients of a server were given in runs up to this one. The caller sees to it that none is being given.
+    /// Fences all layouts that clients of a server got in runs up to this one. The caller ensures that none is being given.
     pub(crate) async fn fence_layouts(&self, server: ReplicaSlot, run: u64) {
         let Some(layouts) = &self.layouts else { return };
         let given = {
@@ -396,7 +397,7 @@ impl Home {
 
 type Ended = std::result::Result<u64, tokio::task::JoinError>;
 
-/// Ends a layout whose holder may have something under way, and returns its number.
+/// Ends a layout whose holder may have I/O pending, and returns its number.
 async fn fence(layouts: Arc<dyn Layouts>, file: ObjectId, number: u64) -> u64 {
     loop {
         match layouts.lost(file, number).await {
@@ -410,7 +411,7 @@ async fn fence(layouts: Arc<dyn Layouts>, file: ObjectId, number: u64) -> u64 {
     }
 }
 
-/// What a home answers that gives none.
+/// The answer of a home that gives no layouts.
 fn without_layouts(question: &Question) -> Answer {
     match question {
         Question::Layout(..) => Answer::Layout(Err(NoLayout::Unavailable)),

@@ -1,10 +1,11 @@
-//! Several metadata servers of one pool, and one tree: what a server shows its clients that it does not keep itself.
+//! Several metadata servers of one pool share one tree: this crate serves the parts of it that a server does not keep itself.
 //!
-//! Every object lives at a home (rule 12 of `docs/design/striping.md`), and all of them live at the first metadata server so far. A metadata
-//! server that has joined asks it ([`RemoteTree`], a [`vfs::FileSystem`] around the server's own store) and has it make changes (decisions 34
-//! and 35). The home answers ([`Home`]) out of whatever file system it shows its own clients, and keeps account of what clients of others have open.
-//! Attributes and names that were asked for are kept as copies under a lease, and taken back before anybody sees what has changed
-//! ([`Holders`], decision 38). Layouts are given by the home, too, which so knows whom to fence ([`Layouts`], decision 40).
+//! Every object lives at a home (rule 12 of `docs/design/striping.md`). So far all objects live at the first metadata server, except those
+//! that joined servers make (decision 46). A joined metadata server asks the home ([`RemoteTree`], a [`vfs::FileSystem`] around the
+//! server's own store) and has it make changes (decisions 34 and 35). The home answers ([`Home`]) from the file system that it shows its
+//! own clients. It also records what clients of other servers have open. Askers keep attributes and names as copies under a lease. The home
+//! invalidates copies before a change becomes visible ([`Holders`], decision 38). The home also gives layouts, so it knows which holders to
+//! fence ([`Layouts`], decision 40).
 //!
 //! What must never enter: NFS, sockets, and how questions travel.
 

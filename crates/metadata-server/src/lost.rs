@@ -1,6 +1,6 @@
-//! Metadata servers of which the home hears nothing any more, or that leave the pool: what their clients held is given up.
+//! Metadata servers that are silent for too long or leave the pool: the home gives up their clients' state.
 //!
-//! What must never enter: how it is given back.
+//! What must never enter: how state is released.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -10,12 +10,12 @@ use vfs::{ReplicaSlot, Result};
 
 use crate::home::{Account, Home};
 
-/// Between two looks for lost servers; if it is longer, nobody was heard meanwhile.
+/// Longest time between two searches for lost servers. After a longer pause, this server has itself heard nothing.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 impl Home {
-    /// What clients of other servers hold through this one is given up, but for that of one server: another home has given up what came
-    /// to it from here.
+    /// Gives up what clients of other servers hold through this one, except the clients of server `but`: another home has given up what
+    /// reached it through this server.
     pub async fn give_up_others(&self, but: ReplicaSlot) {
         let servers: Vec<ReplicaSlot> = self.accounts().keys().copied().collect();
         let servers = servers.into_iter().filter(|server| *server != but);
@@ -29,15 +29,15 @@ impl Home {
         }
     }
 
-    /// Gives up what clients of servers hold of which nothing was heard for so long that the lease of a client has passed as
-    /// well, or that have not told it to a home that was started anew. To be called about once a second.
+    /// Gives up the clients' state of servers that were silent until the clients' lease expired as well, or that have not reported to a
+    /// restarted home in time. Call it about once a second.
     pub async fn give_up_lost(&self) {
         let overdue = self.holders.claims.overdue();
         let lost = self.lost();
         if overdue.is_empty() && lost.is_empty() {
             return;
         }
-        // Before anybody else can get it: a home that is started anew goes by that.
+        // Noted before others can get the state: a restarted home relies on the note.
         let noted = self.note_given_up(|noted| noted.extend(overdue.iter().chain(&lost)));
         if let Err(error) = noted.await {
             return tracing::warn!(%error, "what clients of a lost metadata server held is given up when that can be noted");
@@ -49,7 +49,7 @@ impl Home {
                 self.end_claim(*server);
             }
             if !is_given_up {
-                // It was heard of meanwhile. Were this not noted, it would lose what it has with the next run.
+                // The server was heard meanwhile. If the note stayed, its clients would lose their state at the next run.
                 let _ = self
                     .note_given_up(|noted| {
                         noted.remove(server);
@@ -59,7 +59,7 @@ impl Home {
         }
     }
 
-    /// Gives up what clients of a server hold that is late, or else unless it was heard of a moment ago. Whether it has.
+    /// Gives up the clients' state of a server if `is_late` or the server is silent. Returns whether it did.
     async fn give_up(&self, server: ReplicaSlot, is_late: bool) -> bool {
         {
             let mut accounts = self.accounts();
@@ -73,13 +73,13 @@ impl Home {
             number = server.0,
             "a metadata server is away: what its clients had open and locked is given up"
         );
-        // A run that has begun meanwhile says itself what is left.
+        // A run that has begun meanwhile reports what is left.
         self.give_back_all(server, |account| account.joined.is_given_up())
             .await;
         true
     }
 
-    /// Changes stably whose clients' state was given up.
+    /// Changes the stable note of servers whose clients' state was given up.
     pub(crate) async fn note_given_up(
         &self,
         change: impl FnOnce(&mut BTreeSet<ReplicaSlot>),
@@ -94,7 +94,7 @@ impl Home {
         Ok(())
     }
 
-    /// Whether nothing was heard of a server for so long that what its clients hold is given up.
+    /// Whether a server was silent for so long that its clients' state is given up.
     pub(crate) fn is_silent(&self, account: &Account) -> bool {
         self.holders.state_stands_until(account.heard) <= self.holders.now()
     }
@@ -105,7 +105,7 @@ impl Home {
             let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *looked, now)
         };
-        // This server has stood still, and heard nobody.
+        // This server has stood still and heard nothing.
         let has_paused = looked.after(PAUSE_MAX) < now;
         let mut lost = BTreeSet::new();
         for (server, account) in self.accounts().iter_mut() {
@@ -121,7 +121,7 @@ impl Home {
         lost
     }
 
-    /// A metadata server is about to leave the pool. Returns when it answers from no copies; it gets none any more.
+    /// A metadata server is about to leave the pool and gets no more copies. Returns when it answers from none.
     pub async fn expect_parting(&self, server: ReplicaSlot) {
         self.holders.expect_parting(server).await;
     }
@@ -131,19 +131,19 @@ impl Home {
         self.holders.stays(server);
     }
 
-    /// It has left the pool: what its clients had open is closed.
+    /// A server has left the pool: releases what its clients had open.
     pub async fn part(&self, server: ReplicaSlot) {
         self.holders.part(server);
         self.holders.claims.has_told(server);
         {
             let mut accounts = self.accounts();
             let account = accounts.entry(server).or_default();
-            // What it has asked for and is not begun yet is not done: there is no such run.
+            // Requests that it sent and that have not begun are not carried out: no current run matches them.
             account.meet(u64::MAX);
             account.give_up();
         }
         self.give_back_all(server, |_| true).await;
-        // Its number is never used again, so that nothing follows from it.
+        // Its number is never used again, so a stale note has no effect.
         let _ = self
             .note_given_up(|noted| {
                 noted.remove(&server);

@@ -21,14 +21,14 @@ use crate::hidden::{numbered, numbers};
 use crate::pool_tree::{Busy, Part, PoolTree, locked};
 use crate::question::{Answer, Question, other_answer};
 
-/// At the source: the name to be removed, as the target of a symbolic link; by decider, number, directory and file.
+/// At the source: a symbolic link whose target is the name to remove. Numbers: decider, move, directory, file.
 const FROM: &str = "from";
-/// At the source: keeps the file meanwhile; by decider and number.
+/// At the source: keeps the file during the move. Numbers: decider, move.
 const GOES: &str = "goes";
-/// At the decider: it was done; by source, number and file.
+/// At the decider: proves the move. Numbers: source, move, file.
 const CAME: &str = "came";
 
-/// A name on its way out.
+/// A name that is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaving {
     decider: ReplicaSlot,
@@ -36,7 +36,7 @@ pub(crate) struct Leaving {
     file: ObjectId,
 }
 
-/// A move that was done here, and whose source has not said that it has followed.
+/// A move that was made here and that the source has not confirmed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Came {
     source: ReplicaSlot,
@@ -51,7 +51,7 @@ impl Came {
     }
 }
 
-/// Takes the number of a move from those under way.
+/// Removes a move from those under way when dropped.
 struct UnderWay<'p>(&'p PoolTree, u64);
 
 impl Drop for UnderWay<'_> {
@@ -60,12 +60,12 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// At the home of the source.
+/// The side of the source's home.
 impl PoolTree {
-    /// Whether something may be done with a name now.
+    /// Checks that a name may be used now.
     ///
     /// # Errors
-    /// [`Error::Delay`] while it is on its way out, and [`Error::AccessDenied`] for one that nobody may use.
+    /// [`Error::Delay`] while it is on its way out, and [`Error::AccessDenied`] for a reserved name.
     pub(crate) fn check_place(&self, directory: ObjectId, name: &Name) -> Result<()> {
         if self.is_reserved(directory, name) {
             return Err(Error::AccessDenied);
@@ -77,7 +77,7 @@ impl PoolTree {
         }
     }
 
-    /// Whether some names of a directory are on their way out.
+    /// The names of a directory that are on their way out.
     pub(crate) fn leaving_of(&self, directory: ObjectId) -> Vec<Name> {
         let leaving = locked(&self.leaving);
         let of_it = leaving.keys().filter(|(of, _)| *of == directory);
@@ -98,7 +98,7 @@ impl PoolTree {
             .map(|(place, leaving)| (place.clone(), *leaving))
     }
 
-    /// Prepares for a name to go, as [`vfs::FileSystem::rename`] checks that. What it leads to, and the version of its directory.
+    /// Prepares to move a name away, with the checks of [`vfs::FileSystem::rename`]. Returns its object, and the version of its directory.
     pub(crate) async fn prepare_move(
         &self,
         (decider, number): (ReplicaSlot, u64),
@@ -119,7 +119,7 @@ impl PoolTree {
         };
         let place = (directory, name.clone());
         locked(&self.leaving).insert(place.clone(), leaving);
-        // What was begun with the name before has ended.
+        // Waits until earlier operations on names have ended.
         drop(self.places.write().await);
         let prepared = self.prepare_found(leaving, who, (directory, name)).await;
         if prepared.is_err() {
@@ -159,7 +159,7 @@ impl PoolTree {
         let (root, hidden) = (Credentials::root(), self.need_hidden().await?);
         let goes = leaving.keeper()?;
         let linked = {
-            // Its row here may stand for one that lives elsewhere.
+            // The local row may stand for a file that lives elsewhere.
             let since = self.holders.begin_again();
             let linked = self
                 .store
@@ -172,7 +172,7 @@ impl PoolTree {
         let target = NewObject::Symlink(name.as_bytes().to_vec().into());
         let (from, set) = (leaving.record(directory)?, SetAttributes::default());
         self.own.create(&root, hidden, &from, target, &set).await?;
-        // Nobody is shown the name out of a copy any more.
+        // No server answers from a copy of the name any more.
         self.holders.take_back(directory).await;
         let found = self.at(file).attributes(file).await?;
         Ok((found, self.unchanged(directory).await?))
@@ -191,8 +191,8 @@ impl PoolTree {
         self.drop_hidden(&leaving.keeper()?).await
     }
 
-    /// The outcome is known: the name goes, or stays. Where it has gone already, the file is kept for one at the decider in any case: nothing
-    /// else may lead to it.
+    /// The outcome is known: removes the name, or keeps it. If the name is already gone, keeps the file for a name at the decider in any
+    /// case: there may be no other name of it.
     pub(crate) async fn finish_move(
         &self,
         (decider, number): (ReplicaSlot, u64),
@@ -216,7 +216,7 @@ impl PoolTree {
             let keeper = leaving.keeper()?;
             self.hold_by(decider, leaving.file, &keeper).await?;
         }
-        // In this order: what is left of it is found by the second.
+        // In this order: the record lets a later call find what is left.
         self.drop_hidden(&leaving.keeper()?).await?;
         self.drop_hidden(&leaving.record(directory)?).await?;
         if self.is_elsewhere(leaving.file) {
@@ -226,7 +226,7 @@ impl PoolTree {
         Ok(())
     }
 
-    /// A home is lost: what it has decided is not known any more, and names that are still here stay.
+    /// A home is lost, and its decisions are unknown. Names that are still here stay.
     pub(crate) async fn end_moves_to(&self, home: ReplicaSlot) -> Result<()> {
         let leaving: Vec<Leaving> = locked(&self.leaving).values().copied().collect();
         for Leaving {
@@ -240,7 +240,7 @@ impl PoolTree {
         Ok(())
     }
 
-    /// Asks for outcomes that were not told. To be called now and then.
+    /// Asks for outcomes that were not reported. Call this regularly.
     pub(crate) async fn settle_leaving(&self) {
         let leaving: Vec<Leaving> = locked(&self.leaving).values().copied().collect();
         for Leaving {
@@ -250,10 +250,10 @@ impl PoolTree {
             let is_done = match self.at_server(decider) {
                 Some(other) => match other.ask(Question::MoveOutcome(number)).await {
                     Ok(Answer::Holds(is_done)) => is_done,
-                    // It is under way, or the decider is away.
+                    // The move is under way, or the decider is away.
                     _ => continue,
                 },
-                // A home is removed when it has nothing any more, proofs of moves included; with a lost one they have ended.
+                // A home is removed only when nothing is left there, proofs of moves included. For a lost home, moves have ended.
                 None => false,
             };
             if let Err(error) = self.finish_move((decider, number), is_done).await {
@@ -274,7 +274,7 @@ impl Leaving {
     }
 }
 
-/// At the home of the target.
+/// The side of the target's home.
 impl PoolTree {
     /// Moves a name of another home here.
     pub(crate) async fn move_here(
@@ -285,7 +285,7 @@ impl PoolTree {
     ) -> Result<(DirectoryChange, DirectoryChange)> {
         let (tree, who) = (self.this()?, who.clone());
         let (from, to) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
-        // It goes on to its end, also when the request that waits for it is given up.
+        // It runs to its end even if the waiting request is dropped.
         let moved = tokio::spawn(async move {
             let (from, to) = ((from.0, &from.1), (to.0, &to.1));
             tree.decide_move(&who, from, to).await
@@ -316,7 +316,7 @@ impl PoolTree {
         let question = Question::PrepareMove(number, who_there, from.0, from.1.clone());
         let (file, source) = match home.ask(question).await {
             Ok(Answer::Prepared(file, source)) => (file, source),
-            // A source that has prepared all the same asks for the outcome.
+            // A source that has prepared nevertheless asks for the outcome.
             Ok(_) => return Err(other_answer()),
             Err(error) => return Err(error),
         };
@@ -329,8 +329,8 @@ impl PoolTree {
         changes
     }
 
-    /// Makes the new name of what the source's home has prepared to give away; or does nothing, if both are names of the same file. Whether
-    /// it is made, if that is known.
+    /// Makes the new name of the file that the source has prepared. Does nothing if both are names of the same file. The second value says
+    /// whether the name was made, if known.
     async fn make_moved(
         &self,
         who: &Credentials,
@@ -359,7 +359,7 @@ impl PoolTree {
         };
         match is_done {
             Ok(true) => self.follow(came, busy).await,
-            // Nothing is done with the file until that is known, at the next start.
+            // The file stays busy until that is known, at the next start.
             Err(_) => busy.stays(),
             Ok(false) => {}
         }
@@ -372,8 +372,8 @@ impl PoolTree {
         (target.map(|target| (source, target)), is_done.ok())
     }
 
-    /// Has nobody else do something with names here of a file that comes, and of the one that it replaces if that lives elsewhere. Nothing when
-    /// both are the same.
+    /// Keeps other tasks away from the local names of the arriving file, and of the file that it replaces if that lives elsewhere. `None`
+    /// if both are the same.
     async fn ready_for(
         &self,
         who: &Credentials,
@@ -388,7 +388,7 @@ impl PoolTree {
                 self.refresh(found.id).await?;
                 Some(replaced)
             }
-            // The operation itself says what is wrong.
+            // The operation itself reports what is wrong.
             Ok(_) | Err(_) => None,
         };
         Ok(Some((busy, replaced)))
@@ -410,7 +410,7 @@ impl PoolTree {
         self.store.accept_name(who, to, file, Some(arrival)).await
     }
 
-    /// Has the source's home follow a move; later, if that fails. Until it has, nothing else is done with names of the file here.
+    /// Has the source's home carry out the move, now or later. Until then, no other task uses local names of the file.
     async fn follow(&self, came: Came, busy: Busy<'_>) {
         if let Err(error) = self.try_to_follow(&came).await {
             tracing::debug!(%error, "the other home of a move follows later");
@@ -420,7 +420,7 @@ impl PoolTree {
     }
 
     async fn try_to_follow(&self, came: &Came) -> Result<()> {
-        // A home that was removed has nothing any more that could go.
+        // A removed home has no name left to remove.
         if let Some(other) = self.at_server(came.source) {
             let finished = Question::FinishMove(came.number, true);
             other.do_at_home(finished).await?;
@@ -428,7 +428,7 @@ impl PoolTree {
         self.drop_hidden(&came.name()?).await
     }
 
-    /// Has homes follow that could not. To be called now and then.
+    /// Repeats reports of moves to source homes that were away. Call this regularly.
     pub(crate) async fn settle_came(&self) {
         let all = locked(&self.came).clone();
         for came in all {
@@ -439,7 +439,7 @@ impl PoolTree {
         }
     }
 
-    /// Whether a move was done, when it is not under way any more.
+    /// Whether a move was made. [`Error::Delay`] while it is under way.
     pub(crate) async fn move_outcome(&self, source: ReplicaSlot, number: u64) -> Result<bool> {
         if locked(&self.moves).contains(&number) {
             return Err(Error::Delay);
@@ -451,7 +451,7 @@ impl PoolTree {
         }))
     }
 
-    /// Takes up what an earlier run has left of moves: to be called before clients are served.
+    /// Takes up what an earlier run has left of moves. Call it before clients are served.
     pub(crate) async fn take_up_moves(&self) -> Result<()> {
         let root = Credentials::root();
         let mut kept_by_nothing = Vec::new();

@@ -1,6 +1,6 @@
-//! What a metadata server asks a home, and the answers, in the form in which they travel.
+//! Questions of a metadata server to a home, and the answers, as they are sent.
 //!
-//! Encodings are postcard's. Every decoder is bounded by the length of what it is given.
+//! The encoding is postcard. The input length bounds every decoder.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -24,9 +24,9 @@ pub enum Change {
     SetAttributes(OwnedAccessCheck, ObjectId, SetAttributes),
     /// A new object.
     Create(Credentials, ObjectId, Name, NewObject, SetAttributes),
-    /// A name goes.
+    /// A name is removed.
     Remove(Credentials, ObjectId, Name),
-    /// A name becomes another one.
+    /// A name is renamed.
     Rename(Credentials, (ObjectId, Name), (ObjectId, Name)),
     /// One more name.
     Link(Credentials, ObjectId, ObjectId, Name),
@@ -38,41 +38,41 @@ pub enum Change {
     Deallocate(OwnedAccessCheck, ObjectId, Extent),
     /// An extended attribute's value.
     SetXattr(Credentials, ObjectId, XattrName, Bytes, XattrMode),
-    /// An extended attribute goes.
+    /// An extended attribute is removed.
     RemoveXattr(Credentials, ObjectId, XattrName),
 }
 
-/// A question for the home of an object. Each may be asked again: what changes nothing is answered as of then, and a [`Change`] has
-/// the name of the client's request, or comes to the same the second time. The names are those of [`vfs::FileSystem`].
+/// A question for the home of an object. Each may be repeated: a question that changes nothing is answered with the current state, and a
+/// [`Change`] carries the name of the client's request or has the same effect the second time. The names are those of [`vfs::FileSystem`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {
-    /// What all copies of the tree have in common, for a server that is to have a store of it.
+    /// What all copies of the tree have in common, for a server that needs a store of it.
     Tree,
     /// Space in the tree.
     Space,
-    /// What is known of an object.
+    /// Attributes of an object.
     Attributes(ObjectId),
     /// The object behind a name.
     Lookup(Credentials, ObjectId, Name),
     /// The directory that holds a directory.
     Parent(Credentials, ObjectId),
-    /// Entries behind a cookie, at most this many.
+    /// Entries after a cookie, at most this many.
     ReadDirectory(Credentials, ObjectId, Cookie, u32),
     /// The target of a symbolic link.
     ReadLink(Credentials, ObjectId),
     /// A client of the asker opens a file.
     Open(OwnedAccessCheck, ObjectId, OpenOwner, Share),
-    /// It goes on with a smaller share.
+    /// It keeps the file open with a smaller share.
     Downgrade(ObjectId, OpenOwner, Share),
     /// It has closed the file.
     Close(ObjectId, OpenOwner),
-    /// Clients of the asker had time to open again what they had open in its earlier runs.
+    /// Clients of the asker have had time to reclaim what they had open in its earlier runs.
     EndReclaim,
-    /// A lock that would be in the way.
+    /// A conflicting lock.
     TestLock(ObjectId, LockOwner, ByteRange, LockKind),
     /// Bytes from an offset on, at most this many.
     Read(OwnedAccessCheck, ObjectId, u64, u32),
-    /// Has what was written be stable, no matter which client wrote it.
+    /// Makes written data stable, no matter which client wrote it.
     Commit(ObjectId, u64, u32),
     /// The next data or hole.
     Seek(OwnedAccessCheck, ObjectId, u64, SeekTarget),
@@ -80,71 +80,71 @@ pub enum Question {
     Xattr(Credentials, ObjectId, XattrName),
     /// Names of extended attributes.
     Xattrs(Credentials, ObjectId, u64, u32),
-    /// Something is to be changed.
+    /// A change.
     Change(Change),
-    /// Nobody asks again for what requests of these groups have done.
+    /// No client repeats requests of these groups any more.
     EndRequests(Vec<RequestGroup>),
-    /// Nothing but the lease under which copies count.
+    /// Only the lease under which copies are valid.
     Lease,
-    /// All that clients of the asker hold is about to be told; [`Question::EndReclaim`] says that it was.
+    /// The asker is about to report all that its clients hold; [`Question::EndReclaim`] ends the report.
     BeginAgain,
-    /// A client of the asker has opened the file, before the home was started anew or before the asker was. Or it has just made it.
+    /// A client of the asker opened the file before the home or the asker restarted, or has just made it.
     OpenAgain(OwnedAccessCheck, ObjectId, OpenOwner, Share),
     /// A client of the asker locks a range.
     Lock(ObjectId, LockOwner, ByteRange, LockKind),
-    /// It has locked the range, before the home was started anew or before the asker was.
+    /// A client of the asker locked the range before the home or the asker restarted.
     LockAgain(ObjectId, LockOwner, ByteRange, LockKind),
-    /// It gives back what it has locked of a range.
+    /// It unlocks its locks within a range.
     Unlock(ObjectId, LockOwner, ByteRange),
-    /// Whether it has locked something of the file, or may have, by what the home knows.
+    /// Whether it has, or may have, locked something of the file, as far as the home knows.
     HoldsLock(ObjectId, LockOwner),
-    /// The asker has forgotten its clients since it heard that what they held is given up.
+    /// The asker has forgotten its clients after it heard that their state is given up.
     HasForgotten,
-    /// A client of the asker, by the asker's number of it, wants a layout of the file; whether for writing.
+    /// A client of the asker wants a layout of the file, under the asker's number of the holder; whether for writing.
     Layout(ObjectId, u64, bool),
-    /// It has given its layout back; or else, it has lost what that rests on.
+    /// It has returned its layout. With `true`, it has lost the state on which the layout depends.
     EndLayout(ObjectId, u64, bool),
     /// It has written, and the file ends there at least.
     CommitLayout(ObjectId, u64, Option<u64>),
-    /// Where the data servers of a device are.
+    /// The addresses of a device's data servers.
     Device([u8; 16]),
-    /// Which devices there are.
+    /// All devices.
     Devices,
-    /// Clients of the asker use these sessions, among others; whether that is all.
+    /// Sessions that clients of the asker use; `true` completes the list.
     Sessions(Vec<RequestGroup>, bool),
-    /// The row beside the name of a directory that lives at the asker. [`Error::Stale`]: there is no such name, and never will be but by what
-    /// the asker asks from now on.
+    /// The row beside the name of a directory that lives at the asker. [`Error::Stale`]: no such name exists, and only later requests of
+    /// the asker can create one.
     Elsewhere(ObjectId),
-    /// No names come into an empty directory any more, under this number: the asker has its name, and is about to remove that.
+    /// Seals an empty directory under this number, so that it gets no names: the asker has its name and is about to remove it.
     Seal(ObjectId, u64),
-    /// It has not.
+    /// The asker has not removed the name.
     BreakSeal(ObjectId, u64),
-    /// It has.
+    /// The asker has removed the name.
     Discard(ObjectId),
-    /// Whether directories live there that the home has made itself.
+    /// Whether directories live there that the home itself has made.
     HasDirectories,
-    /// What is known of objects that live at the home, for names of a page.
+    /// Attributes of objects that live at the home, for the names of a page.
     AttributesOf(Vec<ObjectId>),
-    /// A name is to be moved to the asker, under this number: it is noted as one on its way out.
+    /// Prepares to move a name to the asker, under this number: the home notes that the name is leaving.
     PrepareMove(u64, Credentials, ObjectId, Name),
-    /// Whether it was moved.
+    /// Whether the name was moved.
     FinishMove(u64, bool),
     /// Whether a name of the asker was moved to the home, under this number.
     MoveOutcome(u64),
-    /// The number of names that the asker has of a file that lives at the home, or is about to have.
+    /// The number of names that the asker has, or is about to have, of a file that lives at the home.
     HoldNames(ObjectId, u32),
-    /// How many names there are of a file that lives at the asker.
+    /// The number of names of a file that lives at the asker.
     NamesOf(ObjectId),
 }
 
 /// What a home answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// To [`Question::Tree`]: what clients see of the identity, and the key of names' hash.
+    /// To [`Question::Tree`]: the client-visible identity, and the key of the name hash.
     Tree(FsId, [u8; 16]),
     /// Space.
     Space(Space),
-    /// What is known of the object that the question was about, or led to.
+    /// Attributes of the object that the question named or that its name leads to.
     Attributes(Attributes),
     /// A page of a directory.
     Page(DirectoryPage),
@@ -152,99 +152,99 @@ pub enum Answer {
     Bytes(Bytes),
     /// It was done.
     Done,
-    /// A lock in the way, if there is one.
+    /// A conflicting lock, if there is one.
     Conflict(Option<LockConflict>),
-    /// What was read.
+    /// The data read.
     Read(ReadData),
-    /// What was written before is stable.
+    /// The data written before is stable.
     Committed(Commitment),
     /// Where the next data or hole is.
     Found(Option<u64>),
     /// A page of names of extended attributes.
     Xattrs(XattrPage),
-    /// A made, or found, object.
+    /// The object that was made or found.
     Created(Created),
     /// The version of a directory, or of an object, around the change.
     Changed(DirectoryChange),
-    /// The same of both directories of a renaming.
+    /// The same for both directories of a rename.
     Renamed(DirectoryChange, DirectoryChange),
-    /// What was written.
+    /// The result of a write.
     Written(Written),
-    /// Whether it is so.
+    /// Yes or no.
     Holds(bool),
-    /// To any question: the asker was away for so long that what its clients had open and locked is given up.
+    /// To any question: the asker was away for too long, and the opens and locks of its clients are given up.
     GivenUp,
-    /// A layout, or what to do without.
+    /// A layout, or what to do without one.
     Layout(std::result::Result<Layout, NoLayout>),
-    /// The size of a file that was written past the home.
+    /// The size of a file that a client wrote at the data servers.
     Size(std::result::Result<u64, NoLayout>),
     /// The addresses of each data server of a device.
     Device(Option<Vec<Vec<SocketAddr>>>),
     /// All devices.
     Devices(Vec<[u8; 16]>),
-    /// A page of a directory, and the cookies of entries whose attributes cannot be had, since their home is away.
+    /// A page of a directory, and the cookies of entries whose attributes are not available because their home is away.
     PageWithout(DirectoryPage, BTreeSet<Cookie>),
-    /// What is known of each object, in the order of the question.
+    /// Attributes of each object, in the order of the question.
     Each(Vec<Result<Attributes>>),
-    /// What a name leads to that is on its way out, and the version of its directory.
+    /// The object behind a name that is leaving, and the version of its directory.
     Prepared(Attributes, DirectoryChange),
     /// A number of names.
     Names(u32),
 }
 
-/// A question about one tree, and no other that may be there under the same identifiers of objects.
+/// A question about one tree. Another tree may use the same object identifiers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// Which tree. `None` by who does not know it yet.
+    /// Which tree. `None` if the asker does not know it yet.
     pub tree: Option<FsId>,
-    /// The asker keeps copies, all of them of this run of the home. `None`: it keeps none.
+    /// The asker keeps copies, all granted by this run of the home. `None`: it keeps none.
     pub keeps: Option<u64>,
-    /// So often the asker had forgotten all its clients in this run, when it admitted the one that wants this. Nothing is carried out for
-    /// forgotten ones.
+    /// How often the asker had forgotten all its clients in this run when it admitted the asking client. Nothing is done for forgotten
+    /// clients.
     pub clients: u64,
     /// The question.
     pub question: Question,
 }
 
-/// What a home answers, and what that is good for.
+/// A home's answer, and what the asker may do with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
     /// The answer.
     pub answer: Result<Answer>,
     /// Whether it may be kept.
     pub granted: Granted,
-    /// The directory that the question was about, if the answer is about others.
+    /// The directory that the question names, if the answer is about other objects.
     pub directory: Option<Attributes>,
 }
 
-/// What a home grants to who keeps copies.
+/// What a home grants to an asker that keeps copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
-    /// How often the asker had been told something.
+    /// How many invalidations the asker had been sent.
     pub told: u64,
-    /// Whether all its copies count for a lease from the asking on.
+    /// Whether all its copies are valid for one lease, counted from the question on.
     pub leased: bool,
     /// Whether this answer may be kept.
     pub keep: bool,
 }
 
-/// Copies that do not count any more.
+/// Invalidated copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct News {
-    /// Which run of the home says it.
+    /// The run of the home that sends it.
     pub run: u64,
-    /// The objects, with the number under which each is told.
+    /// The objects, each with the number of its invalidation.
     pub told: Vec<(u64, ObjectId)>,
 }
 
 impl Asked {
-    /// As it travels.
+    /// Encodes it for sending.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         encode(self)
     }
 
-    /// Reads what [`Asked::encode`] wrote; nothing when it is none.
+    /// Decodes what [`Asked::encode`] wrote. `None` for anything else.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Asked> {
         decode(bytes)
@@ -252,13 +252,13 @@ impl Asked {
 }
 
 impl Reply {
-    /// As it travels.
+    /// Encodes it for sending.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         encode(self)
     }
 
-    /// Reads what [`Reply::encode`] wrote; nothing when it is none.
+    /// Decodes what [`Reply::encode`] wrote. `None` for anything else.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Reply> {
         decode(bytes)
@@ -266,13 +266,13 @@ impl Reply {
 }
 
 impl News {
-    /// As it travels.
+    /// Encodes it for sending.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         encode(self)
     }
 
-    /// Reads what [`News::encode`] wrote; nothing when it is none.
+    /// Decodes what [`News::encode`] wrote. `None` for anything else.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<News> {
         decode(bytes)
@@ -280,7 +280,7 @@ impl News {
 }
 
 impl Question {
-    /// Whether an answer that is late does no harm: the caller may have gone on meanwhile.
+    /// Whether a late answer does no harm, because the caller may have continued meanwhile.
     #[must_use]
     pub fn may_be_given_up(&self) -> bool {
         !matches!(
@@ -303,7 +303,7 @@ impl Question {
         )
     }
 
-    /// Bytes of a file that it brings, or that its answer may bring, if it is about those.
+    /// The number of file bytes that the question carries or its answer may carry.
     #[must_use]
     pub fn contents(&self) -> Option<u32> {
         match self {
@@ -315,8 +315,8 @@ impl Question {
         }
     }
 
-    /// Whether it may wait for others of the same asker to be answered. What gives something back, has what is held go on, or is asked to
-    /// answer another home may not: the others may wait for that.
+    /// Whether the question may wait until others of the same asker are answered. A question that releases state, keeps held state alive,
+    /// or is needed to answer another home must not wait: the others may wait for it.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         !matches!(
@@ -350,8 +350,8 @@ impl Question {
         )
     }
 
-    /// Whether it is about a change that the home knows again by the client's request, and makes once. Other changes come to the same
-    /// the second time.
+    /// Whether the home recognizes a repeat of this change by the client's request and makes the change once. Other changes have the same
+    /// effect the second time.
     #[must_use]
     pub fn is_made_once(&self) -> bool {
         match self {
@@ -382,7 +382,7 @@ impl Answer {
     }
 }
 
-/// What is in memory can be written; were that ever wrong, the other side reads nothing and says so.
+/// In-memory values can always be encoded. If that ever fails, the receiver decodes nothing and reports it.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Bytes {
     postcard::to_allocvec(value).unwrap_or_default().into()
 }
@@ -392,7 +392,7 @@ pub(crate) fn decode<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Option<T> {
     rest.is_empty().then_some(value)
 }
 
-/// An answer to another question than was asked.
+/// The error for an answer that does not match the question.
 pub(crate) fn other_answer() -> Error {
     Error::Io("a metadata server answers another question than was asked".to_owned())
 }

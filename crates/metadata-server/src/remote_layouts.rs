@@ -1,7 +1,8 @@
-//! Layouts at a metadata server that has joined: the home gives them, and knows to whom.
+//! Layouts at a joined metadata server. The home gives them and knows the holders.
 //!
-//! Kept here is alone who may have one, so that the home is asked nothing about others. What clients hold is fenced by the home when this server meets it in a new session, and a home that was started anew
-//! knows of no layout; so a client that goes on with one is refused at the data servers, and asks for another.
+//! This server only records which holders may have a layout, so it does not ask the home about others. The home fences clients' layouts
+//! when this server meets it in a new session, and a restarted home knows no layouts. So data servers refuse a client that continues with
+//! an old layout, and the client asks for another.
 //!
 //! What must never enter: stateids.
 
@@ -17,7 +18,7 @@ use crate::remote_tree::RemoteTree;
 
 type Listener = Arc<dyn Fn(LayoutEvent) + Send + Sync>;
 
-/// Who hears what happens to layouts.
+/// Called with each event of a layout.
 #[derive(Default)]
 pub(crate) struct Listeners(Mutex<Vec<Listener>>);
 
@@ -26,15 +27,15 @@ pub(crate) struct Listeners(Mutex<Vec<Listener>>);
 struct AtHome {
     /// Questions for a layout that are under way.
     asking: u32,
-    /// One was answered with a layout, or nobody knows how.
+    /// A question was answered with a layout, or its outcome is unknown.
     may_have: bool,
 }
 
-/// The holders of which the home may know.
+/// The holders that the home may know.
 #[derive(Default)]
 pub(crate) struct Known(Mutex<BTreeMap<u64, AtHome>>);
 
-/// A question for a layout that is under way. Dropped, it was answered with one, or nobody knows how.
+/// A pending question for a layout. If it is dropped without a refusal, the holder may have a layout.
 struct Asking<'k> {
     known: &'k Known,
     holder: u64,
@@ -79,10 +80,10 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// A holder that has lost its layout of a file, when all clients had been forgotten so often.
+/// A lost layout: the client generation, the file and the holder.
 type Lost = (u64, ObjectId, u64);
 
-/// Layouts that holders have lost while the home could not be told.
+/// Lost layouts that could not be reported to the home.
 #[derive(Default)]
 pub(crate) struct Owed {
     lost: Mutex<VecDeque<Lost>>,
@@ -95,14 +96,14 @@ impl Owed {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The home has ended all layouts that it had given to clients of this server.
+    /// The home has ended all layouts of this server's clients.
     pub(crate) fn have_ended(&self) {
         self.lost().clear();
     }
 }
 
 impl RemoteTree {
-    /// Has the home let something go of a client's, behind what that may have under way at the data servers.
+    /// Has the home release some state of a client, after the client's lost layouts have ended.
     pub(crate) async fn let_go(&self, clients: u64, question: Question) -> Result<()> {
         self.end_what_is_owed().await?;
         self.do_for(clients, question).await
@@ -114,7 +115,7 @@ impl RemoteTree {
             let Some((clients, file, holder)) = self.owed.lost().front().copied() else {
                 return Ok(());
             };
-            // Of those who are forgotten the home ends all.
+            // The home itself ends all layouts of forgotten clients.
             let ended = match self.clients.still_are(clients) {
                 true => {
                     let end = Question::EndLayout(file, holder, true);
@@ -125,18 +126,18 @@ impl RemoteTree {
             match ended {
                 Err(Error::Delay) => return Err(Error::Delay),
                 Ok(()) | Err(Error::Stale) => {}
-                // Another time it says the same, and nothing would be let go there any more.
+                // A retry would fail the same way and block all later releases.
                 Err(error) => tracing::error!(%file, %error, "a layout cannot be ended"),
             }
-            // The home ends all of them only while nobody is here.
+            // The queue was not cleared meanwhile: `hand_over` does that while no task is here.
             self.owed.lost().pop_front();
         }
     }
 
-    /// A layout of a whole file, for reading, or for `writing` as well. Holders are numbered by the caller, each number used once.
+    /// A layout of a whole file, for reading, or for `writing` as well. The caller numbers the holders and uses each number once.
     ///
     /// # Errors
-    /// What the client is to do instead.
+    /// What the client must do instead.
     pub async fn layout(
         &self,
         file: ObjectId,
@@ -156,15 +157,16 @@ impl RemoteTree {
         }
     }
 
-    /// A holder has given its layout back, or has lost what it rests on and may have something under way. A home that is away hears of the latter
-    /// before anything of the client's is let go there; whatever else the client had need not wait for it.
+    /// A holder has returned its layout, or has lost the state on which it depends and may have I/O pending. A home that is away hears of a
+    /// lost layout before it releases any other state of the client. The client's other state need not wait for it.
     ///
     /// # Errors
-    /// [`Error::Delay`] to be asked again.
+    /// [`Error::Delay`]: try again.
     pub async fn end_layout(&self, file: ObjectId, holder: u64, is_lost: bool) -> Result<()> {
         let clients = self.clients.forgotten();
         let _noted = self.clients.telling.read().await;
-        // The home has let go of who was refused; it fences what clients had who are forgotten, before anybody else has what that rests on.
+        // The home keeps nothing for refused holders. It fences layouts of forgotten clients before others can get the state on which they
+        // depend.
         if self.holders.has(holder) && self.clients.still_are(clients) {
             let ended = self.do_for(clients, Question::EndLayout(file, holder, is_lost));
             match ended.await {
@@ -179,10 +181,10 @@ impl RemoteTree {
         Ok(())
     }
 
-    /// A holder says that it has written, and that the file ends at `end` at least. Returns the size.
+    /// A holder reports that it has written, and that the file ends at `end` at least. Returns the size.
     ///
     /// # Errors
-    /// When its layout has ended, or nobody can say.
+    /// When its layout has ended, or the home does not answer.
     pub async fn commit_layout(
         &self,
         file: ObjectId,
@@ -196,7 +198,7 @@ impl RemoteTree {
         }
     }
 
-    /// The addresses of each data server of a device; `None` when there is no such device, or nobody can say.
+    /// The addresses of each data server of a device. `None` if there is no such device, or the home does not answer.
     pub async fn device(&self, device: [u8; 16]) -> Option<Vec<Vec<SocketAddr>>> {
         match self.ask(Question::Device(device)).await {
             Ok(Answer::Device(found)) => found,
@@ -207,7 +209,7 @@ impl RemoteTree {
     /// All devices that layouts may name.
     ///
     /// # Errors
-    /// When nobody can say.
+    /// When the home does not answer.
     pub async fn devices(&self) -> Result<Vec<[u8; 16]>> {
         match self.ask(Question::Devices).await? {
             Answer::Devices(all) => Ok(all),
@@ -215,7 +217,7 @@ impl RemoteTree {
         }
     }
 
-    /// Has this called with what happens to layouts.
+    /// Has `listener` called with each event of a layout.
     pub fn on_layout_event(&self, listener: Listener) {
         let mut listeners = self
             .layouts
@@ -225,7 +227,7 @@ impl RemoteTree {
         listeners.push(listener);
     }
 
-    /// The home says what has happened to a layout of a client of this server, or to a device.
+    /// The home reports an event of a layout of this server's client, or of a device.
     pub fn hear_of_layouts(&self, event: LayoutEvent) {
         let listeners = self
             .layouts

@@ -1,4 +1,4 @@
-//! A tree that lives at another metadata server, as this one shows it to its clients.
+//! A tree that lives at another metadata server, as this server shows it to its clients.
 //!
 //! What must never enter: how the home is reached.
 
@@ -22,26 +22,26 @@ use crate::kept::{Kept, Metrics};
 use crate::question::{Answer, Change, News, Question, Reply, other_answer};
 use crate::remote_layouts::{Known, Listeners, Owed};
 
-/// The home is told of at most this many sessions at once: 128 KiB.
+/// Most sessions in one report to the home: 128 KiB.
 const SESSIONS_AT_ONCE: usize = 1 << 13;
 
-/// The way to the home.
+/// The connection to the home.
 #[async_trait]
 pub trait Connection: Send + Sync + 'static {
-    /// Asks the home of everything, for a server that keeps copies of this run of it and has forgotten its `clients` so often. A question
-    /// whose answer is lost is asked again.
+    /// Asks the home, for a server that keeps copies of its run `keeps` and has forgotten its clients `clients` times. Repeats a question
+    /// whose answer is lost.
     ///
     /// # Errors
-    /// [`Error::Delay`] while there is no connection to it, and what prevents an answer otherwise.
+    /// [`Error::Delay`] while there is no connection, or another reason why there is no answer.
     async fn ask(&self, question: Question, keeps: Option<u64>, clients: u64) -> Result<Reply>;
 }
 
 /// The tree.
 pub struct RemoteTree {
-    /// The server's own store, which has the tree's properties and no objects yet.
+    /// The server's own store. It has the tree's properties.
     own: Arc<dyn FileSystem>,
     home: Arc<dyn Connection>,
-    /// What the home makes has this slot.
+    /// The slot of objects that the home makes.
     home_slot: ReplicaSlot,
     kept: Kept,
     pub(crate) clients: Clients,
@@ -51,7 +51,7 @@ pub struct RemoteTree {
     this: Weak<RemoteTree>,
 }
 
-/// Takes what a question is answered with, or says that it is something else.
+/// Asks a question and takes the expected answer, or returns an error for any other.
 macro_rules! answered {
     ($self:ident, $question:expr, $answer:pat => $value:expr) => {
         match $self.ask($question).await? {
@@ -62,7 +62,7 @@ macro_rules! answered {
 }
 
 impl RemoteTree {
-    /// The tree of which `own` is the server's store, behind this connection to the server whose objects have this slot.
+    /// The tree whose local store is `own`. The connection leads to the server whose objects have this slot.
     #[must_use]
     pub fn new(
         own: Arc<dyn FileSystem>,
@@ -83,13 +83,12 @@ impl RemoteTree {
         })
     }
 
-    /// Asks the home, and keeps what may be kept.
+    /// Asks the home, and keeps the answer if it may be kept.
     pub(crate) async fn ask(&self, question: Question) -> Result<Answer> {
         self.ask_for(self.clients.forgotten(), question).await
     }
 
-    /// The same for a client that was there when all had been forgotten so often. When it is lost, nothing is asked for it any more, and no
-    /// answer waited for.
+    /// The same for a client of this generation. When the client is lost, this asks nothing more for it and waits for no answer.
     pub(crate) async fn ask_for(&self, clients: u64, question: Question) -> Result<Answer> {
         let otherwise = match question.is_made_once() {
             true => Error::Uncertain,
@@ -109,7 +108,7 @@ impl RemoteTree {
         answer
     }
 
-    /// What the home says of each of these objects, which live there.
+    /// The home's attributes of each of these objects, which live there.
     pub(crate) async fn attributes_of(
         &self,
         ids: Vec<ObjectId>,
@@ -121,7 +120,7 @@ impl RemoteTree {
         }
     }
 
-    /// Asks although what clients hold may be given up.
+    /// Sends the question even if the clients' state may already be dropped.
     pub(crate) async fn ask_for_all(&self, clients: u64, question: Question) -> Result<Answer> {
         let begun = self.kept.begin(&question);
         let reply = self.home.ask(question, begun.keeps, clients).await?;
@@ -129,34 +128,34 @@ impl RemoteTree {
         reply.answer
     }
 
-    /// Itself, for what goes on behind an answer.
+    /// A reference for tasks that outlive a call.
     pub(crate) fn this(&self) -> Weak<RemoteTree> {
         self.this.clone()
     }
 
-    /// A run of the home has begun, which knows of no copies, or goes on.
+    /// A run of the home has begun, which knows no copies, or continues.
     pub fn meet(&self, run: u64) {
         self.kept.meet(run);
     }
 
-    /// The home says what does not count any more. Nothing is answered from it afterwards.
+    /// The home invalidates copies. Nothing is answered from them afterwards.
     pub fn hear(&self, news: &News) {
         self.kept.hear(news);
-        // A lock that somebody waits for may have been given back.
+        // A lock that a client waits for may have been released.
         let objects = news.told.iter().map(|(_, object)| *object);
         self.clients.locks_changed(objects);
     }
 
-    /// Whether copies that are in use are about to count no more, or what clients hold.
+    /// Whether the lease of used copies, or of clients' state, is about to expire.
     #[must_use]
     pub fn wants_lease(&self) -> bool {
         self.kept.wants_lease(!self.clients.hold_nothing())
     }
 
-    /// Asks for nothing but a lease. The home hears by it that there are no copies of its runs before.
+    /// Only renews the lease. It also tells the home that no copies of its earlier runs are left.
     ///
     /// # Errors
-    /// Those of [`Connection::ask`].
+    /// The errors of [`Connection::ask`].
     pub async fn ask_for_lease(&self) -> Result<()> {
         self.ask(Question::Lease).await.map(drop)
     }
@@ -166,7 +165,7 @@ impl RemoteTree {
         self.home_slot
     }
 
-    /// Whether an object is none of those that homes other than the first one have made.
+    /// Whether no other home than the first one has made the object.
     pub(crate) fn is_of_first(&self, id: ObjectId) -> bool {
         id == ObjectId::ROOT || id.slot() == self.home_slot
     }
@@ -175,7 +174,7 @@ impl RemoteTree {
         self.clients.set_reclaimed();
     }
 
-    /// How it has answered.
+    /// Counters of its answers.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.kept.metrics()
@@ -361,7 +360,7 @@ impl FileSystem for RemoteTree {
         answered!(self, question, Answer::Holds(holds) => holds)
     }
 
-    /// The home says so when it is opened again.
+    /// The home decides this when the client opens the file again.
     async fn holds_denial(&self, _: ObjectId, _: &OpenOwner) -> Result<bool> {
         Ok(true)
     }
@@ -423,7 +422,7 @@ impl FileSystem for RemoteTree {
             };
             let written = match all {
                 None => written,
-                // By the verifier of the first a client sees that something of it may be lost.
+                // From the first piece's verifier, a client sees that part of the data may be lost.
                 Some(before) => Written {
                     count: before.count.saturating_add(written.count),
                     stability: before.stability.min(written.stability),
@@ -510,7 +509,7 @@ impl FileSystem for RemoteTree {
     }
 
     fn others_went_on(&self, _: ObjectId) -> bool {
-        // Only the home knows: it is asked about each lock.
+        // Only the home knows. It is asked about each lock.
         true
     }
 
@@ -527,7 +526,7 @@ impl FileSystem for RemoteTree {
     }
 
     fn keeps_requests(&self) -> bool {
-        // The home keeps them in its store, whose kind is that of this server's own.
+        // The home keeps them in its store, which is of the same kind as the local one.
         self.own.keeps_requests()
     }
 
@@ -536,7 +535,7 @@ impl FileSystem for RemoteTree {
     }
 
     async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
-        // The home has them, and lets those of others grow old.
+        // The home keeps them and ages those of all servers.
         let alive: Vec<RequestGroup> = alive.into_iter().collect();
         for some in alive.chunks(SESSIONS_AT_ONCE) {
             self.do_at_home(Question::Sessions(some.to_vec(), false))

@@ -1,7 +1,7 @@
-//! Sessions of clients of other metadata servers: what their requests have done stays on record as long as these servers say that they are used.
+//! Sessions of other metadata servers' clients. Records of their requests stay as long as these servers report the sessions as used.
 //!
-//! A server tells of its sessions now and then, and the home lets records grow old now and then. What was told may be older than a session
-//! that has come since. So records go only when every server has told in two periods, one after the other, since they were there.
+//! A server reports its sessions regularly, and the home ages records regularly. A report may be older than a new session. So records are
+//! dropped only after every server has reported in two consecutive periods since the record was made.
 //!
 //! What must never enter: what is on record.
 
@@ -9,12 +9,12 @@ use std::collections::HashSet;
 
 use vfs::RequestGroup;
 
-/// Sessions of one metadata server's clients of which the home takes note. A server that has more counts as one that has not told.
+/// Most sessions of one metadata server's clients that the home notes. A server with more counts as one that has not reported.
 const SESSIONS_MAX: usize = 1 << 17;
-/// Periods in which everybody has to tell.
+/// Consecutive periods in which all servers must report.
 const PERIODS: u32 = 2;
 
-/// Those of one server.
+/// The sessions of one server.
 #[derive(Default)]
 pub(crate) struct Sessions {
     told: HashSet<RequestGroup>,
@@ -23,7 +23,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Some are used; with `is_last`, that is all.
+    /// Some sessions are used; `is_last` completes the report.
     pub(crate) fn tell(&mut self, some: Vec<RequestGroup>, is_last: bool) {
         if self.told.len() + some.len() <= SESSIONS_MAX {
             self.told.extend(some);
@@ -31,19 +31,19 @@ impl Sessions {
         }
     }
 
-    /// A period is over. Whether all were told in it.
+    /// A period is over. Returns whether the report was complete.
     fn end_period(&mut self) -> bool {
         self.told_before = std::mem::take(&mut self.told);
         std::mem::take(&mut self.has_told_all)
     }
 }
 
-/// Periods in which all servers have told.
+/// Counts consecutive periods in which all servers have reported.
 #[derive(Default)]
 pub(crate) struct Periods(u32);
 
 impl Periods {
-    /// A period is over: the sessions that are used, if what is on record of others may grow older.
+    /// A period is over. Returns the sessions in use if records of other sessions may age.
     pub(crate) fn end<'s>(
         &mut self,
         servers: impl Iterator<Item = &'s mut Sessions>,

@@ -1,9 +1,9 @@
-//! The tree as the home shows it to its own clients and to other metadata servers, some of which have copies of it.
+//! The tree as the home shows it to its own clients and to other metadata servers, some of which have copies.
 //!
-//! Nobody is answered before all copies are gone that say something else than the answer, or that the answer has changed: so nobody can be
-//! shown something and find something older elsewhere afterwards.
+//! No caller is answered before all copies that contradict the answer are invalid. So a client never sees something new and then something
+//! older at another server.
 //!
-//! What must never enter: who has copies.
+//! What must never enter: which servers have copies.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -26,7 +26,7 @@ struct Shown {
 }
 
 impl Holders {
-    /// The home's tree, as everybody is to see it.
+    /// The home's tree, as all callers must see it.
     #[must_use]
     pub fn file_system(self: &Arc<Self>, below: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {
         Arc::new(Shown {
@@ -37,7 +37,7 @@ impl Holders {
 }
 
 impl Shown {
-    /// Answers with what came of an operation at these objects, and those that it led to.
+    /// Returns the result of an operation after copies of these objects, and of those that it led to, are settled.
     async fn settled<T, const N: usize>(
         &self,
         objects: [ObjectId; N],
@@ -48,8 +48,8 @@ impl Shown {
         self.settled_since(since, objects, led_to, work).await
     }
 
-    /// The same for a change. What was asked for under a name may have been made before: then the store answers for it, and news of it may
-    /// still be on their way.
+    /// The same for a change. A named request may have been made before: then the store answers for it, and its invalidations may still be
+    /// under way.
     async fn changed<T, const N: usize>(
         &self,
         who: &Credentials,
@@ -241,7 +241,7 @@ impl FileSystem for Shown {
     ) -> Result<()> {
         self.below.lock(id, owner, range, kind).await?;
         if kind == LockKind::Read {
-            // It may have taken the place of a write lock.
+            // It may replace a write lock.
             self.holders.locks_changed_here(id);
         }
         Ok(())

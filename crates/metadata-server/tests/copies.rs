@@ -1,4 +1,4 @@
-//! A metadata server that has joined answers from copies what it has asked before, and no change is seen late. Messages are counted.
+//! A joined metadata server answers repeated questions from copies, and no change is seen late. Messages are counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ async fn list(tree: &dyn FileSystem, entries: usize) -> DirectoryPage {
     page.await.unwrap()
 }
 
-/// Begins to give a file other rights at the home.
+/// Begins to change a file's mode at the home.
 fn change(pool: &Pool, id: ObjectId, mode: u32) -> JoinHandle<Attributes> {
     let tree = pool.first();
     tokio::spawn(async move {
@@ -38,7 +38,7 @@ fn change(pool: &Pool, id: ObjectId, mode: u32) -> JoinHandle<Attributes> {
     })
 }
 
-/// Whatever could go on has had time to do so.
+/// Gives all tasks time to continue.
 async fn rest() {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
@@ -56,7 +56,7 @@ async fn an_access_to_a_file_of_the_other_server_costs_one_message_and_a_second_
     assert_eq!(pool.questions(), 0);
     let metrics = pool.second.metrics();
     assert_eq!((metrics.answered, metrics.taken_back), (6, 0));
-    // What changes shows at once, and costs one message again.
+    // A change is visible at once, and costs one more message.
     let changed = pool.set_mode(file.id, 0o640).await;
     assert_eq!(pool.second.attributes(file.id).await.unwrap(), changed);
     assert_eq!(pool.questions(), 1);
@@ -65,7 +65,7 @@ async fn an_access_to_a_file_of_the_other_server_costs_one_message_and_a_second_
     pool.remove("file").await;
     assert_eq!(pool.lookup("file").await, Err(Error::NotFound));
     assert_eq!(pool.second.attributes(file.id).await, Err(Error::Stale));
-    // What is missing is asked for each time.
+    // A missing name is asked for each time.
     assert_eq!(pool.lookup("file").await, Err(Error::NotFound));
     assert_eq!(pool.questions(), 3);
 }
@@ -81,7 +81,7 @@ async fn a_directory_is_listed_again_without_a_message_until_something_in_it_cha
     assert_eq!(shown, list(&*first, 7).await);
     assert_eq!((shown.entries.len(), pool.questions()), (7, 1));
     assert_eq!(list(&*second, 7).await, shown);
-    // Each entry has come with its attributes.
+    // Each entry came with its attributes.
     for entry in &shown.entries {
         let found = second.attributes(entry.attributes.id).await;
         assert_eq!(found.unwrap(), entry.attributes);
@@ -140,7 +140,7 @@ async fn links_and_the_way_up_are_kept_and_opening_brings_what_is_so_now() {
         let up = tree.parent(&who, below.id).await.unwrap();
         assert_eq!((up.id, pool.questions()), (ROOT, questions));
     }
-    // Moved, it has another one.
+    // After a move it has another parent.
     let other = NewObject::Plain(ObjectKind::Directory);
     let other = pool.make("other", other).await.id;
     let (from, to) = (called("below"), called("moved"));
@@ -196,13 +196,13 @@ async fn a_change_waits_for_a_server_that_is_cut_off_until_its_lease_has_run_out
     let changed = change(&pool, file.id, 0o640);
     let (first, second) = (pool.first(), pool.second.clone());
     rest().await;
-    // Nobody has seen it: neither the client that asked for it, nor one that looks at the home.
+    // The change is not visible yet: neither to the client that made it, nor to a client at the home.
     let looks = tokio::spawn(async move { first.attributes(file.id).await.unwrap() });
     rest().await;
     assert!(!changed.is_finished() && !looks.is_finished());
     assert_eq!(second.attributes(file.id).await.unwrap(), file);
     assert_eq!(pool.questions(), 1, "the lookup");
-    // Its copy does not count any more, long before the home relies on that.
+    // Its copy becomes invalid long before the home relies on that.
     pool.wire.pass(2.8);
     let asks = tokio::spawn(async move { second.attributes(file.id).await.unwrap() });
     rest().await;
@@ -212,7 +212,7 @@ async fn a_change_waits_for_a_server_that_is_cut_off_until_its_lease_has_run_out
     assert_eq!(changed.mode, 0o640);
     assert_eq!(looks.await.unwrap(), changed);
     assert_eq!(asks.await.unwrap(), changed);
-    // It has no lease, so nobody waits for it, and nothing is kept there.
+    // It has no lease, so no change waits for it, and nothing is kept there.
     let changed = pool.set_mode(file.id, 0o600).await;
     for _ in 0..2 {
         assert_eq!(pool.second.attributes(file.id).await.unwrap(), changed);
@@ -227,7 +227,7 @@ async fn a_change_waits_for_a_server_that_is_cut_off_until_its_lease_has_run_out
     }
 }
 
-/// Begins to remove a file at the home, or to ask for that again.
+/// Begins to remove a file at the home, or to repeat that.
 fn remove(pool: &Pool, repeat_only: bool) -> JoinHandle<vfs::Result<DirectoryChange>> {
     let request = RequestId {
         series: [3; RequestId::SERIES_BYTES],
@@ -244,7 +244,7 @@ fn remove(pool: &Pool, repeat_only: bool) -> JoinHandle<vfs::Result<DirectoryCha
 async fn a_repeat_is_answered_no_sooner_than_the_change_itself() {
     let pool = keeping().await;
     let file = pool.file("file", b"bytes").await;
-    // The directory is not known there.
+    // The directory is unknown there.
     pool.second.attributes(file.id).await.unwrap();
     pool.wire.is_deaf.store(true, Ordering::SeqCst);
     let removed = remove(&pool, false);
@@ -298,14 +298,14 @@ async fn nobody_waits_for_copies_of_a_server_that_was_started_anew_or_removed() 
     pool.wire.run.store(2, Ordering::SeqCst);
     pool.home().meet(pool.wire.asker());
     changed.await.unwrap();
-    // What the previous run asks late is granted to nobody.
+    // A late question of the previous run grants nothing.
     pool.second.ask_for_lease().await.unwrap();
     pool.wire.pass(3.4);
     pool.wire.run.store(1, Ordering::SeqCst);
     pool.second.attributes(file.id).await.unwrap();
     let changed = change(&pool, file.id, 0o600);
     changed.await.unwrap();
-    // One that is about to be removed is waited for, and gets nothing in a later run either.
+    // The home waits for a server that is about to be removed. That server gets nothing in a later run, either.
     pool.wire.run.store(3, Ordering::SeqCst);
     pool.second.ask_for_lease().await.unwrap();
     let home = pool.home();
@@ -336,7 +336,7 @@ async fn an_answer_that_was_overtaken_by_news_is_not_kept() {
     let changed = pool.set_mode(file.id, 0o640).await;
     assert_eq!(pool.wire.told.load(Ordering::SeqCst), 1);
     drop(held);
-    // It was asked before the change.
+    // The question came before the change.
     assert_eq!(asks.await.unwrap(), file);
     assert_eq!(pool.second.attributes(file.id).await.unwrap(), changed);
     assert_eq!(pool.questions(), 2);
@@ -382,12 +382,12 @@ async fn copies_count_as_long_as_leases_are_asked_for() {
     }
 }
 
-/// The largest version that anybody has been shown of a file.
+/// The largest version of a file that any reader has seen.
 #[derive(Default)]
 struct Seen(AtomicU64);
 
 impl Seen {
-    /// A reader that looks from now on sees no older one.
+    /// A reader that looks from now on must not see an older version.
     async fn look(&self, tree: &dyn FileSystem, file: ObjectId) {
         let floor = self.0.load(Ordering::SeqCst);
         let found = tree.attributes(file).await.unwrap();
@@ -431,7 +431,7 @@ async fn whatever_was_seen_anywhere_is_seen_by_the_next_reader() {
         let access = AccessCheck::Credentials(&pool.who);
         let file = files[turn as usize % 2];
         tree.set_attributes(access, file, &set).await.unwrap();
-        // Now and then news do not arrive, and a lease runs out.
+        // Sometimes invalidations are lost, and a lease expires.
         if turn % 50 == 49 {
             pool.wire.is_deaf.store(true, Ordering::SeqCst);
             let waits = change(&pool, file, 0o777);

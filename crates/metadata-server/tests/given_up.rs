@@ -1,4 +1,4 @@
-//! A home that is lost for good: what becomes of its names at the first server, and of the first server's files that had names there.
+//! A home that is lost for good: what becomes of its names at the first server, and of the first server's files with names there.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ async fn paths_at_second(both: &Both) -> Vec<String> {
     paths
 }
 
-/// What is said to be lost.
+/// The paths reported as lost.
 async fn give_up_second(both: &Both) -> Vec<String> {
     let mut paths = Vec::new();
     let given_up = (both.at(FIRST)).give_up_home(slot(SECOND), |path| paths.push(path));
@@ -26,7 +26,7 @@ async fn give_up_second(both: &Both) -> Vec<String> {
     paths
 }
 
-/// The second is away for ever.
+/// The second server is away for good.
 async fn lose_second(both: &mut Both) {
     both.kill(SECOND);
     give_up_second(both).await;
@@ -34,7 +34,7 @@ async fn lose_second(both: &mut Both) {
     both.at(FIRST).settle_over_homes().await;
 }
 
-/// A file has one name left, in this directory.
+/// Checks that a file's only name is in this directory.
 async fn expect_only_in(both: &Both, directory: ObjectId, file: ObjectId) {
     let names = both.names(FIRST, directory).await.into_iter();
     assert_eq!(names.map(|(_, id)| id).collect::<Vec<_>>(), [file]);
@@ -45,7 +45,7 @@ async fn found_in(both: &Both, name: &str) -> ObjectId {
     both.find(FIRST, ROOT, name).await.unwrap()
 }
 
-/// A home is lost for good. Files of the first server that had names there alone are found again, and nothing else of it is left.
+/// A home is lost for good. Files of the first server whose only names were there are recovered, and everything else of the home is gone.
 #[tokio::test]
 async fn what_lived_at_a_lost_home_is_given_up_and_files_of_others_are_kept() {
     for restarted in [false, true] {
@@ -73,7 +73,7 @@ async fn what_lived_at_a_lost_home_is_given_up_and_files_of_others_are_kept() {
         let lost = ["/far", "/near/below", "/near/theirs"];
         assert_eq!(paths_at_second(&both).await, lost);
         assert_eq!(give_up_second(&both).await, lost);
-        // It is asked for once more after it was interrupted.
+        // The call is repeated after an interruption.
         assert!(give_up_second(&both).await.is_empty());
         both.remove_second();
         if restarted {
@@ -97,7 +97,7 @@ async fn what_lived_at_a_lost_home_is_given_up_and_files_of_others_are_kept() {
     }
 }
 
-/// Another home was lost before, and the file is still kept for the name that it had there.
+/// Another home was lost before, and the file is still kept for its name there.
 #[tokio::test]
 async fn a_file_with_names_at_two_lost_homes_alone_is_found_again() {
     let (mut both, [near, far]) = two_homes().await;
@@ -152,7 +152,7 @@ async fn a_file_that_was_just_moving_to_a_lost_home_is_found_again() {
     }
 }
 
-/// Files that are found again are shown to root alone, whatever has the name of their directory.
+/// Only root sees recovered files, even if the name of their directory is taken.
 #[tokio::test]
 async fn a_directory_of_somebody_else_gets_no_file_that_is_found_again() {
     let (mut both, [near, far]) = two_homes().await;

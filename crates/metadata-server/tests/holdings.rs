@@ -1,4 +1,5 @@
-//! Opens and locks of clients at two metadata servers: they keep each other out, outlive either server, and go with one that is lost.
+//! Opens and locks of clients at two metadata servers: they conflict with each other, survive a restart of either server, and are released
+//! when a server is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,7 +44,7 @@ pub fn holder(locked: vfs::Result<()>) -> Arc<[u8]> {
     }
 }
 
-/// Both serve, and a file.
+/// A pool whose servers serve, and a file.
 pub async fn serving() -> (Pool, ObjectId) {
     let pool = Pool::new().serving().await.keeping().await;
     pool.begin_telling().await;
@@ -52,7 +53,7 @@ pub async fn serving() -> (Pool, ObjectId) {
     (pool, file)
 }
 
-/// Has clients of the second forgotten only when `may_end` is told.
+/// Clients of the second server are forgotten only after `may_end` is notified.
 pub fn forgetting(pool: &Pool) -> (Arc<AtomicBool>, Arc<Notify>) {
     let (is_called, may_end) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
     let (called, end) = (is_called.clone(), may_end.clone());
@@ -70,7 +71,7 @@ pub async fn until(what: impl Fn() -> bool) {
     }
 }
 
-/// A question of the second's clients until their server has forgotten those before.
+/// Repeats a question of the second server's clients until the server has forgotten the earlier clients.
 pub async fn when_served<T>(asked: impl AsyncFn() -> vfs::Result<T>) -> vfs::Result<T> {
     loop {
         match asked().await {
@@ -87,7 +88,7 @@ async fn clients_at_two_servers_keep_each_other_out() {
     lock(second, file, "there", 1).await.unwrap();
     lock(&*first, file, "here", 2).await.unwrap();
     assert_eq!(&*holder(lock(second, file, "there", 2).await), b"here");
-    // The same client is somebody else at another server.
+    // The same client counts as another one at the other server.
     let refused = holder(lock(&*first, file, "there", 1).await);
     assert_ne!(&*refused, b"there");
     assert_eq!(&*holder(lock(second, file, "other", 1).await), b"there");
@@ -154,7 +155,7 @@ async fn clients_of_a_server_that_was_started_anew_keep_what_they_reclaim_and_no
     let access = AccessCheck::Open(&pool.who);
     pool.wire.run.store(2, Ordering::SeqCst);
     pool.begin_telling().await;
-    // What was lost between the two is asked for by nobody.
+    // No client reclaims state that was lost in between.
     assert!(second.others_went_on(crate::fixture::ROOT) && second.others_reclaim());
     assert!(second.holds_lock(file, &locker("one")).await.unwrap());
     assert!(!second.holds_lock(file, &locker("three")).await.unwrap());
@@ -183,7 +184,7 @@ async fn what_clients_of_a_lost_server_hold_is_given_up_a_lease_later_and_they_a
     let denied = second.open(access, file, &owned("there"), DENYING).await;
     denied.unwrap();
     pool.remove("file").await;
-    // Nothing is heard of it. A home that has stood still heard nobody, so it looks now and then.
+    // The home hears nothing of the server. A home that stood still heard nothing itself, so the test calls this regularly.
     pool.home().give_up_lost().await;
     for _ in 0..9 {
         pool.wire.pass(10.0);
@@ -199,7 +200,7 @@ async fn what_clients_of_a_lost_server_hold_is_given_up_a_lease_later_and_they_a
         Some(Error::Stale)
     );
     assert!(!is_forgotten.load(Ordering::SeqCst), "nobody could tell it");
-    // What still rests on it does nothing, until it is forgotten.
+    // A write that depends on the lost state fails until the clients are forgotten.
     let other = pool.file("other", b"bytes").await.id;
     let late = second.write(access, other, 0, "late".into(), vfs::Stability::File);
     assert_eq!(late.await.err(), Some(Error::Delay));
@@ -210,14 +211,14 @@ async fn what_clients_of_a_lost_server_hold_is_given_up_a_lease_later_and_they_a
     let read = when_served(async || pool.read(other).await).await;
     assert_eq!(read.unwrap(), b"bytes");
     lock(second, other, "there", 1).await.unwrap();
-    // Who is heard of keeps what he has.
+    // A server that is heard keeps its state.
     for _ in 0..20 {
         pool.wire.pass(9.0);
         pool.second.ask_for_lease().await.unwrap();
         pool.home().give_up_lost().await;
     }
     holder(lock(&*first, other, "here", 1).await);
-    // So he does when it was the home that stood still.
+    // It also keeps its state if the home stood still.
     pool.wire.pass(1000.0);
     pool.home().give_up_lost().await;
     holder(lock(&*first, other, "here", 1).await);
@@ -238,7 +239,7 @@ async fn a_home_that_was_started_anew_gives_nobody_what_clients_of_others_hold()
     assert_eq!(new, Err(Error::Grace));
     assert!(first.others_reclaim() && !ends.is_finished());
     assert_eq!(pool.second.hand_over().await, Ok((0, 1)));
-    // A client that has not come again may write by a layout to a data server that has not heard of it.
+    // A client that has not come back may write by a layout at a data server that does not know yet.
     assert!(first.others_reclaim() && !ends.is_finished());
     let new = lock(&*pool.second, file, "other", 9).await;
     assert_eq!(new, Err(Error::Grace));
@@ -248,7 +249,7 @@ async fn a_home_that_was_started_anew_gives_nobody_what_clients_of_others_hold()
     let refused = holder(lock(&*first, file, "here", 1).await);
     assert!(refused.ends_with(b"there"));
     lock(&*pool.second, file, "other", 9).await.unwrap();
-    // Heard twice, it is the same.
+    // A repeated report has the same effect.
     assert_eq!(pool.second.hand_over().await, Ok((0, 2)));
     holder(lock(&*first, file, "here", 1).await);
 }
@@ -258,7 +259,7 @@ async fn what_an_earlier_run_of_the_home_was_told_does_not_count_at_the_next_one
     let (mut pool, file) = serving().await;
     lock(&*pool.second, file, "there", 1).await.unwrap();
     pool.restart_home().await;
-    // It was on its way to the run before, and is asked for again.
+    // It was sent to the previous run, so it must be repeated.
     assert_eq!(pool.second.end_reclaim().await, Err(Error::Delay));
     assert!(pool.first().others_reclaim());
     assert_eq!(pool.second.hand_over().await, Ok((0, 1)));
@@ -286,7 +287,7 @@ async fn who_comes_too_late_to_a_home_that_was_started_anew_has_nothing() {
     let told = when_served(async || pool.second.hand_over().await).await;
     assert_eq!(told, Ok((0, 0)));
     holder(lock(&*pool.second, file, "there", 1).await);
-    // Nor has a server that leaves.
+    // The same holds for a server that leaves.
     lock(&*pool.second, file, "there", 2).await.unwrap();
     pool.home().part(ReplicaSlot(2)).await;
     lock(&*first, file, "here", 2).await.unwrap();
@@ -300,7 +301,7 @@ async fn who_comes_too_late_to_a_home_that_was_started_anew_has_nothing() {
     assert_eq!(answer, Ok(Answer::Holds(false)));
 }
 
-/// Has the home give up what clients of the second hold.
+/// Has the home give up the state of the second server's clients.
 pub async fn lose(pool: &Pool) {
     pool.home().give_up_lost().await;
     for _ in 0..11 {
@@ -316,7 +317,7 @@ async fn what_was_given_up_stays_so_when_the_home_is_started_anew_and_the_other_
         let (is_forgotten, may_end) = forgetting(&pool);
         lock(&*pool.second, file, "there", 1).await.unwrap();
         lose(&pool).await;
-        // Somebody else has it meanwhile, and nobody could tell that afterwards.
+        // Another client has the lock meanwhile, and releases it without a trace.
         lock(&*pool.first(), file, "here", 1).await.unwrap();
         let (owner, all) = (locker("here"), ByteRange::EVERYTHING);
         pool.first().unlock(file, &owner, all).await.unwrap();
@@ -332,7 +333,7 @@ async fn what_was_given_up_stays_so_when_the_home_is_started_anew_and_the_other_
         assert!(pool.first().others_reclaim());
         pool.wire.pass(3.4);
         pool.first().end_reclaim().await.unwrap();
-        // What they get afterwards, they keep.
+        // They keep what they get afterwards.
         lock(&*pool.second, file, "there", 1).await.unwrap();
         pool.restart_home().await;
         assert_eq!(pool.second.hand_over().await, Ok((0, 1)));
@@ -407,7 +408,7 @@ async fn who_is_refused_a_layout_and_has_none_is_forgotten_without_another_quest
     let before = asked();
     pool.second.end_layout(file, 5, true).await.unwrap();
     assert_eq!(asked(), before);
-    // Of two that ask for the same holder, one is given what it asks for.
+    // Of two questions for the same holder, one gets a layout.
     given.refuses.store(1, Ordering::SeqCst);
     let gives = given.giving.lock().await;
     let both = async {
@@ -420,7 +421,7 @@ async fn who_is_refused_a_layout_and_has_none_is_forgotten_without_another_quest
     assert_eq!(ended(), []);
     let holder = pool.home().holder_elsewhere(number + 1);
     assert_eq!(holder, Some((pool.wire.asker(), 6)));
-    // One that has something keeps it when it is refused more.
+    // A holder with a layout keeps it if another question is refused.
     given.refuses.store(1, Ordering::SeqCst);
     assert_eq!(ask().await, Err(NoLayout::Recalled));
     assert_eq!(ended(), []);
@@ -443,18 +444,18 @@ async fn layouts_are_asked_for_anew_behind_each_meeting_of_the_two() {
     };
     let size = pool.second.commit_layout(file, 5, Some(9)).await;
     assert_eq!(size, Err(NoLayout::ThroughServer));
-    // The same holder is another one.
+    // The same holder number now means another holder.
     pool.second.layout(file, 5, true).await.unwrap();
     assert_eq!(holder_of(&pool, number), None);
     assert_eq!(holder_of(&pool, number + 1), Some((pool.wire.asker(), 5)));
-    // Those of an earlier run of the other server end at the latest when its clients have come back.
+    // Layouts of an earlier run of the other server end at the latest when its clients have come back.
     pool.wire.run.store(2, Ordering::SeqCst);
     let early = pool.second.end_reclaim().await;
     assert_eq!(early, Err(Error::Delay), "it has told nothing");
     pool.begin_telling().await;
     pool.second.end_reclaim().await.unwrap();
     assert_eq!(ended(), [(file, number + 1)]);
-    // Of what an earlier run of the home has given nobody knows whether it counts, until it does not for certain.
+    // A layout of an earlier run of the home may still be valid, until its lease has certainly expired.
     pool.second.layout(file, 6, true).await.unwrap();
     pool.restart_home().await;
     pool.second.hand_over().await.unwrap();
@@ -473,7 +474,7 @@ async fn a_home_that_is_away_hears_of_a_lost_layout_before_what_it_rests_on_is_l
     lock(&*pool.second, file, "there", 1).await.unwrap();
     pool.second.layout(file, 5, true).await.unwrap();
     let home = pool.wire.home.lock().unwrap().take();
-    // The rest of what its client had, at other servers, need not wait.
+    // The rest of the client's state, at other servers, need not wait.
     pool.second.end_layout(file, 5, true).await.unwrap();
     let (owner, all) = (locker("there"), ByteRange::EVERYTHING);
     let unlock = async || pool.second.unlock(file, &owner, all).await;
@@ -490,7 +491,7 @@ async fn a_home_that_is_away_hears_of_a_lost_layout_before_what_it_rests_on_is_l
     let ended = given.ended.lock().unwrap().len();
     assert_eq!(ended, 1);
     lock(&*pool.first(), file, "here", 1).await.unwrap();
-    // Nothing is owed any more.
+    // No lost layout is left to report.
     assert_eq!(unlock().await, Ok(()));
     assert_eq!(given.ended.lock().unwrap().len(), 1);
 }

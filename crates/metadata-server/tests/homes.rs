@@ -1,5 +1,5 @@
-//! Directories that a joined metadata server makes live there: both servers show one tree, each asks the other about what lives there, and
-//! what was killed or lost in the middle of an operation over both is as if it had been done, or not.
+//! Directories that a joined metadata server makes live there. Both servers show one tree, and each asks the other about objects that live
+//! there. An operation over both servers that a kill or a lost message interrupts is done completely or not at all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ async fn a_directory_lives_where_it_was_made_and_all_show_it() {
         Ok(made.attributes)
     );
     both.expect_names(above, &[("made", directory)]).await;
-    // What is made in it lives there, too, by whatever server it is made.
+    // Objects made in it live there, too, whichever server makes them.
     let file = both.file(SECOND, directory, "file").await;
     let below = both.directory(FIRST, (directory, "below"), 3).await;
     let other = both.file(FIRST, below, "other").await;
@@ -52,7 +52,7 @@ async fn a_directory_lives_where_it_was_made_and_all_show_it() {
         assert_eq!(up(above).await, Ok(ROOT));
         assert_eq!(up(ROOT).await, Err(Error::NotFound));
     }
-    // What one writes the other reads at once.
+    // Each server reads at once what the other writes.
     let access = AccessCheck::Credentials(&both.who);
     for (at, text) in [(FIRST, "first"), (SECOND, "second")] {
         let data = Bytes::from_static(text.as_bytes());
@@ -135,7 +135,7 @@ async fn directories_move_within_a_home_and_not_over_two() {
             let linked = both.at(at).link(who, id, to, &name).await;
             assert_eq!(linked.map(drop), Err(Error::IsDirectory));
         }
-        // It may have something in it.
+        // It may have entries.
         let over = both.rename(at, (ROOT, "taken"), (ROOT, "made"));
         assert_eq!(over.await, refused);
     }
@@ -168,7 +168,7 @@ async fn who_may_remove_it_is_its_owner_by_what_its_home_knows() {
     for at in [FIRST, SECOND] {
         let removed = both.at(at).remove(&user, sticky, &name).await;
         assert_eq!(removed.err(), Some(Error::NotPermitted));
-        // It goes on after that.
+        // Afterwards the directory is usable.
         both.file(at, directory, "file").await;
         both.remove(at, directory, "file").await.unwrap();
     }
@@ -230,7 +230,7 @@ async fn a_directory_goes_as_a_whole_or_stays_whatever_is_lost_or_killed() {
                 let removed = both.remove(FIRST, ROOT, "made").await;
                 both.restart(killed).await;
                 match step {
-                    // The name is there, and the directory goes on.
+                    // The name exists, and the directory stays usable.
                     0 => {
                         assert_eq!(removed, Err(Error::Delay));
                         let file = both.file(SECOND, directory, "file").await;
@@ -262,7 +262,7 @@ async fn locks_at_the_second_stand_there_for_clients_of_both() {
     let refused = both.at(SECOND).lock(file, &other, everything, kind).await;
     assert!(matches!(refused, Err(Error::Locked(_))), "{refused:?}");
     drop(first);
-    // It is told again.
+    // The server reports it again.
     both.restart(SECOND).await;
     let refused = both.at(SECOND).lock(file, &other, everything, kind).await;
     assert!(matches!(refused, Err(Error::Locked(_))), "{refused:?}");
@@ -278,7 +278,7 @@ async fn what_clients_of_the_first_hold_is_given_up_when_the_second_hears_nothin
     let both = Both::new().await;
     let has_lost = Arc::new(AtomicBool::new(false));
     let lost = has_lost.clone();
-    // Named before there is any other home.
+    // Registered before there is another home.
     both.at(FIRST).on_loss(Arc::new(move || {
         lost.store(true, Ordering::SeqCst);
         Box::pin(async {})

@@ -1,5 +1,5 @@
-//! Names of files at another home than their own: both servers show one tree, and a name that moves over both is at one place, whatever was
-//! lost or killed in the middle.
+//! Names of files at another home than their own. Both servers show one tree, and a name that moves between them is in exactly one place,
+//! even if a message is lost or a server is killed.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ async fn names_move_over_homes_and_back_and_replace_others() {
             both.expect_names(other, &[("taken", file)]).await;
             assert_eq!(links(&both, file).await, 1);
             expect_gone(&both, replaced).await;
-            // Within the other home, over one of that home's and one of the file's.
+            // Within the other home, over a file of that home and over one of the file's home.
             let third = both.file(at, own, "third").await;
             both.rename(at, (own, "third"), (other, "third"))
                 .await
@@ -119,7 +119,7 @@ async fn names_move_over_homes_and_back_and_replace_others() {
             both.expect_names(own, &[("back", file)]).await;
             both.expect_names(other, &[]).await;
             assert_eq!(links(&both, file).await, 1);
-            // Two names of one file: nothing is to be done.
+            // Two names of one file: nothing must be done.
             link(&both, at, file, (other, "same")).await.unwrap();
             both.rename(at, (other, "same"), (own, "back"))
                 .await
@@ -165,7 +165,7 @@ async fn what_may_not_be_moved_stays_as_it_was() {
         .await;
         assert_eq!(both.find(at, near, "file").await, Ok(file));
         assert_eq!(links(&both, file).await, 1);
-        // Names of the pool itself.
+        // Reserved names of the pool.
         let name = called(".meridian-pool");
         let found = tree.lookup(&both.who, ROOT, &name).await;
         assert_eq!(found.err(), Some(Error::NotFound));
@@ -197,7 +197,7 @@ async fn a_name_that_moves_is_at_one_place_whatever_is_lost_or_killed() {
                     let is_open =
                         step == 0 && fate == Fate::Unanswered || step == 1 && fate == Fate::Lost;
                     if is_open {
-                        // Nobody is shown both, or neither.
+                        // No client sees both names, or neither.
                         let waits = both.find(FIRST, from, "old").await;
                         assert_eq!(waits, Err(Error::Delay));
                     }
@@ -226,7 +226,7 @@ async fn a_name_that_moves_is_at_one_place_whatever_is_lost_or_killed() {
     }
 }
 
-/// The target's home has lost its directory, and been removed, before the source's home has asked for the outcome.
+/// The target's home has lost its directory and was removed before the source's home asked for the outcome.
 #[tokio::test]
 async fn a_name_on_its_way_to_a_home_that_is_removed_stays() {
     for restarted in [false, true] {
@@ -252,7 +252,7 @@ async fn a_name_on_its_way_to_a_home_that_is_removed_stays() {
     }
 }
 
-/// What was under way with a home when it was removed holds nothing up, and nothing back.
+/// Operations that were under way with a removed home block nothing and keep nothing.
 #[tokio::test]
 async fn nothing_waits_for_a_home_that_is_removed() {
     for restarted in [false, true] {
@@ -308,7 +308,7 @@ async fn a_home_that_was_not_told_asks_how_many_names_there_are() {
     }
 }
 
-/// The answer to how many names there were arrives after a name was made.
+/// The answer to a count of names arrives after a name was made.
 #[tokio::test]
 async fn a_count_of_names_that_is_old_when_it_arrives_does_not_count() {
     let (mut both, [near, far]) = two_homes().await;
@@ -359,7 +359,7 @@ async fn a_repeated_request_has_moved_once() {
         let moved = tree.rename(&who, (near, &old), (far, &new)).await;
         changes.push(moved.unwrap());
         drop(tree);
-        // Somebody else makes the name anew.
+        // Another client makes the name again.
         if restart.is_none() {
             both.file(FIRST, near, "old").await;
         }

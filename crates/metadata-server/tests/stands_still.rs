@@ -1,4 +1,4 @@
-//! A question that stands still on its way, until its client is forgotten and others have what it rests on, is not carried out.
+//! A question that is delayed until its client is forgotten, and others have the state on which it depends, is not carried out.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use vfs::{AccessCheck, ByteRange, Credentials, Error, FileSystem, ObjectId, Stab
 use crate::fixture::{Pool, READS, Stop, owned};
 use crate::holdings::{forgetting, holder, lock, locker, lose, serving, until, when_served};
 
-/// Begins what a client of the second server wants, and has its question stand still.
+/// Begins an operation of the second server's client, and stops its question on the way.
 async fn stopped<T, F>(
     pool: &Pool,
     asked: impl FnOnce(Arc<dyn FileSystem>) -> F,
@@ -26,7 +26,7 @@ where
     (asked, stop)
 }
 
-/// The home gives up what clients of the second hold, these are forgotten, and others are served there.
+/// The home gives up the state of the second server's clients. They are forgotten, and others are served there.
 async fn begin_anew(pool: &Pool, file: ObjectId) {
     let (is_forgotten, may_end) = forgetting(pool);
     lose(pool).await;
@@ -35,7 +35,7 @@ async fn begin_anew(pool: &Pool, file: ObjectId) {
     assert!(is_forgotten.load(Ordering::SeqCst));
 }
 
-/// The question goes on, and is answered, though nobody waits for that any more.
+/// The question continues and is answered, although no caller waits any more.
 async fn go_on(pool: &Pool, stop: &Stop) {
     let answered = &pool.wire.answered;
     let before = answered.load(Ordering::SeqCst);
@@ -78,7 +78,7 @@ async fn nothing_is_locked_opened_or_given_to_a_client_that_is_forgotten_by_now(
     let second = pool.second.clone();
     let (layout, layout_stop) =
         stopped(&pool, async move |_| second.layout(file, 5, true).await).await;
-    // Something is held, so that there is something to give up.
+    // Some state is held, so there is something to give up.
     lock(&*pool.second, file, "there", 9).await.unwrap();
     begin_anew(&pool, file).await;
     assert_eq!(locks.await.unwrap(), Err(Error::Delay));
@@ -107,7 +107,7 @@ async fn what_a_client_that_came_again_has_is_not_given_back_by_what_it_asked_be
     lock(&*pool.second, file, "there", 1).await.unwrap();
     go_on(&pool, &stop).await;
     holder(lock(&*pool.first(), file, "here", 1).await);
-    // A home that was started anew knows it, too.
+    // A restarted home knows it, too.
     let (late, stop) = stopped(&pool, async move |tree: Arc<dyn FileSystem>| {
         write(&*tree, file, "there").await
     })
@@ -132,7 +132,7 @@ async fn what_is_being_reclaimed_comes_before_the_end_of_reclaiming() {
     let (locks, stop) = stopped(&pool, reclaim).await;
     let second = pool.second.clone();
     let ends = tokio::spawn(async move { second.end_reclaim().await });
-    // Time in which it could end.
+    // Gives it time to end.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!ends.is_finished());
     stop.goes_on.notify_one();

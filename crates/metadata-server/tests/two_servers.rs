@@ -1,5 +1,5 @@
-//! A metadata server that has joined shows what the home has, and has it make changes. Questions and answers go through their encodings,
-//! between two stores; only the network is missing.
+//! A joined metadata server shows the home's objects and has the home make changes. Questions and answers pass through their encodings,
+//! between two stores. Only the network is missing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ async fn what_the_home_has_is_shown_as_it_is_there() {
     assert_eq!(found.unwrap(), file);
     let missing = pool.second.lookup(who, root, &called("none")).await;
     assert_eq!(missing, Err(Error::NotFound));
-    // The moment that the home has something else, so has the other.
+    // A change at the home is visible at the other server at once.
     let other = pool.file("other", b"").await;
     let found = pool.second.lookup(who, root, &called("other")).await;
     assert_eq!(found.unwrap(), other);
@@ -149,7 +149,7 @@ async fn what_a_request_has_done_is_not_done_twice() {
         made.await
     };
     let made = make().await.unwrap();
-    // Also by another run of the server.
+    // Even by another run of the server.
     pool.wire.run.store(2, Ordering::SeqCst);
     assert_eq!(make().await.unwrap(), made);
     let ended = vec![[3; RequestId::GROUP_BYTES]];
@@ -206,7 +206,7 @@ async fn what_is_open_there_stays_when_it_is_removed_until_it_is_closed() {
     let pool = Pool::new().serving().await;
     let file = pool.file("open", b"bytes").await.id;
     pool.open(file, "one").await.unwrap();
-    // The same owner at the home itself is somebody else.
+    // The same owner at the home itself counts as another one.
     let access = AccessCheck::Credentials(&pool.who);
     let at_home = pool.first().open(access, file, &owned("one"), READS).await;
     at_home.unwrap();
@@ -232,7 +232,7 @@ async fn clients_open_again_what_they_had_when_their_server_was_started_anew_and
     pool.wire.run.store(2, Ordering::SeqCst);
     pool.begin_telling().await;
     pool.open(file, "one").await.unwrap();
-    // A late question of the previous run is not heard.
+    // A late question of the previous run is refused.
     pool.wire.run.store(1, Ordering::SeqCst);
     assert_eq!(pool.open(file, "late").await, Err(Error::Delay));
     pool.wire.run.store(2, Ordering::SeqCst);
@@ -240,7 +240,7 @@ async fn clients_open_again_what_they_had_when_their_server_was_started_anew_and
     pool.second.end_reclaim().await.unwrap();
     assert_eq!(pool.read(other).await, Err(Error::Stale));
     assert_eq!(pool.read(file).await.unwrap(), b"bytes");
-    // A server that belongs to the pool no more has nothing open.
+    // A removed server has nothing open.
     pool.home().part(ReplicaSlot(2)).await;
     assert_eq!(pool.read(file).await, Err(Error::Stale));
 }
@@ -264,7 +264,7 @@ async fn a_home_that_is_away_is_waited_for_and_told_what_is_open_when_it_is_back
         Err(Error::Delay)
     );
     assert_eq!(pool.second.hand_over().await, Err(Error::Delay));
-    // What is open is known to nobody there any more.
+    // The restarted home knows of no opens.
     pool.restart_home().await;
     pool.wire.pass(3.4);
     assert_eq!(

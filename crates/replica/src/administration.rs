@@ -8,7 +8,7 @@ use std::time::Duration;
 use control::Depth;
 use serde::{Deserialize, Serialize};
 use vfs::{ObjectId, ReplicaSlot};
-use view::{DecisionKind, Kind, Outcome, SettledBy, ViewState};
+use view::{AuditEntry, DecisionKind, Kind, Outcome, SettledBy, ViewState};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::tree::{LocalTree, Parents};
@@ -62,7 +62,7 @@ pub struct ViewStatus {
     pub losses: Vec<LossView>,
     /// The last decisions, oldest first; where they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub audit: Vec<AuditView>,
+    pub audit: Vec<AuditEntry>,
 }
 
 impl ViewStatus {
@@ -121,19 +121,6 @@ pub struct LossView {
     pub waits_for: Option<String>,
 }
 
-/// A decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditView {
-    /// The view that it began, or in which it was made.
-    pub epoch: u64,
-    /// When, in seconds since 1970.
-    pub at_unix_s: u64,
-    /// Who asked for it.
-    pub by: u16,
-    /// What, for people.
-    pub what: String,
-}
-
 /// A control of a lost replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrozenView {
@@ -188,12 +175,6 @@ impl Replica {
         let leader = leader.filter(|_| !removed);
         let voters = replica.views.get().filter(|_| !removed);
         let voters = voters.map(|views| views.voters()).unwrap_or_default();
-        let audit = state.audit.iter().map(|entry| AuditView {
-            epoch: entry.epoch,
-            at_unix_s: entry.at_unix_s,
-            by: entry.by.0,
-            what: entry.what.clone(),
-        });
         let left = replica.lease.left_micros();
         ViewStatus {
             epoch: replica.lease.view().epoch.0,
@@ -210,7 +191,7 @@ impl Replica {
             voters: voters.into_iter().flatten().collect(),
             members: members(replica, &state),
             losses: self.losses(&state),
-            audit: audit.collect(),
+            audit: state.audit.iter().cloned().collect(),
         }
     }
 

@@ -172,18 +172,18 @@ fn receive(replica: &Arc<LocalReplica>, incoming: Incoming) -> Result<(), Malfor
             }
         }
         Kind::LeaseRequest => {
-            let ask: LeaseRequest = wire::decode(body)?;
+            let request: LeaseRequest = wire::decode(body)?;
             replica
                 .state
                 .outcomes
-                .note_said(incoming.from, ask.position);
-            if let Some(mark) = ask.mark {
-                replica.state.lineage.note(from, ask.incarnation, mark);
+                .note_said(incoming.from, request.position);
+            if let Some(mark) = request.mark {
+                replica.state.lineage.note(from, request.incarnation, mark);
             }
-            views::lease_requested(replica, from, ask);
+            views::lease_requested(replica, from, request);
         }
         Kind::LeaseGrant => views::lease_granted(replica, from, wire::decode(body)?),
-        Kind::Entered => views::entered(replica, from, wire::decode(body)?),
+        Kind::Joined => views::joined(replica, from, wire::decode(body)?),
         Kind::CaughtUp => views::caught_up(replica, from, wire::decode(body)?),
         Kind::Incomplete => {
             losses::incomplete(replica, from, wire::decode(&incoming.message.payload)?)

@@ -3,7 +3,7 @@
 //! What must never enter: what a message means.
 
 use crate::state::wire::{
-    Applied, BasePage, CaughtUp, Completed, Entered, Greeting, Grounds, HeldOpen, Incomplete,
+    Applied, BasePage, CaughtUp, Completed, Greeting, Grounds, HeldOpen, Incomplete, Joined,
     LeaseGrant, LeaseRequest, Note, PieceDone, PieceHead, Records, Relayed, ScrubAnswer,
     ScrubQuestion, Taken, Wanted, decode,
 };
@@ -30,7 +30,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<BasePage>(bytes));
     drop(decode::<LeaseRequest>(bytes));
     drop(decode::<LeaseGrant>(bytes));
-    drop(decode::<Entered>(bytes));
+    drop(decode::<Joined>(bytes));
     drop(decode::<CaughtUp>(bytes));
     drop(decode::<Relayed>(bytes));
     drop(decode::<Incomplete>(bytes));

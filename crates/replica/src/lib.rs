@@ -36,7 +36,7 @@ mod shown;
 mod state;
 mod status;
 
-pub use administration::{AuditView, FrozenView, LossView, MemberView, ViewStatus};
+pub use administration::{FrozenView, LossView, MemberView, ViewStatus};
 pub use control::ClockDifference;
 pub use driver::clock::{lease_time, read_clocks};
 pub use driver::readers::Readers;
@@ -51,4 +51,4 @@ pub use state::scrub::{FindingView, ScrubView};
 pub use state::settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
 pub use state::wire::LinkView;
 pub use status::{ControlView, PeerView, ReplicaStatus, ShortView};
-pub use view::{REASON_BYTES_MAX, Referral};
+pub use view::{AuditEntry, REASON_BYTES_MAX, Referral};

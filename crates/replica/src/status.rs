@@ -392,7 +392,7 @@ fn links_of(replica: &LocalReplica, peer: ReplicaSlot) -> Vec<LinkView> {
     let news = replica.state.peers.news();
     let said = news.get(&peer).and_then(|news| news.said.as_ref());
     let said = said.filter(|(_, at)| at.elapsed() < replica.state.settings.site_lease);
-    let links = said.into_iter().flat_map(|(ask, _)| &ask.links);
+    let links = said.into_iter().flat_map(|(request, _)| &request.links);
     let is_third =
         |slot: ReplicaSlot| slot != replica.slot() && replica.state.members.is_member(slot);
     let thirds = links.filter(|link| is_third(ReplicaSlot(link.to)));

@@ -44,7 +44,7 @@ pub use plain::plain;
 pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, Signals};
 pub use starting::Commands;
 pub use status::{
-    Alarm, AuditView, ClientStatus, ClockDifference, ControlView, CopiesStatus, DrainAnswer,
+    Alarm, AuditEntry, ClientStatus, ClockDifference, ControlView, CopiesStatus, DrainAnswer,
     DrainDataAnswer, DrainDataQuestion, DrainQuestion, DurabilityAnswer, DurabilityQuestion,
     DurabilitySetting, EvictQuestion, ExportStatus, FindingView, ForgetAnswer, ForgetQuestion,
     FrozenText, FrozenView, GivingUpStatus, Holding, HoldingText, JunctionAnswer, JunctionView,

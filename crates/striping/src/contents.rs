@@ -1,4 +1,4 @@
-//! The seam of the store: blocking calls, one for each thing that is done to the bytes of a file.
+//! The interface of the store: blocking calls, one for each operation on the bytes of a file.
 
 use std::fs::File;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::settling::Going;
 use crate::striped::{Striped, extent_of};
 use crate::view::Whereabouts;
 
-/// Why something is not stable, or cannot be asked for.
+/// Why data is not stable, or cannot be synced.
 struct Unsynced(SyncError);
 
 impl From<Error> for Unsynced {
@@ -24,7 +24,7 @@ impl From<Error> for Unsynced {
     }
 }
 
-/// The store counts what striped files take up by their size: to ask all data servers would cost a trip for each write.
+/// The store counts the space of striped files by their size: asking all data servers would cost a round trip for each write.
 const STORED: Stored = Stored {
     space_used: 0,
     exists: true,
@@ -36,7 +36,7 @@ impl Striped {
         self.files.find(of.id, of.placement)
     }
 
-    /// Does something where a file lies. A file that was moved meanwhile is looked for once more.
+    /// Runs an operation where a file lies. Retries when it fails and the file was moved meanwhile.
     fn there<T, E: From<Error>>(
         &self,
         of: Place<'_>,
@@ -53,7 +53,7 @@ impl Striped {
         }
     }
 
-    /// Holds a change while its file is about to lie elsewhere, where nobody above does.
+    /// Holds a change back while a move is about to switch the file's contents, unless a layer above does so.
     fn hold(&self, id: ObjectId) -> Result<Option<Going>> {
         match self.files.holds_writes() {
             true => self.wait(self.files.changing_when_let(id)).map(Some),
@@ -61,7 +61,7 @@ impl Striped {
         }
     }
 
-    /// Where a file lies that is about to be changed: if it was moved since the store looked, not where that was.
+    /// Where a file that is about to be changed lies. Follows a move since the store looked.
     fn find_now(&self, of: Place<'_>) -> Result<Whereabouts> {
         match self.files.holds_writes() {
             true => self
@@ -78,7 +78,7 @@ impl Striped {
             Act::Fence | Act::Punch(_) | Act::Truncate(_) => self.hold(of.id)?,
         };
         let file = self.find_now(of)?;
-        // What clients write past the home is not cut by what the row says: that is asked for first (`settling`).
+        // A cut by an outdated row would drop direct writes of clients. So the row must be settled first (`settling`).
         let _changing = match act {
             Act::Remove => None,
             Act::Fence | Act::Punch(_) | Act::Truncate(_) => Some(self.files.changing(of.id)),
@@ -101,7 +101,7 @@ impl Striped {
 }
 
 impl Striped {
-    /// Whether a file is cut to the end that its row says now. Somebody may have asked the data servers since the store looked.
+    /// Whether a file is cut to the size that its row says now. Another task may have settled it since the store looked.
     fn is_by_the_row(&self, id: ObjectId, act: Act) -> Result<bool> {
         let Act::Truncate(size) = act else {
             return Ok(true);
@@ -112,7 +112,7 @@ impl Striped {
 }
 
 impl Contents for Striped {
-    /// Everything is a network away.
+    /// No bytes are local.
     fn read_at_hand(&self, _: Place<'_>, _: &mut [u8], _: u64) -> Result<AtHand> {
         Ok(AtHand::Only(0))
     }
@@ -126,7 +126,7 @@ impl Contents for Striped {
     fn seek(&self, _: Place<'_>, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
         Ok(match target {
             SeekTarget::Data => Some(offset),
-            // Behind the end, wherever that is.
+            // Beyond the end, wherever that is.
             SeekTarget::Hole => Some(u64::MAX),
         })
     }
@@ -155,7 +155,7 @@ impl Contents for Striped {
         Ok(STORED)
     }
 
-    /// Data servers that are away are fenced, and cut before they serve again: with that it is stable.
+    /// Data servers that are away are fenced, and cut the file before they serve again. So the cut is stable.
     fn cut(&self, of: Place<'_>, size: u64) -> Result<Cut> {
         self.change(of, Act::Truncate(size))?;
         Ok(Cut::Unchanged)

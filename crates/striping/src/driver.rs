@@ -1,4 +1,4 @@
-//! Carries out what `pool::home` decides: one lock around its decisions, and one task that makes them stable and passes them on.
+//! Carries out what `pool::home` decides. One lock protects the decisions, and one task makes them stable and passes them on.
 
 mod keeping;
 mod starting;
@@ -26,43 +26,43 @@ use crate::records;
 /// One run of a home.
 pub(crate) struct Driver {
     state: Mutex<State>,
-    /// There are commands, or time has to be looked at anew.
+    /// There are new commands, or a timer has changed.
     woken: Notify,
     rows: PlacedRows,
     control: Arc<dyn Control>,
     recalls: Arc<Recalls>,
     started: Instant,
-    /// Held from when it is known what is to be kept until it is.
+    /// Held from the choice of what to keep until it is stable.
     keeping: tokio::sync::Mutex<()>,
 }
 
 struct State {
     home: Home,
-    /// Not carried out yet, in order.
+    /// Commands that are not carried out yet, in order.
     commands: Vec<Command>,
-    /// Who waits for which operation.
+    /// The caller that waits for each operation.
     waiting: HashMap<OperationId, oneshot::Sender<Outcome>>,
     next_operation: u64,
-    /// Which run of each data server has asked last.
+    /// The last known run of each data server.
     runs: BTreeMap<DataServerNumber, u64>,
-    /// The rows of intents, as they are kept.
+    /// The rows of intents, as stored.
     intents: BTreeMap<IntentNumber, Owed>,
-    /// Files to which clients may write past the home, or may have, as it is kept.
+    /// Files that clients may write, or may have written, directly at data servers, as stored.
     unsettled: BTreeSet<ObjectId>,
-    /// Where files are being moved.
+    /// The target placements of running moves.
     moves: BTreeMap<ObjectId, Placement>,
     last_placement: PlacementNumber,
-    /// What rows say that were decided and are not kept yet, and with which batch they will be.
+    /// Rows that were decided and are not stable yet, with the batch that will store them.
     unkept: HashMap<ObjectId, (u64, FileRow)>,
     batch: u64,
-    /// How often a file has got other contents.
+    /// How often any file has switched its contents.
     switched: u64,
-    /// Nothing can be kept any more.
+    /// Storing has failed, and nothing can be stored any more.
     failed: bool,
 }
 
 impl Driver {
-    /// A data server has sent a message. Whether it was away, or was started anew, and is back with that.
+    /// A data server has sent a message. Returns whether it is back after it was away or restarted.
     pub(crate) fn receive(&self, from: DataServerNumber, message: ToHome) -> bool {
         let now = self.now();
         let run = match &message {
@@ -99,7 +99,7 @@ impl Driver {
         self.woken.notify_one();
     }
 
-    /// An administrator says that a data server has the right contents. Whether that was in doubt.
+    /// An administrator confirms that a data server has the right contents. Returns whether that was in doubt.
     pub(crate) fn readmit(&self, server: DataServerNumber) -> bool {
         let mut state = self.state();
         let commands = state.home.readmit(server);
@@ -110,19 +110,19 @@ impl Driver {
         was_doubted
     }
 
-    /// The data servers, as people see them.
+    /// The data servers, for display.
     pub(crate) fn servers(&self) -> Vec<ServerView> {
         let (now, state) = (self.now(), self.state());
         state.home.servers(now)
     }
 
-    /// How often a file has got other contents: what a row said before may be no longer so.
+    /// How often any file has switched its contents. A row that was read before a switch may be outdated.
     pub(crate) fn switched(&self) -> u64 {
         self.state().switched
     }
 
-    /// Begins to have something done with a file. It is done even if nobody waits for what comes of it. `row` was read when
-    /// [`Driver::switched`] was `as_of`; nothing is begun where that may be too long ago.
+    /// Begins a request about a file. It is carried out even if no caller waits for the outcome. `row` was read when [`Driver::switched`]
+    /// was `as_of`. `None` if files have switched since and the row may be outdated.
     pub(crate) fn begin(
         &self,
         as_of: u64,
@@ -134,8 +134,8 @@ impl Driver {
         })
     }
 
-    /// Begins to move a file, as [`Driver::begin`]: to a placement whose number is found now. Its contents are returned with what comes of
-    /// it, which is [`Outcome::Done`] when they may be written.
+    /// Begins to move a file, as [`Driver::begin`] does, to a placement that gets its number now. Returns the row of the new contents, and
+    /// the outcome: [`Outcome::Done`] when they may be written.
     pub(crate) fn begin_move(
         &self,
         as_of: u64,
@@ -175,7 +175,7 @@ impl Driver {
         Ok(begun?.map(|begun| (to, begun)))
     }
 
-    /// A number that no placement has had, stably.
+    /// A placement number that was never used, stably.
     pub(crate) async fn number_placements(&self) -> Result<PlacementNumber> {
         let _keeping = self.keeping.lock().await;
         let number = self.state().next_placement()?;
@@ -220,25 +220,25 @@ impl Driver {
         Ok(Some(outcome))
     }
 
-    /// How long others leave the files alone is looked up whenever it counts: this clock may stand still where theirs goes on.
+    /// Looks up, whenever it matters, how long other servers leave the files alone: this clock may stand still while theirs continue.
     fn bound_clients(&self, state: &mut State, now: Moment) {
         let until = now.after(self.control.clients_left());
         state.home.bound_clients(until);
     }
 
-    /// The files of which somebody has a layout.
+    /// The files for which clients have layouts.
     pub(crate) fn held(&self) -> Vec<ObjectId> {
         self.state().home.held()
     }
 
-    /// Returns when no data server serves by a lease of an earlier run.
+    /// Returns when no data server serves by a lease of an earlier run any more.
     pub(crate) async fn earlier_over(&self) {
         let over = self.state().home.earlier_over();
         let left = over.0.saturating_sub(self.now().0);
         tokio::time::sleep(Duration::from_micros(left)).await;
     }
 
-    /// Contents about which something is decided, or kept, that rows may not say yet.
+    /// Contents that are being decided or stored, and that rows may not name yet.
     pub(crate) fn concerned(&self) -> BTreeSet<ContentsId> {
         let state = self.state();
         let mut concerned = state.home.concerned();
@@ -251,13 +251,13 @@ impl Driver {
         concerned
     }
 
-    /// Whether a data server answers for this home.
+    /// Whether a data server serves for this home.
     pub(crate) fn serves(&self, server: DataServerNumber) -> bool {
         let (now, state) = (self.now(), self.state());
         state.home.serves(now, server)
     }
 
-    /// Contents that belong to nothing are to go.
+    /// Removes contents that belong to nothing.
     pub(crate) fn sweep(
         &self,
         server: DataServerNumber,
@@ -271,17 +271,17 @@ impl Driver {
         self.woken.notify_one();
     }
 
-    /// Whether a file may be longer, and newer, than its row says.
+    /// Whether a file may be longer and newer than its row says.
     pub(crate) fn is_unsettled(&self, file: ObjectId) -> bool {
         self.state().unsettled.contains(&file)
     }
 
-    /// Whether anybody may write to a file past the home; with a holder, whether this one may.
+    /// Whether any client may write to a file directly at data servers; with a holder, whether this one may.
     pub(crate) fn is_written(&self, file: ObjectId, by: Option<Holder>) -> bool {
         self.state().home.is_written(file, by)
     }
 
-    /// The handle for one of the data servers of a file; `None` while it may not serve for this home.
+    /// The handle for one of a file's data servers. `None` while the server may not serve for this home.
     pub(crate) fn handle(&self, row: &FileRow, server: DataServerNumber) -> Option<Handle> {
         let (now, state) = (self.now(), self.state());
         let serves = state.home.serves(now, server);
@@ -304,7 +304,7 @@ impl Driver {
         Moment(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// Carries out what has been decided so far. Records come before whatever waits for them.
+    /// Carries out all decisions so far. Records become stable before the commands that depend on them.
     async fn carry_out(&self) -> Result<()> {
         let keeping = self.keeping.lock().await;
         let (commands, kept, batch) = {
@@ -318,7 +318,7 @@ impl Driver {
         if !kept.placed.is_empty() || !kept.facts.is_empty() {
             let placed = kept.placed.into_values().collect();
             self.rows.keep(placed, kept.facts).await?;
-            // Not before: a caller that finds a file settled goes by its row.
+            // Not earlier: a caller that finds a file settled relies on its row.
             let unsettled = &mut self.state().unsettled;
             unsettled.retain(|file| !kept.settled.contains(file));
         }
@@ -333,7 +333,7 @@ impl Driver {
                 } => {
                     let waiting = self.state().waiting.remove(&operation);
                     if let Some(waiting) = waiting {
-                        // The caller that asked may have gone.
+                        // The caller may have gone.
                         let _gone = waiting.send(outcome);
                     }
                 }
@@ -345,7 +345,7 @@ impl Driver {
 }
 
 impl State {
-    /// One that no placement has had.
+    /// A number that no placement has had.
     fn next_placement(&mut self) -> Result<PlacementNumber> {
         let number = self.last_placement.0.checked_add(1);
         let number = number.ok_or(Error::Invalid("no placement has a number any more"))?;
@@ -353,7 +353,7 @@ impl State {
         Ok(self.last_placement)
     }
 
-    /// Takes over what the home has decided.
+    /// Takes over the home's commands.
     fn take(&mut self, commands: Vec<Command>) {
         for command in &commands {
             match command {
@@ -377,13 +377,13 @@ impl State {
     }
 }
 
-/// Until nobody has the driver any more, or nothing can be kept.
+/// Runs until the driver is dropped, or storing fails.
 async fn run(driver: Weak<Driver>) {
-    /// So often it is looked whether anybody has the driver.
+    /// How often to check whether the driver is still in use.
     const LOOK: Duration = Duration::from_millis(500);
     while let Some(driver) = driver.upgrade() {
         if let Err(error) = driver.carry_out().await {
-            // Data servers go on until their leases have run out; nobody is told that anything was done.
+            // Data servers continue until their leases expire. No caller is told that anything was done.
             tracing::error!(%error, "a home cannot keep what it has decided, and decides nothing any more");
             let mut state = driver.state();
             state.failed = true;

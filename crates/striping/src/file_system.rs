@@ -1,5 +1,5 @@
-//! The store as clients see it whose files others write past the home: what is said of a file is true, and what is done to one through
-//! the home meets nobody ([`crate::settling`]). Everything else is the store's.
+//! The store as clients see it when other clients write directly at data servers: attributes are up to date, and changes through the home
+//! meet no direct writes ([`crate::settling`]). The store does everything else.
 //!
 //! What must never enter: where bytes lie.
 
@@ -24,7 +24,7 @@ struct Settled {
 }
 
 impl Striped {
-    /// The store that was handed this value, as clients are to see it that may be given layouts.
+    /// The store that got this value, as clients that may get layouts must see it.
     #[must_use]
     pub fn file_system(&self, store: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {
         Arc::new(Settled {
@@ -35,7 +35,7 @@ impl Striped {
 }
 
 impl Settled {
-    /// Attributes that were read a moment ago, or those of now if they do not say everything.
+    /// The given attributes if they are complete, or else current ones.
     async fn settled(&self, found: Attributes) -> Result<Attributes> {
         match self.files.driver()?.is_unsettled(found.id) {
             true => self.attributes(found.id).await,
@@ -67,7 +67,7 @@ impl FileSystem for Settled {
     ) -> Result<Attributes> {
         let _alone = match set.size {
             Some(_) => Some(self.files.alone(id, Ending::Recalled).await?),
-            // What was written before counts as older than times that are set now.
+            // Earlier writes count as older than times that are set now.
             None => {
                 self.files.settle(id).await?;
                 None
@@ -103,7 +103,7 @@ impl FileSystem for Settled {
         for entry in &mut page.entries {
             match self.settled(entry.attributes.clone()).await {
                 Ok(attributes) => entry.attributes = attributes,
-                // It was removed meanwhile, and was there when the page was read.
+                // It was removed meanwhile, and existed when the page was read.
                 Err(vfs::Error::Stale) => {}
                 Err(error) => return Err(error),
             }

@@ -1,6 +1,6 @@
-//! Free space for striped files, as clients are told (rule 10).
+//! Free space for striped files, as reported to clients (rule 10).
 //!
-//! What must never enter: who is given a stripe.
+//! What must never enter: which data servers get stripes.
 
 use pool::Holding;
 use vfs::Space;
@@ -8,7 +8,7 @@ use vfs::Space;
 use crate::striped::StripedFiles;
 
 impl StripedFiles {
-    /// The free space of the tree whose files are striped, where that of the store which has their rows is `own`.
+    /// The free space of the tree with striped files. `own` is the space of the store that has their rows.
     pub(crate) fn free_space(&self, own: Space) -> Space {
         match self.said_of_space() {
             Some((said, width)) => over(own, &said, width),
@@ -16,8 +16,8 @@ impl StripedFiles {
         }
     }
 
-    /// The same for the copy of a replicated tree. While no data server has said anything, its own disk counts: nobody else is to be refused
-    /// a change because this home was just started.
+    /// The same for the copy of a replicated tree. Until a data server has reported, the local disk counts: clients of other copies must
+    /// not be refused a change because this home has just started.
     pub(crate) fn space_for_contents(&self, own: Space) -> Space {
         match self.said_of_space() {
             Some((said, width)) if !said.is_empty() => over(own, &said, width),
@@ -25,7 +25,7 @@ impl StripedFiles {
         }
     }
 
-    /// What data servers have said over which new files are striped, and how many these are.
+    /// The reports of the data servers over which new files are striped, and the number of these servers.
     fn said_of_space(&self) -> Option<(Vec<Holding>, u64)> {
         let view = self.view();
         let group = view.groups.get(&view.new_files?.group)?;
@@ -36,11 +36,11 @@ impl StripedFiles {
     }
 }
 
-/// Stripes go round, so the smallest space ends all of them. Rows lie at the home, whose own disk has to have space for them. Of `width` data
-/// servers, those that have said nothing since the home began are taken to be as the others.
+/// Stripes use all data servers in turn, so the smallest free space limits all of them. The home's own disk must have space for rows. Of
+/// `width` data servers, those that have not reported since the home began are assumed to be like the others.
 fn over(own: Space, servers: &[Holding], width: u64) -> Space {
     let Some(least_bytes) = servers.iter().map(|said| said.available_bytes).min() else {
-        // Nobody has said anything yet, and nothing can be written.
+        // No data server has reported yet, so nothing can be written.
         return Space {
             free_bytes: 0,
             available_bytes: 0,

@@ -1,7 +1,7 @@
-//! Layouts of striped files: clients read and write at the data servers themselves (rules 2, 3, 7 and 8).
+//! Layouts of striped files: clients read and write at the data servers directly (rules 2, 3, 7 and 8).
 //!
-//! A client that gives a layout for writing back is fenced, as if it was lost: a write that it has
-//! given up waiting for may still be on its way, and the client may go on through the home.
+//! A client that returns a layout for writing is fenced as if it was lost: the client may have given up waiting for a write that is still
+//! under way, and it may continue through the home.
 //!
 //! What must never enter: stateids, callbacks, and which client holds what.
 
@@ -25,7 +25,7 @@ use crate::striped::{Striped, StripedFiles};
 
 type Listener = Arc<dyn Fn(LayoutEvent) + Send + Sync>;
 
-/// Those who hear that layouts are to be given back.
+/// Listeners that are told when layouts must be returned.
 #[derive(Default)]
 pub(crate) struct Recalls(RwLock<Vec<Listener>>);
 
@@ -48,14 +48,13 @@ impl Recalls {
 }
 
 impl StripedFiles {
-    /// The device that a group is, with the address of each data server. `None` while one of them is not known: clients could not
-    /// use it.
+    /// The device of a group, with the address of each data server. `None` while an address is unknown: clients could not use the device.
     fn device_of(&self, number: DeviceGroupNumber) -> Option<(DeviceId, Vec<SocketAddr>)> {
         let (view, driver) = (self.view(), self.driver().ok()?);
         let members = view.groups.get(&number)?.members();
         let address = |member: &DataServerNumber| driver.control().address(*member);
         let addresses: Vec<SocketAddr> = members.iter().map(address).collect::<Option<_>>()?;
-        // Other addresses are another device (rule 2).
+        // Other addresses make another device (rule 2).
         let mut hasher = blake3::Hasher::new();
         hasher.update(&view.pool.0.to_be_bytes());
         hasher.update(&number.0.to_be_bytes());
@@ -68,8 +67,8 @@ impl StripedFiles {
         Some((DeviceId(id), addresses))
     }
 
-    /// Clients that could not reach a data server leave its devices alone for a while, unless they are told to forget them (rule 10).
-    /// What they ask then has its present address.
+    /// Clients that could not reach a data server avoid its devices for a while, unless they are told to forget these devices (rule 10). A
+    /// client that asks then gets the current address.
     pub(crate) fn server_is_back(&self, server: DataServerNumber) {
         let groups = self.view().groups;
         let has_it = |group: &DeviceGroupNumber| {
@@ -90,7 +89,7 @@ impl StripedFiles {
         }
     }
 
-    /// All devices that can be told of now; it is noted that they were.
+    /// All devices that clients can be told of now. Notes that they were told.
     fn all_devices(&self) -> Vec<(DeviceId, Vec<SocketAddr>)> {
         let groups = self.view().groups;
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,11 +128,11 @@ impl StripedFiles {
             }
         };
         let wanted = self.request(file, Request::Layout(Holder(holder.0), access));
-        // One that comes later is given back with the holder.
+        // A layout that comes too late is returned when the holder ends.
         let given = timeout(self.patience(), wanted).await;
         let now = self.row(file).map_err(for_now)?;
         if now.is_some_and(|now| now.contents != row.contents) {
-            // It was moved meanwhile, and the device is another one.
+            // It was moved meanwhile, and has another device.
             return Err(NoLayout::Recalled);
         }
         match given {
@@ -154,11 +153,11 @@ impl StripedFiles {
 }
 
 impl Striped {
-    /// A layout for reading, of a file that somebody else lets clients read or not. That is looked at before it is asked for, and once more when
-    /// [`Striped::held`] names the file: who stops letting them read it from then on ends this layout with the others.
+    /// A layout for reading a file that clients may read only while `is_let` holds. Checks `is_let` before the request, and again when
+    /// [`Striped::held`] names the file. If reading is forbidden after that, the caller ends this layout together with the others.
     ///
     /// # Errors
-    /// [`NoLayout`] says why there is none.
+    /// [`NoLayout`] says why.
     pub async fn layout_while(
         &self,
         file: ObjectId,
@@ -172,13 +171,13 @@ impl Striped {
         if is_let() {
             return Ok(given);
         }
-        // Nobody has seen this one, and the holder may have an earlier one, of the same generation. Where it cannot be fenced now the home keeps
-        // the holder, or the server ends.
+        // No client has seen this layout. The holder may have an earlier one of the same generation. If it cannot be fenced now, the home
+        // keeps the holder, or the server ends.
         self.lost(file, holder).await.ok();
         Err(NoLayout::ThroughServer)
     }
 
-    /// The files of which clients have layouts, or may still be served by one that is being ended.
+    /// The files for which clients have layouts, or may still be served by a layout that is being ended.
     #[must_use]
     pub fn held(&self) -> Vec<ObjectId> {
         self.files
@@ -186,13 +185,13 @@ impl Striped {
             .map_or_else(|_| Vec::new(), |driver| driver.held())
     }
 
-    /// Returns when no layout of a file counts any more that was given before.
+    /// Returns when all earlier layouts of a file are invalid.
     pub async fn fence(&self, file: ObjectId) -> Result<()> {
         let fence = Request::Change(Act::Fence);
         self.files.request(file, fence).await.map(|_| ())
     }
 
-    /// Returns when no data server serves clients any more by a lease of an earlier run of this home.
+    /// Returns when no data server serves clients by a lease of an earlier run of this home any more.
     ///
     /// # Errors
     /// [`vfs::Error::Delay`] before the start.
@@ -239,7 +238,7 @@ impl Layouts for Striped {
             let lost = self.files.request(file, Request::Lost(holder));
             return lost.await.map(|_| ());
         }
-        // Nothing was written, so nobody waits for data servers that may be away.
+        // Nothing was written, so there is no wait for data servers that may be away.
         let begun = self.files.begin(file, None, Request::Return(holder));
         begun.map(|_| ())
     }
@@ -257,7 +256,7 @@ impl Layouts for Striped {
     ) -> std::result::Result<u64, NoLayout> {
         let not_now = |_| NoLayout::ThroughServer;
         let driver = self.files.driver().map_err(not_now)?;
-        // The data servers know where the file ends, whatever the client says.
+        // The data servers know the size, whatever the client says.
         let commit = Request::Commit(Holder(holder.0), end.unwrap_or_default());
         let outcome = timeout(self.files.patience(), self.files.request(file, commit)).await;
         let size = driver.rows().size(file).map_err(not_now)?;

@@ -1,12 +1,12 @@
-//! Contents of files striped over the data servers of a pool, as the home of these files sees them.
+//! Contents of files striped over the data servers of a pool, seen from the home of these files.
 //!
-//! [`Striped`] is what a store is handed as the place where files have their bytes (`store::Elsewhere`). It chooses placements for new
-//! files, reads and writes through NFSv4.1 sessions with all data servers of a file side by side, and has contents cut, punched and
-//! removed as the pure core `pool::home` decides: an intent that is stable before any data server is asked, carried out now by those
-//! that answer, and by the others before they serve again. What that needs to say to data servers goes through [`Control`], and
-//! what they say comes back through [`Striped::receive`]. The rules are numbered in `docs/design/striping.md`.
+//! A store takes [`Striped`] as the place for file bytes (`store::Elsewhere`). It chooses placements for new files, and reads and writes
+//! through NFSv4.1 sessions with all data servers of a file in parallel. The pure core `pool::home` decides how contents are cut, punched
+//! and removed. It makes an intent stable before it asks any data server. Data servers that answer carry the intent out now, and the others
+//! before they serve again. Messages to data servers go through [`Control`], and their messages come back through [`Striped::receive`]. The
+//! rules are numbered in `docs/design/striping.md`.
 //!
-//! What must never enter: names and attributes of files, who may do what with them, and sockets between servers.
+//! What must never enter: names and attributes of files, access rights, and sockets between servers.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +28,7 @@ mod striped;
 mod sweeping;
 mod view;
 
-/// Takes arbitrary bytes apart as every kind of row that a home keeps, for fuzzing. What decodes must encode to a row that says the same.
+/// For fuzzing: decodes arbitrary bytes as every kind of row that a home keeps. What decodes must encode to an equivalent row.
 #[doc(hidden)]
 pub fn decode_as_anything(bytes: &[u8]) {
     records::decode_as_anything(bytes);

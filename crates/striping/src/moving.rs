@@ -1,11 +1,10 @@
-//! Moves files to other data servers while they are used (rule 2): copies what they have, and again
-//! what was changed meanwhile, until so little is left that writers can wait for it. Who may use
-//! which contents is decided by `pool::home`.
+//! Moves files to other data servers while they are in use (rule 2). It copies the contents, then what was changed meanwhile, until writers
+//! can wait for the small rest. `pool::home` decides which clients may use which contents.
 //!
-//! An attempt that meets anything is given up, and what it had copied goes: a write whose answer was lost may still come, and nobody is
-//! to find it behind a later one.
+//! An attempt that meets a problem is given up, and its copy is removed: a write whose answer was lost may still arrive, and must not take
+//! effect after a later one.
 //!
-//! What must never enter: which files are to be moved.
+//! What must never enter: which files to move.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,42 +23,41 @@ use crate::settling::Tracking;
 use crate::striped::{Striped, StripedFiles, outcome_of};
 use crate::view::{NewFiles, Whereabouts};
 
-/// Bytes that are copied in one step.
+/// Bytes copied in one step.
 const STEP_BYTES: u64 = 1 << 20;
-/// Where all bytes of a part of this size are zeros, nothing is written.
+/// A part of this size that is all zeros is not written.
 const HOLE_BYTES: usize = 64 << 10;
-/// Writers wait while at most `LITTLE_BYTES` are copied, or, after `ROUNDS` rounds, while all that
-/// is left is copied.
+/// Writers wait while at most `LITTLE_BYTES` are copied. After `ROUNDS` rounds they wait while the whole rest is copied.
 const LITTLE_BYTES: u64 = 4 << 20;
 const ROUNDS: usize = 8;
-/// Between two looks whether data servers serve, which messages and passing time decide, without telling of it.
+/// Between two checks whether data servers serve. Messages and time decide that without an event.
 const BETWEEN: Duration = Duration::from_millis(20);
-/// How long holders of layouts and data servers of the new contents are waited for.
+/// How long to wait for layout holders and for data servers of the new contents.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What has become of a file that was to be moved.
+/// The outcome of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// It lies where it is to lie. This many bytes were copied.
+    /// It lies at the target. This many bytes were copied.
     Done(u64),
-    /// It is gone, or does not lie at data servers.
+    /// It was removed, or does not lie at data servers.
     Gone,
     /// A part of it is lost, and it stays where it is.
     Lost,
 }
 
-/// What is copied, and who waits for it.
+/// What is copied, and whether writers wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// Nothing lies under the new contents yet, and holes are left out.
+    /// The new contents are empty, and holes are left out.
     First,
-    /// What was changed.
+    /// The changed ranges.
     Again,
-    /// Writers wait for the end of it.
+    /// Writers wait for its end.
     Last,
 }
 
-/// Contents that are to take the place of those that a file has. They are given up unless that ends well.
+/// New contents that are to replace those of a file. Dropping this gives them up unless the move has succeeded.
 pub(crate) struct Attempt {
     files: Arc<StripedFiles>,
     id: ObjectId,
@@ -70,18 +68,18 @@ pub(crate) struct Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.is_done.load(Ordering::Acquire) {
-            // A home that decides nothing any more gives moves up when it is started anew.
+            // If the home does not decide any more, it gives moves up at its next start.
             let _begun = self.files.begin(self.id, None, Request::GiveUp);
         }
     }
 }
 
 impl Striped {
-    /// Moves a file to the data servers of a group, in stripes of the unit that it has. It goes on if nobody waits for it.
+    /// Moves a file to the data servers of a group, in stripes of the given unit. It continues even if the caller stops waiting.
     ///
     /// # Errors
-    /// [`Error::Delay`] when a data server is away, or somebody changes the file too fast; [`Error::NoSpace`]; [`Error::Io`]. The file lies
-    /// where it lay.
+    /// [`Error::Delay`] when a data server is away, or clients change the file too fast; [`Error::NoSpace`]; [`Error::Io`]. The file then
+    /// stays where it was.
     pub async fn move_file(&self, id: ObjectId, to: NewFiles, pace: Arc<Pace>) -> Result<Moved> {
         let files = Arc::clone(&self.files);
         let moved = tokio::spawn(async move { files.move_file(id, to, &pace).await });
@@ -91,7 +89,7 @@ impl Striped {
 }
 
 impl StripedFiles {
-    /// Waits until all data servers of some contents serve: they may be removing what was moved before.
+    /// Waits until all data servers of some contents serve: they may be removing contents of an earlier move.
     async fn serving(&self, rows: &[&FileRow]) -> Result<()> {
         let (driver, begun) = (self.driver()?, Instant::now());
         let serves = |row: &&FileRow| {
@@ -127,7 +125,7 @@ impl StripedFiles {
         }
     }
 
-    /// Begins other contents of a file, in which nothing is. `None` where it is gone.
+    /// Begins new, empty contents of a file. `None` if the file is gone.
     async fn begin_attempt(
         self: &Arc<Self>,
         id: ObjectId,
@@ -166,12 +164,12 @@ impl StripedFiles {
         Ok(Some((attempt, new)))
     }
 
-    /// Begins contents of a file, placed as those of new files are, into which nothing is copied.
+    /// Begins contents of a file that are placed like those of new files. Nothing is copied into them.
     pub(crate) async fn begin_replacement(
         self: &Arc<Self>,
         id: ObjectId,
     ) -> Result<(Attempt, Whereabouts)> {
-        // Without data servers for new files, some are waited for.
+        // If no data servers take new files, the caller must wait for some.
         let placement = self.view().place(id).ok_or(Error::Delay)?;
         let new = self.find(id, &placement.encode())?;
         if new.has_lost() {
@@ -186,14 +184,14 @@ impl StripedFiles {
 impl Attempt {
     async fn carry_out(&self, new: &Whereabouts, pace: &Pace) -> Result<Moved> {
         let (files, id) = (&self.files, self.id);
-        // Nobody is given a layout for writing from now on, and nobody has one behind this.
+        // From now on no client gets a layout for writing. After this call no client has one.
         self.request(Request::Alone).await?;
         files.settle(id).await?;
         let mut copied = 0;
         let Some(size) = files.driver()?.rows().size(id)? else {
             return self.gone();
         };
-        // A write that began before the move may have put its bytes there already, and the row hears of it now.
+        // A write that began before the move may have stored bytes there that the row does not include yet.
         self.tracking.add(size..u64::MAX);
         copied += self.copy(new, 0..size, (pace, Round::First)).await?;
         for _ in 0..ROUNDS {
@@ -221,8 +219,7 @@ impl Attempt {
         for range in changed.iter() {
             copied += self.copy(new, range, (pace, Round::Last)).await?;
         }
-        // What was lost before it was copied is told to the client that wrote it, by the next
-        // COMMIT.
+        // If writes were lost before the copy, the next COMMIT tells the client.
         let lost = match files.sync(old.clone()).await {
             Ok(()) => false,
             Err(SyncError::Lost(_)) => true,
@@ -230,7 +227,7 @@ impl Attempt {
         };
         match files.sync(new.clone()).await {
             Ok(()) => {}
-            // It was not written twice, and so is copied anew.
+            // The lost bytes are not kept for another write, so the move must start again.
             Err(SyncError::Lost(_)) => return Err(Error::Delay),
             Err(SyncError::Later(error)) => return Err(error),
         }
@@ -239,8 +236,8 @@ impl Attempt {
         Ok(Moved::Done(copied))
     }
 
-    /// The new contents are those of the file from now on, and end at this size. However long that takes: nobody may change the old
-    /// ones while the row may come to name the new ones.
+    /// From now on the file has the new contents, of this size. There is no time limit: the old contents must not change while the row may
+    /// still switch to the new ones.
     async fn switch(&self, size: u64) -> Result<()> {
         match self.files.request(self.id, Request::Switch(size)).await? {
             Outcome::Done => {
@@ -251,7 +248,7 @@ impl Attempt {
         }
     }
 
-    /// Contents that are stable take the place of others, which nobody uses; nothing was copied from these.
+    /// Replaces contents that nothing uses with these stable ones, which were not copied from them.
     pub(crate) async fn put_in_place(&self, new: &Whereabouts, size: u64) -> Result<()> {
         let files = &self.files;
         self.request(Request::Alone).await?;
@@ -265,7 +262,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// The file was removed meanwhile, or a data server of its new contents.
+    /// The file was removed meanwhile, or a data server of its new contents was.
     fn gone(&self) -> Result<Moved> {
         match self.files.driver()?.rows().size(self.id)? {
             None => Ok(Moved::Gone),
@@ -278,7 +275,7 @@ impl Attempt {
         done.unwrap_or(Err(Error::Delay))
     }
 
-    /// Copies a range as it is now.
+    /// Copies the current bytes of a range.
     async fn copy(
         &self,
         new: &Whereabouts,
@@ -310,7 +307,7 @@ impl Attempt {
     }
 }
 
-/// What is to be written of some bytes, and where among them: all of it, or without its holes.
+/// The pieces of some bytes to write, with their offsets: all bytes, or without holes.
 fn pieces(bytes: Bytes, without_holes: bool) -> Vec<(u64, Bytes)> {
     if !without_holes {
         return vec![(0, bytes)];

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A bound on the bytes that are copied in a second, by all who share it, and their count.
+/// A common limit of copied bytes per second for all users, and their count.
 #[derive(Debug)]
 pub struct Pace {
     bytes_a_second: u64,
@@ -18,7 +18,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// At most this many bytes a second; 0 for as many as there can be.
+    /// At most this many bytes per second; 0: no limit.
     #[must_use]
     pub fn new(bytes_a_second: u64) -> Pace {
         Pace {
@@ -28,13 +28,13 @@ impl Pace {
         }
     }
 
-    /// How many bytes were copied.
+    /// The number of bytes copied.
     #[must_use]
     pub fn copied(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }
 
-    /// This many bytes are copied at once, since somebody waits for them.
+    /// Counts bytes that are copied without delay, because writers wait for them.
     pub(crate) fn count(&self, bytes: u64) {
         self.copied.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -69,7 +69,7 @@ mod tests {
         }
         assert_eq!(begun.elapsed().as_secs(), 2, "the first 2000 bytes are due");
         assert_eq!(pace.copied(), 2500);
-        // What was not used is not saved up.
+        // Unused time is not saved up.
         tokio::time::sleep(Duration::from_secs(60)).await;
         let begun = Instant::now();
         pace.take(1000).await;

@@ -9,7 +9,7 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
-/// At most this many ranges are kept apart; behind that, gaps between some of them count as well.
+/// Most separate ranges. Beyond that, some gaps between ranges count as changed, too.
 const MAX: usize = 4096;
 
 impl Ranges {
@@ -32,7 +32,7 @@ impl Ranges {
         }
     }
 
-    /// Closes the gap behind every other range.
+    /// Closes the gap after every other range.
     fn close_half(&mut self) {
         let mut ranges = std::mem::take(&mut self.0).into_iter();
         while let Some((start, end)) = ranges.next() {
@@ -48,7 +48,7 @@ impl Ranges {
         }
     }
 
-    /// Takes out what lies below an offset.
+    /// Takes the parts below an offset.
     pub(crate) fn take_below(&mut self, end: u64) -> Ranges {
         let beyond = self.0.split_off(&end);
         let mut below = std::mem::replace(&mut self.0, beyond);
@@ -61,7 +61,7 @@ impl Ranges {
         Ranges(below)
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.iter().map(|range| range.end - range.start).sum()
     }

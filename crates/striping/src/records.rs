@@ -1,4 +1,4 @@
-//! What a home keeps stably beside the rows of its files: facts of the store, each under a key of its own.
+//! What a home stores beside the rows of its files: facts of the store, each under its own key.
 //!
 //! | key | row |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | `striping/key` | the number (4) of the newest key that handles are sealed with |
 //! | `striping/server/`, data server (2) | its identity (16), counter (8; its highest bit: an older copy was seen) and run (8), when it was last heard of |
 //! | `striping/intent/`, number (8) | version 1 (1), object (8), placement (4), generation (8), act (1), two numbers of the act (16), 1 when the row says what came of it (1), the data servers that owe it (2 each) |
-//! | `striping/unsettled/`, object (8) | version 1 (1); while it is there, clients may write to the file past the home, or may have |
-//! | `striping/move/`, object (8) | version 1 (1), placement (29) that the file is being moved to; what lies under it belongs to nothing else |
-//! | `striping/placements` | the largest number (4) that a placement was given by a move, or where contents may have been removed |
+//! | `striping/unsettled/`, object (8) | version 1 (1); while it exists, clients may write, or may have written, directly at data servers |
+//! | `striping/move/`, object (8) | version 1 (1), placement (29) that the file is being moved to; only the move uses contents under it |
+//! | `striping/placements` | the largest placement number (4) that a move used, or under which contents may have been removed |
 //!
 //! All numbers are big-endian.
 
@@ -22,7 +22,7 @@ use pool::{
 };
 use vfs::{Extent, ObjectId};
 
-/// A row to be written, or removed.
+/// A row to write or to remove.
 pub(crate) type Fact = (Vec<u8>, Option<Vec<u8>>);
 
 pub(crate) const ISSUE: &[u8] = b"striping/issue";
@@ -36,7 +36,7 @@ pub(crate) const PLACEMENTS: &[u8] = b"striping/placements";
 
 const VERSION: u8 = 1;
 
-/// Which [`Act`] it is.
+/// The kind of an [`Act`].
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum ActKind {
@@ -100,7 +100,7 @@ pub(crate) fn a_move(object: ObjectId, to: Option<&Placement>) -> Fact {
     (key, to.map(|to| [&[VERSION][..], &to.encode()].concat()))
 }
 
-/// The object, and where it is being moved.
+/// The object, and the target of its move.
 pub(crate) fn parse_move(key: &[u8], row: &[u8]) -> Option<(ObjectId, Placement)> {
     let object = key.strip_prefix(MOVES)?.try_into().ok()?;
     let to = row.strip_prefix(&[VERSION])?;
@@ -190,7 +190,7 @@ pub(crate) fn parse_intent(key: &[u8], row: &[u8]) -> Option<Owed> {
     })
 }
 
-/// What [`crate::decode_as_anything`] says.
+/// See [`crate::decode_as_anything`].
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = parse_unsettled(bytes, &[VERSION]);
     let _ = parse_placements(bytes);

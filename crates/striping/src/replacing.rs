@@ -1,6 +1,6 @@
-//! Contents that take the place of damaged or lost ones, as the store gathers them from another copy of its tree.
+//! Contents that replace damaged or lost ones. The store collects them from another copy of its tree.
 //!
-//! What must never enter: what they should be.
+//! What must never enter: what the contents should be.
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Replacement for Replacing {
     fn sync(&self) -> Result<()> {
         match self.runtime.block_on(self.files.sync(self.new.clone())) {
             Ok(()) => Ok(()),
-            // It was written once, so it is gathered anew.
+            // The lost bytes are not kept for another write, so they must be collected again.
             Err(SyncError::Lost(_)) => Err(Error::Delay),
             Err(SyncError::Later(error)) => Err(error),
         }

@@ -1,4 +1,4 @@
-//! NFSv4.1 sessions with data servers: one for each, made when it is needed, and again when it was lost.
+//! NFSv4.1 sessions with data servers: one for each, made when needed and replaced when lost.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,51 +10,50 @@ use nfs4::{ArgOp4, NfsFh4, NfsStat4, ResOp4, StableHow4, Stateid4, Verifier4};
 use nfs4_client::{Client, Error, Options, ops};
 use pool::{DataServerNumber, Handle};
 
-/// What a data server does not look at (rule 3).
+/// Data servers ignore the stateid (rule 3).
 const ANY: Stateid4 = Stateid4 {
     seqid: 0,
     other: [0; 12],
 };
 
-/// Connections of a session: what waits for a large WRITE does not hold up others.
+/// Connections of a session. A request that waits for a large WRITE does not delay others.
 const CONNECTIONS: usize = 2;
 
-/// Why a data server did not do what it was asked for.
+/// Why a data server did not do what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unserved {
-    /// It answered so.
+    /// It answered with this status.
     Status(NfsStat4),
     /// It cannot be reached, and nothing was sent to it.
     Away,
-    /// Its answer was lost, or is not there in time: it may have been done, and it may still be.
+    /// Its answer was lost or is late. The request may have been done, or may still be done.
     Uncertain,
 }
 
-/// What is wanted of a data server.
+/// A request to a data server.
 #[derive(Clone, Debug)]
 pub(crate) enum Io {
-    /// Bytes of some contents; fewer will do.
+    /// Reads bytes of some contents; fewer are allowed.
     Read { offset: u64, length: u64 },
-    /// To write bytes, unstably; fewer will do.
+    /// Writes bytes unstably; fewer are allowed.
     Write { offset: u64, bytes: Bytes },
-    /// To make everything stable that was written to some contents.
+    /// Makes all writes to some contents stable.
     Commit,
 }
 
-/// What has come of it.
+/// The answer to an [`Io`].
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// At least one byte.
     Read(Bytes),
-    /// This many bytes lie behind the end of the contents.
+    /// This many bytes lie beyond the end of the contents.
     Hole(u64),
-    /// How many bytes were written, at least one; with the data server's verifier if they are not
-    /// stable.
+    /// The number of bytes written, at least one; with the data server's verifier if they are not stable.
     Written {
         count: usize,
         unstable: Option<Verifier4>,
     },
-    /// Under this verifier everything is stable.
+    /// Everything is stable under this verifier.
     Committed(Verifier4),
 }
 
@@ -65,11 +64,11 @@ pub(crate) struct Sessions {
     patience: Duration,
 }
 
-/// The way to one data server.
+/// The connection to one data server.
 type Line = tokio::sync::Mutex<Option<(SocketAddr, Client)>>;
 
 impl Sessions {
-    /// Sessions in which nobody waits longer than this for an answer.
+    /// Sessions in which a request waits at most this long for an answer.
     pub(crate) fn new(patience: Duration) -> Sessions {
         Sessions {
             lines: Mutex::default(),
@@ -77,7 +76,7 @@ impl Sessions {
         }
     }
 
-    /// Asks a data server for something that a handle gives a right to.
+    /// Sends a request that a handle allows to a data server.
     pub(crate) async fn ask(
         &self,
         to: (DataServerNumber, SocketAddr),
@@ -87,7 +86,7 @@ impl Sessions {
         let io_max = self.client(to.0, to.1).await?.io_max();
         match ask {
             Io::Read { offset, length } => {
-                // Not above `io_max`, which has 32 bits.
+                // At most `io_max`, which has 32 bits.
                 let count = length.min(io_max.into()) as u32;
                 match self.call(to, handle, ops::read(ANY, offset, count)).await {
                     // The contents end there, and the row says how long the file is.
@@ -133,7 +132,7 @@ impl Sessions {
     ) -> Result<ResOp4, Unserved> {
         let object = NfsFh4(Bytes::copy_from_slice(handle.as_bytes()));
         let request = vec![ops::putfh(&object), operation];
-        // The second time in a new session, if the first one was lost with the server's memory.
+        // The second attempt uses a new session, if the server lost the first one with its memory.
         for _ in 0..2 {
             let client = self.client(server, address).await?;
             match client.compound(request.clone()).await {
@@ -141,8 +140,8 @@ impl Sessions {
                     return reply.results.pop().ok_or(Unserved::Uncertain);
                 }
                 Ok(reply) => return Err(Unserved::Status(reply.status)),
-                // SEQUENCE was refused, so nothing behind it was looked at. The same request may have been sent before, over a
-                // connection that was lost: only with its session it has surely come to an end.
+                // SEQUENCE was refused, so nothing after it was executed. The same request may have been sent before, over a lost
+                // connection: only the end of its session ends it for sure.
                 Err(Error::Status { status, .. }) => {
                     self.give_up(server, &client).await;
                     if status != NfsStat4::BadSession {
@@ -191,7 +190,7 @@ impl Sessions {
         }
     }
 
-    /// The next request gets another session.
+    /// The next request uses another session.
     async fn give_up(&self, server: DataServerNumber, client: &Client) {
         let line = self.line(server);
         let mut line = line.lock().await;

@@ -1,6 +1,6 @@
-//! What a home can be told of how to deal with its data servers.
+//! Settings of a home for its data servers.
 //!
-//! What must never enter: what a pool consists of.
+//! What must never enter: the members of a pool.
 
 use std::time::Duration;
 
@@ -9,14 +9,13 @@ use pool::home::HomeSettings;
 /// How a home deals with its data servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Leases and what goes with them.
+    /// Leases and related settings.
     pub home: HomeSettings,
-    /// How long a read or write waits for a data server that does not serve. Then the client that
-    /// asked is told to come again.
+    /// How long a read or write waits for a data server that does not serve. Then the client is told to retry.
     pub patience: Duration,
-    /// Clients are not served by [`crate::Striped::file_system`], so that writes are to be held here while a file is being moved.
+    /// Clients do not use [`crate::Striped::file_system`], so writes must be held back here while a file is being moved.
     pub holds_writes: bool,
-    /// How long contents that a data server lists have to belong to nothing before they are removed.
+    /// How long contents that a data server lists must belong to nothing before they are removed.
     pub sweep_after: Duration,
 }
 

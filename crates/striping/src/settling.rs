@@ -1,11 +1,10 @@
-//! Sizes and times of files that clients write past the home (rule 7), and changes of the home that such writes must not meet.
+//! Sizes and times of files that clients write directly at data servers (rule 7), and changes by the home that must not meet such writes.
 //!
-//! While clients may write to a file, only the data servers know how long it is. A caller that
-//! wants to know asks them first ([`StripedFiles::settle`]). A caller that changes the bytes through the
-//! home ends what clients may do before, and has none given anything meanwhile ([`StripedFiles::alone`]):
-//! so the store finds a row that says everything, as if there were no layouts.
+//! While clients may write to a file directly, only the data servers know its size. A caller that needs the size asks them first
+//! ([`StripedFiles::settle`]). A caller that changes bytes through the home first ends the clients' rights to write and prevents new ones
+//! ([`StripedFiles::alone`]). So the store finds a complete row, as if there were no layouts.
 //!
-//! What must never enter: stateids, and who asks.
+//! What must never enter: stateids, and which client asks.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,41 +21,41 @@ use vfs::{Error, ObjectId, Result};
 use crate::ranges::Ranges;
 use crate::striped::StripedFiles;
 
-/// Before it is looked again whether nobody may write past the home. What goes on with a file here tells when it ends; a layout that data servers
-/// or their keys hold up does not.
+/// Delay before a file is checked again for direct writers. Local uses of a file notify when they end. A layout that waits for data servers
+/// or their keys does not.
 const BETWEEN: Duration = Duration::from_millis(5);
 
-/// How clients that write past the home are told to end it.
+/// How the right of clients to write directly is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// They are asked for what they have, and fenced after a while.
+    /// Their layouts are recalled, and fenced after a while.
     Recalled,
-    /// They are fenced at once. Who writes through the home may have given up waiting for an earlier write past it.
+    /// They are fenced at once. A client that writes through the home may have given up waiting for an earlier direct write.
     Fenced,
 }
 
-/// Files about which something is going on.
+/// Files that are in use.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     files: Mutex<HashMap<ObjectId, Use>>,
-    /// Told whenever something of it is over.
+    /// Notified whenever a use ends.
     ended: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Use {
-    /// Layouts for writing that were asked for, and not given or refused yet.
+    /// Layouts for writing that were requested and not given or refused yet.
     granting: usize,
-    /// Changes through the home under way. Meanwhile no layout for writing is given.
+    /// Running changes through the home. Meanwhile no layout for writing is given.
     changing: usize,
     /// It is being moved. Meanwhile no layout for writing is given either.
     moving: Option<Changes>,
-    /// Held by who asks the data servers.
+    /// Held by the task that asks the data servers.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// How often they were asked, and the last time that was answered.
+    /// How often they were asked, and the last question that was answered.
     asked: u64,
     answered: u64,
-    /// Who waits for an answer.
+    /// Tasks that wait for an answer.
     waiting: usize,
 }
 
@@ -65,7 +64,7 @@ impl Uses {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when this is so of a file, or has not become so until then. Asked whenever something is over.
+    /// Returns when `is_so` returns a value for a file, checked whenever a use ends.
     ///
     /// # Errors
     /// [`Error::Delay`] when that takes too long.
@@ -86,7 +85,7 @@ impl Uses {
         }
     }
 
-    /// Changes something for which others may wait.
+    /// Changes something that others may wait for.
     fn end(&self, file: ObjectId, change: impl FnOnce(&mut Use)) {
         self.with(file, change);
         self.ended.notify_waiters();
@@ -106,14 +105,14 @@ impl Uses {
     }
 }
 
-/// What was changed of a file that is being moved.
+/// Changed ranges of a file that is being moved.
 #[derive(Debug, Default)]
 struct Changes {
-    /// Since it was last taken.
+    /// Changed since last taken.
     ranges: Ranges,
-    /// Nobody knows whether these changes have happened, or when they will.
+    /// It is unknown whether these changes have happened, or when they will.
     uncertain: Ranges,
-    /// Nobody begins another change.
+    /// No new change may begin.
     is_held: bool,
 }
 
@@ -127,7 +126,7 @@ impl Changes {
     }
 }
 
-/// A file that is being moved, until it is dropped.
+/// A file that is being moved, until this is dropped.
 pub(crate) struct Tracking {
     files: Arc<StripedFiles>,
     file: ObjectId,
@@ -140,8 +139,8 @@ impl Drop for Tracking {
 }
 
 impl Tracking {
-    /// What was changed below `size`, and was not taken yet; with `all`, also what may still change. What lies beyond stays: the file
-    /// may grow over it later, or has grown already and its row does not say so yet.
+    /// Takes the ranges below `size` that were changed and not taken yet; with `all`, also those that may still change. Ranges beyond
+    /// `size` stay: the file may grow over them later, or has grown already without an update of its row.
     pub(crate) fn take(&self, size: u64, all: bool) -> Ranges {
         self.files.uses.with(self.file, |of| {
             let changes = of.moving.as_mut();
@@ -149,12 +148,12 @@ impl Tracking {
         })
     }
 
-    /// A range is to be copied as if it was changed.
+    /// Has a range copied as if it was changed.
     pub(crate) fn add(&self, range: Range<u64>) {
         self.files.note_changed(self.file, range, false);
     }
 
-    /// Has nobody begin a change of the file, and waits for those that have begun.
+    /// Prevents new changes of the file, and waits for those under way.
     ///
     /// # Errors
     /// [`Error::Delay`] when that takes too long.
@@ -170,7 +169,7 @@ impl Tracking {
     }
 }
 
-/// Something that is going on with a file, until it is dropped.
+/// One use of a file, until this is dropped.
 pub(crate) struct Going {
     files: Arc<StripedFiles>,
     file: ObjectId,
@@ -197,7 +196,7 @@ impl StripedFiles {
         }
     }
 
-    /// A layout for writing is being asked for. `None` while the file is changed through the home.
+    /// A layout for writing is being requested. `None` while the file is changed through the home, or moved.
     pub(crate) fn granting(self: &Arc<Self>, file: ObjectId) -> Option<Going> {
         let granting = self.going(file, |of| &mut of.granting);
         let is_changed = |of: &mut Use| of.changing > 0 || of.moving.is_some();
@@ -205,12 +204,12 @@ impl StripedFiles {
         (!is_changed).then_some(granting)
     }
 
-    /// A file is changed through the home. Nobody is given a layout for writing from now on; somebody may have one.
+    /// A file is changed through the home. From now on no client gets a layout for writing. A client may still have one.
     pub(crate) fn changing(self: &Arc<Self>, file: ObjectId) -> Going {
         self.going(file, |of| &mut of.changing)
     }
 
-    /// The same, once no file that is moved is about to lie elsewhere.
+    /// The same, once no move holds back changes of the file.
     ///
     /// # Errors
     /// [`Error::Delay`] when that takes too long.
@@ -232,7 +231,7 @@ impl StripedFiles {
         })
     }
 
-    /// The same; waits as long as clients wait for data servers.
+    /// The same, with the time limit of a wait for data servers.
     ///
     /// # Errors
     /// [`Error::Delay`] when that takes too long.
@@ -241,7 +240,7 @@ impl StripedFiles {
         self.changing_unless_held(file, until).await
     }
 
-    /// Notes from now on what is changed of a file. Nothing where that is done already.
+    /// Notes changes of a file from now on. `None` if that is done already.
     pub(crate) fn track(self: &Arc<Self>, file: ObjectId) -> Option<Tracking> {
         let begins = self.uses.with(file, |of| {
             let begins = of.moving.is_none();
@@ -254,7 +253,7 @@ impl StripedFiles {
         })
     }
 
-    /// A range of a file was changed, or may have been.
+    /// A range of a file was changed, or may have been changed.
     pub(crate) fn note_changed(&self, file: ObjectId, range: Range<u64>, is_uncertain: bool) {
         self.uses.with(file, |of| {
             if let Some(changes) = &mut of.moving {
@@ -266,20 +265,20 @@ impl StripedFiles {
         });
     }
 
-    /// Whether the row of a file says everything, and goes on to do so while it is being changed ([`StripedFiles::changing`]).
+    /// Whether the row of a file is complete, and stays so while the file is being changed ([`StripedFiles::changing`]).
     pub(crate) fn is_alone(&self, file: ObjectId) -> Result<bool> {
         let granting = self.uses.with(file, |of| of.granting > 0);
         Ok(!granting && !self.driver()?.is_unsettled(file))
     }
 
-    /// The row of a file that is there; `None` when its bytes are not at data servers.
+    /// The row of a file that exists. `None` if its bytes are not at data servers.
     pub(crate) fn row(&self, file: ObjectId) -> Result<Option<FileRow>> {
         let stored = self.driver()?.rows().placement(file)?;
         let found = stored.map(|stored| self.find(file, &stored));
         found.transpose().map(|found| found.map(|found| found.row))
     }
 
-    /// Has the row of a file say how long it is, and whether it was written, by everything that was answered before.
+    /// Updates the row of a file with the size and the time of all writes that were answered before.
     ///
     /// # Errors
     /// [`Error::Delay`] when that is not known in time, because a data server is away.
@@ -291,13 +290,12 @@ impl StripedFiles {
         let (turn, asked) = self.uses.with(file, |of| (Arc::clone(&of.turn), of.asked));
         let looked = async {
             let turn = turn.lock_owned().await;
-            // Somebody else has asked since, and was answered.
+            // Another task has asked since and got an answer.
             if self.uses.with(file, |of| of.answered > asked) {
                 return Ok(());
             }
             let (files, waiting) = (Arc::clone(self), waiting);
-            // Asked once, however often callers that want to know give up: a data server may be
-            // away for long.
+            // The question runs to its end even if callers give up: a data server may be away for long.
             let asking = tokio::spawn(async move {
                 let looked = files.look(file).await;
                 drop((turn, waiting));
@@ -324,7 +322,7 @@ impl StripedFiles {
         }
     }
 
-    /// Ends what clients may do to the bytes of a file, and has none given anything until what is returned is dropped.
+    /// Ends the clients' rights to change the bytes of a file, and prevents new ones until the result is dropped.
     ///
     /// # Errors
     /// [`Error::Delay`] when that takes too long, because a data server is away.
@@ -350,7 +348,7 @@ impl StripedFiles {
             if Instant::now() > until {
                 return Err(Error::Delay);
             }
-            // A layout that is being asked for ends by itself.
+            // A request for a layout ends by itself.
             let not_granting = |of: &mut Use| (of.granting == 0).then_some(());
             self.uses.wait(file, until, not_granting).await?;
             if !self.is_alone(file)? {
@@ -364,7 +362,7 @@ impl StripedFiles {
 mod tests {
     use super::*;
 
-    /// Bytes are noted before the row of the file says that they belong to it, and a file that was cut may grow again.
+    /// Bytes are noted before the file's row includes them, and a truncated file may grow again.
     #[test]
     fn what_lies_beyond_the_size_is_taken_once_the_file_has_it() {
         let mut changes = Changes::default();

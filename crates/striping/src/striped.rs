@@ -1,4 +1,4 @@
-//! Contents that are striped: reads and writes at all data servers of a file side by side, and changes through the home's decisions.
+//! Striped contents: reads and writes go to all data servers of a file in parallel, and changes go through the home's decisions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -27,26 +27,26 @@ use crate::settling::Uses;
 use crate::sweeping::Unknown;
 use crate::view::{PoolView, Whereabouts};
 
-/// What is told of data servers that do not serve, once and then in sums.
+/// Log entries about data servers that do not serve, the first one and then sums.
 static AWAY: Throttle = Throttle::new();
 const NOT_SERVED: &str = "a data server does not serve";
 
-/// Requests of one read or write that are on their way at once.
+/// Most requests of one read or write that are under way at once.
 const AT_ONCE: usize = 16;
-/// Before a data server is asked again that did not serve: it may have no session, no lease, or the bytes of an older generation, and nothing tells of
-/// all of these.
+/// Delay before a data server that did not serve is asked again. It may have no session, no lease, or the bytes of an older generation, and
+/// no event announces the end of all these states.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// The contents of files that are striped over the data servers of a pool, for the store that has their rows.
 ///
-/// It is handed to the store when that is opened ([`store::StoreOptions::elsewhere`]), and started with the store's rows behind
-/// that; until then everybody is told to come again. Calls of the store block, and belong outside of asynchronous tasks.
+/// The store gets it when it is opened ([`store::StoreOptions::elsewhere`]). It starts later, with the store's rows; until then all callers
+/// are told to retry. Calls of the store block, and belong outside of asynchronous tasks.
 pub struct Striped {
     pub(crate) files: Arc<StripedFiles>,
     pub(crate) runtime: runtime::Handle,
 }
 
-/// What is known of striped files, and who carries out what is done to them. Whatever outlives a call of [`Striped`] shares it.
+/// What is known of striped files, and the parts that change them. Shared with everything that outlives a call of [`Striped`].
 pub(crate) struct StripedFiles {
     settings: Settings,
     view: RwLock<PoolView>,
@@ -56,18 +56,18 @@ pub(crate) struct StripedFiles {
     pub(crate) recalls: Arc<Recalls>,
     pub(crate) uses: Uses,
     pub(crate) unknown: Unknown,
-    /// Held by each creation that is under way, and another one after each question for their end.
+    /// Each running creation subscribes. [`Striped::creations_ended`] replaces the sender and waits for its subscribers.
     pub(crate) creations: Mutex<watch::Sender<()>>,
-    /// The devices that clients may have been told of.
+    /// The devices that clients may know.
     pub(crate) given: Mutex<BTreeMap<DeviceId, DeviceGroupNumber>>,
 }
 
-/// What was written to a file and may not be stable.
+/// Writes to a file that may not be stable.
 #[derive(Clone, Debug, Default)]
 struct Unstable {
-    /// At these data servers, under these verifiers.
+    /// The data servers with such writes, and their verifiers.
     verifiers: BTreeMap<DataServerNumber, Verifier4>,
-    /// Some of it is known to be lost.
+    /// Some writes are known to be lost.
     lost: bool,
     /// Counts writes.
     writes: u64,
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Striped {
 }
 
 impl Striped {
-    /// For a store that is about to be opened. To be called within a tokio runtime, which carries the requests.
+    /// For a store that is about to be opened. Call it within a tokio runtime, which sends the requests.
     #[must_use]
     pub fn new(settings: Settings, view: PoolView) -> Striped {
         Striped {
@@ -100,10 +100,10 @@ impl Striped {
         }
     }
 
-    /// Takes up what the home has kept in the store, under a new issue number, and begins to decide. Called once.
+    /// Takes up what the home has kept in the store, under a new issue number, and begins to decide. Call it once.
     ///
     /// # Errors
-    /// [`Error::Io`] when what was kept cannot be read or kept; [`Error::Exists`] when it was started before.
+    /// [`Error::Io`] when the stored state cannot be read or written; [`Error::Exists`] when it was started before.
     pub async fn start(&self, rows: PlacedRows, control: Arc<dyn Control>) -> Result<()> {
         let view = self.files.view();
         let driver = Driver::start(
@@ -118,8 +118,8 @@ impl Striped {
         self.files.driver.set(driver).map_err(|_| Error::Exists)
     }
 
-    /// A data server of the pool has sent a message. Messages of one data server are to be handed over one after the other, as they
-    /// have come. One that comes before [`Striped::start`] is not heard: it is said again.
+    /// A data server of the pool has sent a message. Pass the messages of one data server one after the other, in their order. A message
+    /// before [`Striped::start`] is ignored: the data server repeats it.
     pub fn receive(&self, from: DataServerNumber, message: ToHome) {
         if let Some(driver) = self.files.driver.get() {
             let is_back = driver.receive(from, message);
@@ -137,14 +137,14 @@ impl Striped {
         *(self.files.view.write()).unwrap_or_else(PoisonError::into_inner) = view;
     }
 
-    /// A data server on which no file lies was removed from the pool: it gets no lease any more.
+    /// A data server without files was removed from the pool: it gets no more leases.
     pub fn dismiss(&self, server: DataServerNumber) {
         if let Some(driver) = self.files.driver.get() {
             driver.dismiss(server);
         }
     }
 
-    /// Waits until every creation of a file has ended that may go by an earlier view.
+    /// Waits until every creation of a file that may use an earlier view has ended.
     ///
     /// # Errors
     /// [`Error::Io`] when the store has failed.
@@ -155,34 +155,35 @@ impl Striped {
             std::mem::take(&mut *creations)
         };
         before.closed().await;
-        // Rows of other copies come to the store past all that. Placements are chosen under the lock that this takes.
+        // Rows of other copies enter the store on another way. Their placements are chosen under the lock that this takes.
         (self.files.driver()?.rows().keep(Vec::new(), Vec::new())).await
     }
 
-    /// An administrator says that a data server has the contents that it is to have, though an older copy of them was seen. `false`
-    /// where it is not refused for that alone.
+    /// An administrator confirms that a data server has the right contents, although an older copy of them was seen. Returns `false` if the
+    /// server was not refused for this reason alone.
     #[must_use]
     pub fn readmit(&self, server: DataServerNumber) -> bool {
         let driver = self.files.driver.get();
         driver.is_some_and(|driver| driver.readmit(server))
     }
 
-    /// The data servers, by number: who serves, who has other contents than before, and how much waits for each. None before the start.
+    /// The data servers, by number: which ones serve, which ones have unexpected contents, and how much waits for each. Empty before the
+    /// start.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerView> {
         let driver = self.files.driver.get();
         driver.map_or_else(Vec::new, |driver| driver.servers())
     }
 
-    /// Whether a file may be longer, and newer, than its row says, because clients write to it past the home, or did.
+    /// Whether a file may be longer and newer than its row says, because clients write, or wrote, directly to the data servers.
     #[must_use]
     pub fn is_written_past_home(&self, file: ObjectId) -> bool {
-        // Nobody may before the start.
+        // No client may do so before the start.
         let driver = self.files.driver.get();
         driver.is_some_and(|driver| driver.is_unsettled(file))
     }
 
-    /// Waits for something that a store wants, outside of asynchronous tasks.
+    /// Waits for work that a store needs, outside of asynchronous tasks.
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
@@ -198,12 +199,12 @@ impl StripedFiles {
         self.driver.get().ok_or(Error::Delay)
     }
 
-    /// How long contents belong to nothing before they go.
+    /// How long contents must belong to nothing before they are removed.
     pub(crate) fn sweep_after(&self) -> Duration {
         self.settings.sweep_after
     }
 
-    /// How long a data server that is away is waited for.
+    /// How long to wait for a data server that is away.
     pub(crate) fn patience(&self) -> Duration {
         self.settings.patience
     }
@@ -218,14 +219,13 @@ impl StripedFiles {
         view.find(id, placement)
     }
 
-    /// Where a file lies now, if it is there and lies at data servers.
+    /// Where a file lies now, if it exists and lies at data servers.
     pub(crate) fn present(&self, id: ObjectId) -> Result<Option<Whereabouts>> {
         let stored = self.driver()?.rows().placement(id)?;
         stored.map(|stored| self.find(id, &stored)).transpose()
     }
 
-    /// Begins to have something done with a file. Nothing for one that is gone, or does not lie at data servers, and of which no
-    /// `last` row is known.
+    /// Begins a request about a file. `None` if the file is gone or does not lie at data servers, and no `last` row is given.
     pub(crate) fn begin(
         &self,
         id: ObjectId,
@@ -244,8 +244,8 @@ impl StripedFiles {
         }
     }
 
-    /// Has something done with a file, and waits for what comes of it: at most until the leases of data servers that do not answer
-    /// have run out. [`Outcome::Gone`] where [`StripedFiles::begin`] begins nothing.
+    /// Makes a request about a file and waits for its outcome, at most until the leases of silent data servers have expired.
+    /// [`Outcome::Gone`] where [`StripedFiles::begin`] begins nothing.
     pub(crate) async fn request(&self, id: ObjectId, request: Request) -> Result<Outcome> {
         match self.begin(id, None, request)? {
             None => Ok(Outcome::Gone),
@@ -253,7 +253,7 @@ impl StripedFiles {
         }
     }
 
-    /// Has contents changed that nobody else uses.
+    /// Has contents changed that no other task uses.
     pub(crate) async fn change(&self, file: &Whereabouts, act: Act) -> Result<()> {
         let id = file.row.contents.object;
         let Some(begun) = self.begin(id, Some(&file.row), Request::Change(act))? else {
@@ -269,7 +269,7 @@ impl StripedFiles {
         Ok(())
     }
 
-    /// Fills a buffer; where nothing was written, with zeros.
+    /// Fills a buffer. Holes read as zeros.
     pub(crate) async fn read(
         self: &Arc<Self>,
         file: Whereabouts,
@@ -285,7 +285,7 @@ impl StripedFiles {
         };
         side_by_side(segments.map(read), |pieces: Vec<(u64, Bytes)>| {
             for (at, bytes) in pieces {
-                // Within the buffer, since no segment goes beyond what was asked for.
+                // Within the buffer, because segments stay within the requested range.
                 let from = (at - offset) as usize;
                 buffer[from..from + bytes.len()].copy_from_slice(&bytes);
             }
@@ -293,7 +293,7 @@ impl StripedFiles {
         .await
     }
 
-    /// The bytes of one segment, with their places; what is left out is a hole.
+    /// The bytes of one segment, with their offsets. Holes are left out.
     async fn read_segment(
         &self,
         file: &Whereabouts,
@@ -367,18 +367,18 @@ impl StripedFiles {
         let of = unstable.entry(of).or_default();
         of.writes += 1;
         let before = of.verifiers.insert(server, verifier);
-        // The data server was started anew between two writes.
+        // The data server restarted between two writes.
         of.lost |= before.is_some_and(|before| before != verifier);
     }
 
-    /// Makes everything stable that was written to a file.
+    /// Makes all writes to a file stable.
     pub(crate) async fn sync(
         self: &Arc<Self>,
         file: Whereabouts,
     ) -> std::result::Result<(), SyncError> {
         let id = file.row.contents;
         let known = self.unstable().get(&id).cloned();
-        // After a restart of the home nobody knows where something was written.
+        // After a restart of the home, it is unknown which data servers have writes.
         let servers: Vec<DataServerNumber> = match &known {
             Some(known) => known.verifiers.keys().copied().collect(),
             None => file.row.members.clone(),
@@ -409,7 +409,7 @@ impl StripedFiles {
         {
             unstable.remove(&id);
         } else if lost && let Some(now) = unstable.get_mut(&id) {
-            // It is told now.
+            // The loss is reported now.
             now.lost = false;
             now.verifiers
                 .retain(|server, verifier| known.verifiers.get(server) != Some(verifier));
@@ -422,8 +422,8 @@ impl StripedFiles {
         }
     }
 
-    /// Asks a data server for something, in the name of the home, until it serves, as long as patience lasts. A write that may have
-    /// been done without an answer is not done again: it could come twice, with another one between.
+    /// Sends a request to a data server in the name of the home, until the server serves or patience ends. A write whose answer was lost is
+    /// not repeated: it could take effect twice, with another write in between.
     async fn ask(&self, file: &Whereabouts, server: DataServerNumber, ask: Io) -> Result<Answer> {
         let driver = self.driver()?;
         let called = || driver.rows().called(file.row.contents.object);
@@ -468,23 +468,22 @@ impl StripedFiles {
                 return Err(Error::Delay);
             }
             tokio::time::sleep(BETWEEN).await;
-            // What was begun before a restart of the home may have been finished meanwhile, under another generation.
+            // An operation from before the home's restart may have been completed meanwhile, under another generation.
             let now = match file.is_named {
                 true => self.present(row.contents.object)?,
                 false => None,
             };
             match now {
                 Some(now) if now.row.contents == row.contents => row = now.row,
-                // It was moved meanwhile. The client asks again, and then this looks where it lies
-                // now.
+                // It was moved meanwhile. The client retries, and then the new place is found.
                 Some(_) => return Err(Error::Delay),
                 None => {}
             }
         }
     }
 
-    /// Everything that was written to the old contents of a file was copied, and is stable; with
-    /// `lost`, some of it was lost before, and the client that wrote it is to be told.
+    /// All writes to the old contents of a file were copied and are stable. With `lost`, some were lost before, and the client must be
+    /// told.
     pub(crate) fn forget_unstable(&self, old: ContentsId, new: ContentsId, lost: bool) {
         let mut unstable = self.unstable();
         let known = unstable.remove(&old);
@@ -503,20 +502,20 @@ impl StripedFiles {
     }
 }
 
-/// What comes of something that was begun.
+/// Waits for the outcome of a request.
 pub(crate) async fn outcome_of(begun: oneshot::Receiver<Outcome>) -> Result<Outcome> {
     let closed = |_| Error::Io("the home was stopped".into());
     begun.await.map_err(closed)
 }
 
-/// What a home tells its client when a data server has answered so; `None` for what passes.
+/// The error that a home returns to its client for this status of a data server. `None` for a temporary status.
 fn error_of(
     status: NfsStat4,
     server: DataServerNumber,
     called: impl Fn() -> String,
 ) -> Option<Error> {
     match status {
-        // No lease at this moment, or another generation: the handle is made anew.
+        // No lease at this moment, or another generation: the handle is built again.
         NfsStat4::Stale | NfsStat4::Delay | NfsStat4::Grace => None,
         NfsStat4::NoSpc => Some(Error::NoSpace),
         NfsStat4::FBig => Some(Error::TooLarge),
@@ -528,7 +527,7 @@ fn error_of(
     }
 }
 
-/// Why a data server has not served, for people.
+/// Why a data server has not served, for the log.
 fn why(reason: Unserved) -> String {
     match reason {
         Unserved::Status(status) => format!("it has answered {status}"),
@@ -553,8 +552,8 @@ fn member(file: &Whereabouts, segment: Segment) -> Result<DataServerNumber> {
     member.ok_or_else(|| Error::Io("a stripe has no data server".into()))
 }
 
-/// Runs some work side by side, not too much of it at once, and shows what came of each to `take`. After an error the rest is
-/// waited for, so that nothing is under way any more.
+/// Runs some work in parallel, within a bound, and passes each result to `take`. After an error it waits for the rest, so that nothing
+/// stays under way.
 async fn side_by_side<T: Send + 'static, W>(
     works: impl Iterator<Item = W>,
     mut take: impl FnMut(T),
@@ -567,7 +566,7 @@ where
                      result: &mut Result<()>| {
         match ended {
             Ok(Ok(done)) => take(done),
-            // A full data server is more than one that is away: it stays full.
+            // Report a full data server rather than one that is away: it stays full.
             Ok(Err(error)) if result.is_ok() || error != Error::Delay => *result = Err(error),
             Ok(Err(_)) => {}
             Err(stopped) => *result = Err(Error::Io(format!("the runtime ended: {stopped}"))),
@@ -590,7 +589,7 @@ where
     result
 }
 
-/// The extent that a range is.
+/// The extent of a range.
 pub(crate) fn extent_of(range: &Range<u64>) -> vfs::Extent {
     vfs::Extent {
         offset: range.start,

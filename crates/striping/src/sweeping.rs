@@ -1,8 +1,8 @@
-//! Contents at data servers that belong to nothing (rule 8): no row names them, and nothing that is decided or under way. A crash may leave
-//! such contents, or a home that was restored from a backup.
+//! Contents at data servers that belong to nothing (rule 8): no row names them, and no decision or operation is about them. They may be
+//! left by a crash, or by a home that was restored from a backup.
 //!
-//! Data servers list what they have. It is listed first, and rows are looked at second: contents are made under a row that is stable. What
-//! was unknown at every look for a day goes by an intent.
+//! Data servers list what they have. The listing comes first and rows are read second, because contents are only made under a stable row.
+//! Contents that were unknown at every look for a day are removed by an intent.
 //!
 //! What must never enter: what becomes of contents that a row names.
 
@@ -16,7 +16,7 @@ use vfs::Result;
 use crate::driver::Driver;
 use crate::striped::Striped;
 
-/// Unknown contents that are remembered; others are when these have gone.
+/// Most unknown contents that are remembered. Others follow when these are removed.
 const REMEMBERED: usize = 100_000;
 
 /// Since when contents belong to nothing.
@@ -34,11 +34,11 @@ impl Unknown {
         self.table(|table| table.remove(&of));
     }
 
-    /// Whether contents that are unknown now were so at every look for this long.
+    /// Whether contents that are unknown now were unknown at every look for this long.
     fn is_due(&self, of: (DataServerNumber, ContentsId), now: Instant, after: Duration) -> bool {
         self.table(|table| {
             if table.len() >= REMEMBERED {
-                // What is not listed any more is gone.
+                // Contents that are not listed any more are gone.
                 table.retain(|_, seen| now.duration_since(seen.last) < 2 * after);
             }
             if table.len() >= REMEMBERED && !table.contains_key(&of) {
@@ -67,18 +67,18 @@ impl Unknown {
 }
 
 impl Striped {
-    /// A data server has listed some of what it has. Returns how many of these contents belong to nothing, for long enough that they go now.
-    /// It reads rows, and may block for as long as that takes.
+    /// A data server has listed some of its contents. Returns how many of them have belonged to nothing for long enough and are removed
+    /// now. Reads rows, and may block for that.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read; [`vfs::Error::Delay`] before the start.
     pub fn sweep(&self, server: DataServerNumber, listing: &Listing) -> Result<usize> {
         let driver = self.files.driver()?;
         if !driver.serves(server) {
-            // What it has may be that of another store, or it goes by another home.
+            // Its contents may be those of another store, or it may serve another home.
             return Ok(0);
         }
-        // Before rows are looked at: what is decided now and in a row then is found in one of them.
+        // Read before the rows: a decision that enters a row meanwhile is found in one of the two.
         let concerned = driver.concerned();
         let now = Instant::now();
         let mut gone = 0;
@@ -95,7 +95,7 @@ impl Striped {
     }
 }
 
-/// Whether a row names some contents, or what is left of one. One that cannot be read may.
+/// Whether a row, or what is left of one, names these contents. An unreadable row may.
 fn is_named(driver: &Driver, contents: ContentsId) -> Result<bool> {
     let stored = driver.rows().all_placements(contents.object)?;
     let mut placements = stored.iter().map(|stored| Placement::decode(stored));

@@ -1,4 +1,4 @@
-//! What a home knows of its pool: the book's part that striping needs.
+//! What a home knows of its pool: the part of the book that striping needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use pool::{
 };
 use vfs::{Error, ObjectId, Result};
 
-/// The pool as its book describes it. Groups and servers may be added, never changed or removed.
+/// The pool, as its book describes it. Groups and servers may be added, but never changed or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolView {
     /// The pool.
@@ -18,48 +18,47 @@ pub struct PoolView {
     pub home: HomeNumber,
     /// Its data servers.
     pub servers: BTreeSet<DataServerNumber>,
-    /// Data servers that are gone for ever, with what lay there.
+    /// Data servers that are lost for good, with everything on them.
     pub forgotten: BTreeSet<DataServerNumber>,
     /// Groups over which files are striped.
     pub groups: BTreeMap<DeviceGroupNumber, DeviceGroup>,
-    /// How new files are striped; `None` while they are to lie at the metadata server.
+    /// How new files are striped. `None` while they are stored at the metadata server.
     pub new_files: Option<NewFiles>,
 }
 
 /// How new files are striped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewFiles {
-    /// Over which group of [`PoolView::groups`].
+    /// The group, one of [`PoolView::groups`].
     pub group: DeviceGroupNumber,
-    /// In pieces of this size.
+    /// The size of the pieces.
     pub unit: StripeUnit,
 }
 
-/// Where the bytes of one file are. The row's size says nothing: the store has it. In the row are only those members that are not
-/// gone for ever.
+/// Where the bytes of one file are. The row's size is not used: the store has it. The row has only members that are not lost for good.
 #[derive(Clone, Debug)]
 pub(crate) struct Whereabouts {
     pub(crate) members: Vec<DataServerNumber>,
     pub(crate) stripes: Stripes,
     pub(crate) row: FileRow,
-    /// A row names them. Others are new ones, of a file that is being moved.
+    /// A stored row names these contents. If not, they are the new ones of a file that is being moved.
     pub(crate) is_named: bool,
 }
 
 impl Whereabouts {
-    /// Whether something of the file may have lain where it is gone for ever.
+    /// Whether a part of the file may have been on a data server that is lost for good.
     pub(crate) fn has_lost(&self) -> bool {
         self.members.len() != self.row.members.len()
     }
 }
 
 impl PoolView {
-    /// A placement for a new file. Files begin at different data servers, so that small ones are spread, too.
+    /// A placement for a new file. Files begin at different data servers, so that small files are spread, too.
     pub(crate) fn place(&self, id: ObjectId) -> Option<Placement> {
         self.place_over(id, self.new_files?)
     }
 
-    /// A placement for a file that is to be striped so, if there is such a group.
+    /// A placement for a file over this group, if the group exists.
     pub(crate) fn place_over(
         &self,
         id: ObjectId,
@@ -78,7 +77,7 @@ impl PoolView {
         })
     }
 
-    /// What a stored placement means.
+    /// Decodes a stored placement.
     pub(crate) fn find(&self, id: ObjectId, stored: &[u8]) -> Result<Whereabouts> {
         let damaged = |what: &dyn std::fmt::Display| {
             Error::Io(format!(

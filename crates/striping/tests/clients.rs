@@ -1,4 +1,4 @@
-//! A metadata server with striped files as its NFS clients meet it, who know nothing of data servers.
+//! A metadata server with striped files, as NFS clients without knowledge of data servers use it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -52,7 +52,7 @@ async fn a_client_without_pnfs_reads_what_it_wrote_through_the_metadata_server()
     client.leave().await.unwrap();
 }
 
-/// Everybody may read and write.
+/// All clients may read and write.
 fn rule() -> AccessRule {
     AccessRule {
         clients: "*".parse().unwrap(),

@@ -1,5 +1,5 @@
-//! A copy of a tree that others keep, too, with its contents striped over data servers: they are those of the other copy, whatever
-//! happens to either.
+//! A copy of a replicated tree whose contents are striped over data servers. The contents equal those of the other copy, whatever happens
+//! to either.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ const FOLLOWER: ReplicaSlot = ReplicaSlot(2);
 /// Some stripes, and a part of one.
 const LENGTH: usize = 5 * UNIT as usize + 777;
 
-/// Lets every change be made.
+/// Approves every change.
 struct Approver;
 
 impl CommitHook for Approver {
@@ -45,7 +45,7 @@ impl CommitHook for Approver {
     }
 }
 
-/// A copy in data files that makes changes, and a striped one that follows it.
+/// A copy in data files that makes changes, and a striped copy that follows it.
 struct Pair {
     leader: Arc<Store>,
     follower: Site,
@@ -131,7 +131,7 @@ impl Pair {
         removed.await.unwrap();
     }
 
-    /// Applies what the leader has changed.
+    /// Applies the leader's changes.
     async fn follow(&self) {
         let store = &self.follower.store;
         let mut last = None;
@@ -151,7 +151,7 @@ impl Pair {
         }
     }
 
-    /// What the leader has of a file.
+    /// The leader's pieces of a file.
     fn pieces(&self, file: ObjectId) -> Vec<ContentPiece> {
         let size = self.leader.file_size(file).unwrap();
         let steps = (0..size).step_by(100_000);
@@ -181,14 +181,14 @@ impl Pair {
         assert!(theirs.bytes == ours, "{file} differs");
     }
 
-    /// Takes the leader's tree in the place of the follower's.
+    /// Replaces the follower's tree by the leader's.
     async fn resynchronise(&self) {
         let positions = self.begin_resync().await;
         let finished = self.follower.store.finish_base(positions);
         finished.await.unwrap();
     }
 
-    /// The same up to the last step, for which it returns the leader's positions.
+    /// The same up to the last step. Returns the leader's positions for it.
     async fn begin_resync(&self) -> Vec<(ReplicaSlot, u64)> {
         let store = &self.follower.store;
         store.begin_resync().await.unwrap();
@@ -202,7 +202,7 @@ impl Pair {
         }
     }
 
-    /// Waits until no file is marked: one that was written a moment ago is, and makes doubtful what is remembered of it.
+    /// Waits until no file is marked. A file that was just written is marked, so its remembered digest is uncertain.
     async fn rest(&self) {
         while self.follower.store.statistics().dirty_files > 0 {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -231,7 +231,7 @@ impl Pair {
         all
     }
 
-    /// What a file should be.
+    /// The correct digest of a file.
     async fn digest(&self, file: ObjectId) -> ContentDigest {
         let leader = self.leader.clone();
         let verified =
@@ -242,7 +242,7 @@ impl Pair {
         }
     }
 
-    /// Puts the leader's content in the place of a damaged one.
+    /// Replaces a damaged content by the leader's.
     async fn mend(&self, file: ObjectId) {
         let store = &self.follower.store;
         loop {
@@ -257,7 +257,7 @@ impl Pair {
             let digest = self.digest(file).await;
             match mending.finish(digest, Box::new(|_| true)).await {
                 Ok(true) => return,
-                // It is marked for a while when it has been written.
+                // A file stays marked for a while after a write.
                 Ok(false) | Err(Error::Delay) => {
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
@@ -281,7 +281,7 @@ async fn contents_of_another_copy_lie_on_the_data_servers() {
     let everywhere = pair.objects().await;
     assert!(everywhere.iter().all(|found| found.contains(&file)));
 
-    // It gets shorter, and longer over a hole, and has one in the middle.
+    // It shrinks, grows over a hole, and gets a hole in the middle.
     pair.resize(file, 2 * UNIT + 5).await;
     pair.follow().await;
     pair.resize(file, 4 * UNIT).await;
@@ -301,7 +301,7 @@ async fn contents_of_another_copy_lie_on_the_data_servers() {
     pair.follower.store.replicate(false);
     pair.same(file).await;
     pair.same(small).await;
-    // Only another copy's data was written here, so nobody needs a new version.
+    // Only another copy's data was written here, so no new version is needed.
     assert_eq!(pair.follower.store.recovered(), Ok(vec![]));
 
     for name in ["file", "small"] {
@@ -312,7 +312,7 @@ async fn contents_of_another_copy_lie_on_the_data_servers() {
     assert!(pair.objects().await.iter().all(BTreeSet::is_empty));
 }
 
-/// What another copy sends of a file may be on its way here when that file is removed.
+/// A file may be removed while another copy still sends its contents.
 #[tokio::test(flavor = "multi_thread")]
 async fn contents_of_a_file_that_is_removed_meanwhile_lie_nowhere() {
     let mut pair = Pair::new().await;
@@ -333,7 +333,7 @@ async fn contents_of_a_file_that_is_removed_meanwhile_lie_nowhere() {
         let store = pair.follower.store.clone();
         arriving.spawn(async move {
             for piece in pieces {
-                // It is there, or the file is gone.
+                // The piece is stored, or the file is gone.
                 let put = store.put_content(file, piece).await;
                 let is_late = matches!(put, Err(Error::Stale | Error::Delay));
                 assert!(put.is_ok() || is_late, "{put:?}");
@@ -382,7 +382,7 @@ async fn a_copy_that_replaces_another_keeps_what_is_the_same_and_leaves_nothing_
     let kept = BTreeSet::from([same, changed, new]);
     assert!(pair.objects().await.iter().all(|found| *found == kept));
 
-    // What was removed here alone is back under another number, as data servers remember the one before.
+    // Files that were removed only here return under another number, because data servers remember the old one.
     Pair::remove(&pair.own(), "same").await;
     pair.follower.cleared().await;
     pair.resynchronise().await;
@@ -410,7 +410,7 @@ async fn an_attempt_to_replace_a_copy_is_begun_again_after_its_contents_were_cut
     pair.write(file, UNIT, bytes(7, 100)).await;
     pair.rest().await;
     let positions = pair.begin_resync().await;
-    // The cut is decided, and its data servers do not hear of it.
+    // The cut is decided, but its data servers are not told.
     let network = pair.follower.network.clone();
     network.loses_intents.store(true, Ordering::SeqCst);
     let cut = async {
@@ -449,7 +449,7 @@ async fn a_damaged_content_is_had_from_another_copy() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    // A version that is discarded is kept aside with its bytes.
+    // A discarded version is saved aside with its bytes.
     let files = [file];
     let saved = store.save_aside("discarded", "a test says so", &files);
     assert_eq!(saved.await.unwrap().objects, 1);

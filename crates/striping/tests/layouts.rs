@@ -1,4 +1,4 @@
-//! Clients that know layouts read striped files at the data servers, of a store that has their rows.
+//! Clients with layouts read striped files at the data servers. The rows are in a store.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ use nfs4_server::{AccessMode, AccessRule, Export, Namespace, Service, Squash};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Counts recalls and devices that are gone, and keeps what it has.
+/// Counts recalls and removed devices, and keeps its layouts.
 #[derive(Debug, Default)]
 struct Keeps(AtomicUsize, AtomicUsize);
 
@@ -61,7 +61,7 @@ impl Metadata {
         let export = export.with_layouts(site.striped.clone());
         let namespace = Namespace::new(vec![export]).unwrap();
         let service = Service::new(namespace, options("a metadata server".into()));
-        // Nobody has anything to reclaim.
+        // No client has anything to reclaim.
         service.housekeep().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -82,7 +82,7 @@ impl Metadata {
     }
 }
 
-/// Everybody may read and write.
+/// All clients may read and write.
 fn rule() -> AccessRule {
     AccessRule {
         clients: "*".parse().unwrap(),
@@ -104,7 +104,7 @@ async fn asked(
     layout.map(|(got, body)| (got.stateid, body))
 }
 
-/// A layout, once the data servers serve.
+/// Asks for a layout until the data servers serve.
 async fn layout(client: &Client, file: &OpenFile) -> FileLayout4 {
     loop {
         match asked(client, file, LayoutIomode4::Read).await {
@@ -165,7 +165,7 @@ async fn each_stripe_is_read_where_its_layout_says() {
         let expected = &bytes[offset as usize..(offset + UNIT) as usize];
         assert!(read.unwrap()[..] == *expected, "unit {unit}");
     }
-    // What the client writes through the metadata server shows at the data servers at once.
+    // A client's write through the metadata server is visible at the data servers at once.
     let written = Bytes::from_static(b"new");
     client.write_all(&file, 0, &written).await.unwrap();
     let place = layout.first_stripe_index as usize;
@@ -241,7 +241,7 @@ async fn while_a_data_server_is_away_there_are_no_layouts_and_then_another_devic
     assert_eq!(device.multipath_ds_list.len(), 3);
 }
 
-/// A layout that is asked for until it is given, and its data servers.
+/// Asks for a layout until it is given. Returns it with its data servers.
 async fn striped(
     client: &Client,
     file: &OpenFile,
@@ -261,7 +261,7 @@ async fn striped(
     }
 }
 
-/// Everything from an offset on, one request after the other.
+/// Reads everything from an offset on, one request after the other.
 async fn rest(striped: &Striped, mut offset: u64) -> Vec<u8> {
     let mut all = Vec::new();
     loop {
@@ -271,7 +271,7 @@ async fn rest(striped: &Striped, mut offset: u64) -> Vec<u8> {
                 offset += part.data.len() as u64;
                 all.extend_from_slice(&part.data);
             }
-            // Behind what a data server has, only the metadata server knows whether that is the end.
+            // Beyond the bytes of a data server, only the metadata server knows whether the file ends.
             Ok(_) | Err(Some(NfsStat4::PnfsIoHole)) => return all,
             Err(other) => panic!("{other:?}"),
         }
@@ -286,7 +286,7 @@ async fn our_client_reads_and_writes_at_the_data_servers_what_others_find_throug
     let servers = DataServers::reached(Options::at);
     let reading = striped(&client, &file, LayoutIomode4::Read, &servers).await;
     assert_eq!((reading.unit(), reading.width()), (UNIT, 3));
-    // From within a stripe on, a request ends where the stripe does.
+    // A read from within a stripe ends where the stripe ends.
     let first = reading.read(100, u32::MAX).await.unwrap();
     assert_eq!(first.data.len() as u64, UNIT - 100);
     assert!(rest(&reading, 100).await == bytes[100..]);

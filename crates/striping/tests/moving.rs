@@ -1,4 +1,4 @@
-//! Files are moved to other data servers while they are used, and whatever stops that, every byte is there and none is left behind.
+//! Files are moved to other data servers while in use. Whatever interrupts that, every byte is there, and no contents are left behind.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -45,7 +45,7 @@ fn moves_noted(site: &Site) -> usize {
     site.store.facts(b"striping/move/").unwrap().len()
 }
 
-/// Bytes that tell places apart.
+/// Bytes that differ by position.
 fn pattern(seed: u8, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8 ^ seed | 1).collect()
 }
@@ -63,7 +63,7 @@ async fn all(site: &Site, file: ObjectId) -> Bytes {
     }
 }
 
-/// Tells the first byte that differs: all of them would be too much to read.
+/// Reports the first byte that differs: all of them would be too long to read.
 fn assert_same(found: &[u8], expected: &[u8], when: &str) {
     let differ = found.iter().zip(expected).position(|(a, b)| a != b);
     let sizes = (found.len(), expected.len());
@@ -110,7 +110,7 @@ async fn a_file_is_moved_and_nothing_is_left_where_it_was() {
         assert_eq!(group_of(&site, file), group);
         assert_eq!(all(&site, file).await, bytes);
     }
-    // What comes later goes there.
+    // Later writes go there.
     let end = bytes.len() as u64;
     site.in_time(async || site.write(file, end, b"more").await)
         .await
@@ -186,7 +186,7 @@ async fn a_file_that_is_written_all_the_time_is_moved_with_every_byte() {
     let ended = Cell::new(false);
     let moving = async {
         for group in [PAIR, ALONE, GROUP, ALONE, PAIR, GROUP] {
-            // Some of them slowly.
+            // Some of them move slowly.
             let pace = match group {
                 PAIR => Arc::new(Pace::new(4 << 20)),
                 _ => unbounded(),
@@ -219,7 +219,7 @@ async fn a_file_that_is_written_all_the_time_is_moved_with_every_byte() {
     site.commit(file).await.unwrap();
 }
 
-/// The file is cut below what was copied of it, and grows again behind a look at what was changed.
+/// The file is cut below what was copied, and grows again after the changes were taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_cut_while_a_file_is_moved_is_not_back_when_the_file_grows() {
     let site = Site::new().await;
@@ -235,7 +235,7 @@ async fn what_was_cut_while_a_file_is_moved_is_not_back_when_the_file_grows() {
     };
     let (striped, pace) = (site.striped.clone(), slow.clone());
     let moving = tokio::spawn(async move { striped.move_file(file, over(PAIR), pace).await });
-    // Bytes are counted before they have to wait: the first half is copied, and then all of it, when changes are counted.
+    // Bytes are counted before they wait for the pace. At the first count half of the file is copied. At the second, all of it is.
     let counted = async |bytes| {
         while slow.copied() < bytes {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -286,7 +286,7 @@ async fn layouts_end_with_the_placement_and_others_lead_to_the_new_one() {
     let after = layout(LayoutAccess::ReadWrite).await;
     assert_eq!(after.handles.len(), 2);
     assert_ne!(before.device, after.device);
-    // While it is moved, nobody gets one for writing, and one for reading does no harm.
+    // During a move, no client gets a layout for writing, and a layout for reading does no harm.
     site.striped.lost(file, HOLDER).await.unwrap();
     let slow = Arc::new(Pace::new(UNIT));
     let (striped, pace) = (site.striped.clone(), slow.clone());
@@ -350,8 +350,7 @@ async fn a_data_server_that_dies_while_a_file_is_copied_to_it_costs_one_attempt(
     assert_eq!(all(&site, file).await, bytes);
 }
 
-/// Bytes that were not stable are lost with a data server, and the file is moved before the client
-/// that wrote them asks.
+/// Unstable bytes are lost with a data server, and the file is moved before the client that wrote them commits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_lost_before_a_move_is_told_behind_it() {
     let mut site = Site::new().await;

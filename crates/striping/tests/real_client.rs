@@ -16,10 +16,10 @@ use testbed::{Guest, Mount, Requirements};
 use tokio::net::TcpListener;
 
 const METADATA: &str = "a metadata server";
-/// Forty-seven stripe units and a bit.
+/// Forty-seven stripe units and a rest.
 const BYTES: u64 = 47 * UNIT + 1234;
 
-/// How many bytes went through the metadata server, and through each data server, since the last time.
+/// The number of bytes that went through the metadata server and through each data server since the last call.
 fn taken(counts: &Mutex<BTreeMap<String, u64>>) -> (u64, Vec<u64>) {
     let mut counts = std::mem::take(&mut *counts.lock().unwrap());
     let through_metadata = counts.remove(METADATA).unwrap_or(0);
@@ -37,7 +37,7 @@ fn linux_reads_and_writes_at_the_data_servers_and_goes_on_when_a_file_is_cut() {
     }
     let site = testbed::Site::new().unwrap();
     HOST.set(site.address()).unwrap();
-    // What the runtime's threads open belongs to the site, too.
+    // Files that the runtime's threads open belong to the site, too.
     let story = || {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -88,10 +88,10 @@ async fn story(place: &testbed::Site) {
     );
     assert_eq!(at_data_servers.len(), 3);
     assert!(at_data_servers.iter().sum::<u64>() >= BYTES);
-    // Where the file ends only the metadata server can say: the last page is read there once more (rule 6).
+    // Only the metadata server knows where the file ends: the last page is read there once more (rule 6).
     assert!(through_metadata < 4096);
 
-    // The client itself cuts a file of which it has a layout, and reads what is left.
+    // The client itself cuts a file for which it has a layout, and reads the rest.
     let cut = "truncate -s 100000 /run/m/file && truncate -s 100000 /run/bytes && echo 3 > /proc/sys/vm/drop_caches && cmp /run/bytes /run/m/file";
     run(&guest, cut);
     let grown = "truncate -s 300000 /run/m/file && truncate -s 300000 /run/bytes && echo end >> /run/m/file && echo end >> /run/bytes && sync && echo 3 > /proc/sys/vm/drop_caches && cmp /run/bytes /run/m/file && rm /run/m/file";
@@ -105,7 +105,7 @@ async fn story(place: &testbed::Site) {
     serving.abort();
 }
 
-/// Holes, writes past the client's cache, and appends of several processes under a lock.
+/// Holes, writes that bypass the client's cache, and appends of several processes under a lock.
 fn writes_in_other_ways(guest: &Guest) {
     taken(&BYTES_WRITTEN);
     run(
@@ -139,7 +139,7 @@ fn writes_in_other_ways(guest: &Guest) {
     println!("written: {:?}", taken(&BYTES_WRITTEN));
 }
 
-/// Everybody may read and write.
+/// All clients may read and write.
 fn rule() -> AccessRule {
     AccessRule {
         clients: "*".parse().unwrap(),

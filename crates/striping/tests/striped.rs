@@ -18,7 +18,7 @@ use proptest::test_runner::{Config, TestRunner};
 use store::{Store, StoreError, StoreOptions};
 use vfs::{AccessCheck, Credentials, Error, Extent, FileSystem, ObjectId, SeekTarget, Stability};
 
-/// Bytes that tell places apart.
+/// Bytes that differ by position.
 fn pattern(seed: u8, offset: u64, length: usize) -> Vec<u8> {
     (offset..offset + length as u64)
         .map(|at| (at % 251) as u8 ^ seed | 1)
@@ -34,7 +34,7 @@ enum Step {
     Commit,
 }
 
-/// Near the borders of stripes, over two rounds of them.
+/// Offsets near the borders of stripes, over two rounds of stripes.
 fn offsets() -> impl Strategy<Value = u64> {
     (0..=6_u64, 0..=10_u64).prop_map(|(unit, by)| (unit * UNIT + by).saturating_sub(5))
 }
@@ -162,7 +162,7 @@ async fn a_file_lies_on_all_data_servers_and_leaves_nothing_behind() {
         with_other += usize::from(there.contains(&other.as_u64()));
     }
     assert_eq!(with_other, 1);
-    // Nothing of it is in the store's own files.
+    // The store's own files have none of its bytes.
     let reserve = Extent {
         offset: 0,
         length: 10,
@@ -250,7 +250,7 @@ async fn connections_that_break_under_writes_lose_and_repeat_nothing() {
         .unwrap();
 }
 
-/// The connection breaks under a write that a data server takes up late, behind what was written since.
+/// The connection breaks during a write that a data server handles late, after later writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_comes_late_overwrites_nothing_that_was_answered_since() {
     let site = Site::with_patience(Duration::from_secs(2)).await;
@@ -310,7 +310,7 @@ async fn while_a_data_server_is_away_the_others_serve_and_files_are_cut_and_remo
             Err(error) => panic!("{error}"),
         }
     }
-    // Leases of the others may have run out for a moment on a slow machine.
+    // On a slow machine, leases of the others may expire for a moment.
     assert!(put_off >= 2 && served <= 4, "{served} served");
     let cut_short = site.in_time(async || site.resize(cut, UNIT + 10).await);
     cut_short.await.unwrap();
@@ -425,7 +425,7 @@ async fn a_store_with_striped_files_is_sound_and_is_not_opened_without_their_poo
     assert!(matches!(refused, StoreError::Elsewhere(_)), "{refused}");
 }
 
-/// A file system in memory, gone with the test; only the superuser can mount one.
+/// A file system in memory that ends with the test. Only the superuser can mount one.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -519,7 +519,7 @@ async fn forged_handles_and_those_of_before_a_cut_read_and_write_nothing() {
         reply.status
     };
     let good = sealed(issue, &key, before.generation);
-    // The lease may have run out for a moment.
+    // The lease may expire for a moment.
     while put(&good).await != NfsStat4::Ok {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -549,7 +549,7 @@ async fn forged_handles_and_those_of_before_a_cut_read_and_write_nothing() {
     site.in_time(async || site.read(file, 0, 10).await)
         .await
         .unwrap();
-    // What was read may lie elsewhere: this data server may not have heard of the new home yet.
+    // The lease that was read may be old: this data server may not know the new home yet.
     loop {
         let lease = site.network.lease.lock().unwrap().clone();
         if let Some((renewed, newer)) = lease

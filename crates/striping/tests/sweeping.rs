@@ -1,4 +1,4 @@
-//! Contents at data servers that belong to nothing go, and no others.
+//! Contents at data servers that belong to nothing are removed, and no others.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use vfs::{ObjectId, ReplicaSlot, Stability};
 const SERVER: DataServerNumber = DataServerNumber(1);
 
 impl Site {
-    /// All that the first data server has.
+    /// The whole list of the first data server.
     async fn list(&self) -> Listing {
         let shelf = self.shelf(SERVER.0);
         let (listing, next) = shelf.list(vfs::Cookie::START, Listing::MOST).await.unwrap();
@@ -24,7 +24,7 @@ impl Site {
         listing
     }
 
-    /// Has the home look at that. Returns how much of it is to go.
+    /// Has the home check that list. Returns the number of contents to remove.
     async fn sweep(&self) -> usize {
         let listing = self.list().await;
         let striped = self.striped.clone();
@@ -32,7 +32,7 @@ impl Site {
         swept.await.unwrap().unwrap()
     }
 
-    /// Puts contents there that nobody has asked for.
+    /// Puts contents there that no file has.
     async fn leave(&self, object: ObjectId, placement: u32) {
         let contents = ContentsId {
             object,
@@ -86,7 +86,7 @@ async fn what_a_row_or_an_intent_names_or_is_under_way_stays() {
             .await
             .unwrap();
     }
-    // Removal is owed by one data server, and another one has carried it out.
+    // One data server owes the removal, and another has carried it out.
     site.stop(3).await;
     site.remove("removed").await.unwrap();
     site.cleared().await;
@@ -98,7 +98,7 @@ async fn what_a_row_or_an_intent_names_or_is_under_way_stays() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    // Contents that a file moves to are named by no row yet.
+    // No row names the target contents of a move yet.
     let (striped, sweeping) = (site.striped.clone(), async {
         let mut swept = 0;
         for _ in 0..20 {
@@ -115,7 +115,7 @@ async fn what_a_row_or_an_intent_names_or_is_under_way_stays() {
     let moving = striped.move_file(kept, to, pace);
     let (moved, swept) = tokio::join!(moving, sweeping);
     assert!(matches!(moved, Ok(striping::Moved::Done(_))), "{moved:?}");
-    // That which was left of the other file.
+    // Contents that were left of the other file.
     assert_eq!(swept, 1);
     let read = site.in_time(async || site.read(kept, 0, bytes.len() as u32).await);
     assert!(read.await.unwrap() == bytes);
@@ -171,7 +171,7 @@ async fn what_a_sweep_has_decided_is_done_after_a_crash_of_the_home_and_of_the_d
     while site.intents() == 0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // It is decided, and no more: what is listed again is not decided about again.
+    // It is decided only once, although the contents are listed again.
     assert_eq!(site.sweep_twice().await, 0);
     assert_eq!(site.list().await.0.len(), 1);
     site.stop(SERVER.0).await;

@@ -1,4 +1,4 @@
-//! Clients write striped files at the data servers, past the home, which says nothing of them that is not true.
+//! Clients write striped files directly at the data servers, and the home's answers about these files stay true.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,12 +20,12 @@ use vfs::{
 
 const WRITER: LayoutHolder = LayoutHolder(1);
 
-/// What clients of the site see.
+/// The tree as clients of the site see it.
 fn seen(site: &Site) -> Arc<dyn FileSystem> {
     site.striped.file_system(site.store.clone())
 }
 
-/// A layout, once the data servers serve.
+/// Asks for a layout until the data servers serve.
 async fn layout(site: &Site, file: ObjectId, holder: LayoutHolder) -> FileLayout {
     loop {
         let given = site.striped.layout(file, holder, LayoutAccess::ReadWrite);
@@ -39,7 +39,7 @@ async fn layout(site: &Site, file: ObjectId, holder: LayoutHolder) -> FileLayout
     }
 }
 
-/// Writes within one stripe unit by a layout.
+/// Writes within one stripe unit, by a layout.
 async fn put(
     site: &Site,
     layout: &FileLayout,
@@ -51,7 +51,7 @@ async fn put(
     send(site, layout, offset, write).await
 }
 
-/// Does something by a layout at the data server of a stripe unit.
+/// Sends a request by a layout to the data server of a stripe unit.
 async fn send(
     site: &Site,
     layout: &FileLayout,
@@ -130,7 +130,7 @@ async fn a_client_that_asks_while_another_writes_hears_of_every_byte() {
     assert!(after.change > during.change);
     assert_eq!(after.size, 7 * UNIT + 4);
     assert_eq!(read(&site, file, 0, 6).await[..], *b"FIRST\0");
-    // A write that was held up comes too late, and nothing has changed.
+    // A delayed write comes too late, and changes nothing.
     let late = put(&site, &given, 0, b"later").await;
     assert_eq!(late, Err(NfsStat4::Stale));
     assert_eq!(attributes(&site, file).await.change, after.change);
@@ -179,7 +179,7 @@ async fn times_that_are_set_behind_a_write_stay() {
 async fn a_home_that_dies_while_others_write_loses_no_byte() {
     let site = Site::new().await;
     let file = site.make("file").await;
-    // The store has a mark of it, too, and would cut it to what its row says.
+    // The store has a mark of it, too, and would cut it to the size in its row.
     site.in_time(async || site.write(file, 0, b"through the home").await)
         .await
         .unwrap();
@@ -216,13 +216,13 @@ async fn a_cut_ends_what_others_write() {
     let late = put(&site, &given, 5 * UNIT, b"late").await;
     assert_eq!(late, Err(NfsStat4::Stale));
     assert_eq!(read(&site, file, 0, 100).await[..], *b"0123456789");
-    // The same holder begins anew.
+    // The same holder starts again.
     let given = layout(&site, file, WRITER).await;
     put(&site, &given, 5 * UNIT, b"new").await.unwrap();
     site.striped.returned(file, WRITER).await.unwrap();
     assert_eq!(size(&site, file).await, 5 * UNIT + 3);
     assert_eq!(read(&site, file, 10, 6).await[..], [0; 6]);
-    // What is made longer stays so, although no data server has bytes there.
+    // An enlarged file stays enlarged, although no data server has bytes there.
     set(&site, file, of_size(9 * UNIT)).await.unwrap();
     layout(&site, file, WRITER).await;
     site.striped.lost(file, WRITER).await.unwrap();
@@ -260,7 +260,7 @@ async fn while_a_data_server_is_away_nobody_hears_less_than_there_is() {
     let asked = seen.attributes(file).await;
     assert_eq!(asked.map(|_| ()), Err(Error::Delay));
     assert_eq!(size(&site, other).await, 0, "others do not wait");
-    // Closing does not wait either, but for the lease of the one that is away.
+    // Closing waits only for the lease of the data server that is away.
     site.striped.returned(file, WRITER).await.unwrap();
     site.start(2).await;
     assert_eq!(size(&site, file).await, 2 * UNIT + 7);
@@ -269,7 +269,7 @@ async fn while_a_data_server_is_away_nobody_hears_less_than_there_is() {
     assert!(site.store.facts(b"striping/unsettled/").unwrap().is_empty());
 }
 
-/// Somebody else decides who may read the file, and stops letting clients do so while one that has a layout asks for it once more.
+/// Another part decides whether clients may read the file, and forbids it while a client with a layout asks for it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_layout_that_is_not_given_in_the_end_leaves_its_holder_none() {
     let site = Site::new().await;

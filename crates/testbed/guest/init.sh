@@ -32,6 +32,8 @@ power_off() {
 
 prepare_file_systems() {
     mount -t proc proc /proc && mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /run || return 1
+    # The folders above are there already, or get the usual mode.
+    # shellcheck disable=SC2174
     mkdir -p -m 0755 $channel /run/home /run/modules /dev/shm /dev/pts || return 1
     mkdir -m 1777 /run/tmp || return 1
     mount -t hostfs -o "sync,$TESTBED_CHANNEL" none $channel || return 1
@@ -70,6 +72,7 @@ run() {
     trap : HUP INT TERM
     (
         exec </dev/null >"$channel/$1.out" 2>"$channel/$1.err" 3>&-
+        # shellcheck source=/dev/null
         . "$channel/$1.sh"
     )
     printf 'exit %s %s\n' "$1" "$?" >&3

@@ -1,7 +1,7 @@
-//! A metadata server over TCP whose files lie on data servers over TCP: the home is `pool::home`, with its rows in memory. A store has
+//! A metadata server over TCP whose files lie on data servers over TCP. The home is `pool::home`, with its rows in memory. A store has
 //! names and attributes.
 //!
-//! What must never enter: decisions. Those are under test where they are.
+//! What must never enter: decisions. They are tested in their own crates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ const HOME: HomeNumber = HomeNumber(1);
 
 type Listener = Arc<dyn Fn(LayoutEvent) + Send + Sync>;
 
-/// Where the contents of files lie.
+/// The pool with the contents of files.
 pub struct Pool {
     core: Mutex<Core>,
     servers: BTreeMap<DataServerNumber, Reached>,
@@ -56,13 +56,13 @@ struct Core {
     next: u64,
 }
 
-/// A data server, from the home.
+/// A data server, as the home reaches it.
 struct Reached {
     messages: mpsc::UnboundedSender<ToDataServer>,
     address: SocketAddr,
 }
 
-/// What a data server says to the home.
+/// Messages of a data server to the home.
 struct Said(
     DataServerNumber,
     mpsc::UnboundedSender<(DataServerNumber, ToHome)>,
@@ -84,7 +84,7 @@ impl Pool {
         Moment(u64::try_from(self.started.elapsed().as_micros()).unwrap())
     }
 
-    /// The home does something, and what follows from it is carried out in the order in which it is said.
+    /// Has the home do a step, and carries out its commands in order.
     fn step(&self, step: impl FnOnce(&mut Home, Moment) -> Vec<Command>) {
         let mut core = self.core.lock().unwrap();
         let now = self.now();
@@ -137,7 +137,7 @@ impl Pool {
         answer.await.unwrap()
     }
 
-    /// The size that was settled goes to where attributes are.
+    /// Stores the settled size with the attributes.
     async fn set_size(&self, object: ObjectId, size: u64) -> vfs::Result<()> {
         let set = SetAttributes {
             size: Some(size),
@@ -157,7 +157,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A file is cut, as SETATTR asks for it.
+    /// Truncates a file, as SETATTR does.
     pub async fn truncate(&self, object: ObjectId, size: u64) {
         let change = Request::Change(Act::Truncate(size));
         let outcome = self.ask(object, change).await;
@@ -165,7 +165,7 @@ impl Pool {
         self.set_size(object, size).await.unwrap();
     }
 
-    /// How large the data servers say that a file is.
+    /// The size of a file, as the data servers report it.
     pub async fn look(&self, object: ObjectId) -> u64 {
         match self.ask(object, Request::Look).await {
             Outcome::Size(size) => size,
@@ -186,7 +186,7 @@ impl Pool {
         }
     }
 
-    /// Clients are to forget the device.
+    /// Has clients forget the device.
     pub fn device_gone(&self) {
         let listener = self.listener.lock().unwrap().clone();
         listener.expect("the service listens")(LayoutEvent::DeviceGone(DEVICE));
@@ -295,7 +295,7 @@ impl Drop for Site {
     }
 }
 
-/// A data server that is about to start.
+/// Starts a data server.
 async fn data_server(
     directory: &TempDir,
     number: DataServerNumber,
@@ -407,7 +407,7 @@ impl Site {
         }
     }
 
-    /// The metadata server starts again: its service knows no client, and its home no holder.
+    /// The metadata server restarts: its service knows no client, and its home knows no holder.
     pub async fn restart(&mut self) {
         {
             let mut core = self.pool.core.lock().unwrap();
@@ -434,7 +434,7 @@ fn recovered(servers: &BTreeMap<DataServerNumber, Reached>) -> Recovered {
     }
 }
 
-/// A metadata server over a pool, in one of its runs.
+/// Starts a run of a metadata server over a pool.
 async fn serve(
     pool: &Arc<Pool>,
     (run, lease_seconds): (u32, u64),

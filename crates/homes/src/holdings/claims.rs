@@ -1,8 +1,8 @@
-//! Who held something before the home's start, and has not told it yet.
+//! Which servers' clients may hold something from before the home's start that the home does not know yet.
 //!
-//! Until everybody has, or the lease of a client has passed, nobody is given what somebody else may have (rule 16). A client that comes later
-//! has lost it. And nobody is given it while a data server may still take what a client of a joined server writes by a layout of before: nobody
-//! can tell any more which client that is.
+//! Until all servers have told theirs, or the lease of a client has passed, no client gets what another client may have (rule 16). A client that
+//! claims later has lost it. No client gets it either while a data server may still accept writes of a joined server's client under an old layout:
+//! the home cannot tell any more which client that is.
 //!
 //! What must never enter: what is told.
 
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use control::Moment;
 use vfs::ReplicaSlot;
 
-/// What is known of that in one run of the home.
+/// What one run of the home knows of this.
 #[derive(Clone, Debug)]
 pub struct Claims {
     layouts_until: Moment,
@@ -22,8 +22,8 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// What begins with a run of the home, of which these servers know nothing yet. What clients of some of them held was given up before.
-    /// Layouts that an earlier run has given may count until `layouts_until`, and the servers have time until `until`.
+    /// Begins with a run of the home that has heard nothing yet from these servers. What clients of some of them held was given up before.
+    /// Layouts of earlier runs may count until `layouts_until`, and the servers have time until `until`.
     #[must_use]
     pub fn new(
         (layouts_until, until): (Moment, Moment),
@@ -47,7 +47,7 @@ impl Claims {
         }
     }
 
-    /// Servers whose time is over. They are waited for until [`Claims::give_up`].
+    /// Servers whose time is over. The home still waits for them until [`Claims::give_up`].
     #[must_use]
     pub fn overdue(&self, now: Moment) -> BTreeSet<ReplicaSlot> {
         match now >= self.until {
@@ -56,7 +56,7 @@ impl Claims {
         }
     }
 
-    /// A server is not waited for any more. Whether it was until now.
+    /// The home stops waiting for a server. Whether it was waiting.
     pub fn give_up(&mut self, server: ReplicaSlot) -> bool {
         let was_expected = self.expected.remove(&server);
         if was_expected {
@@ -65,24 +65,24 @@ impl Claims {
         was_expected
     }
 
-    /// A server has told all that it has, or has left the pool.
+    /// A server has told everything that it has, or has left the pool.
     pub fn has_told(&mut self, server: ReplicaSlot) {
         self.expected.remove(&server);
         self.late.remove(&server);
     }
 
-    /// Whether a server may have what is not known here.
+    /// Whether clients of a server may have what the home does not know.
     #[must_use]
     pub fn expects(&self, server: ReplicaSlot) -> bool {
         self.expected.contains(&server)
     }
 
-    /// Whether a server comes too late; asked once.
+    /// Whether a server comes too late; answered with true once.
     pub fn take_late(&mut self, server: ReplicaSlot) -> bool {
         self.late.remove(&server)
     }
 
-    /// Whether clients of any server may have what is not known here.
+    /// Whether clients of any server may have what the home does not know.
     #[must_use]
     pub fn are_open(&self, now: Moment) -> bool {
         !self.expected.is_empty() || now < self.layouts_until
@@ -94,7 +94,7 @@ impl Claims {
         self.is_over_here && !self.are_open(now)
     }
 
-    /// Clients of the home itself have nothing to reclaim any more.
+    /// Clients of the home itself have nothing left to reclaim.
     pub fn end_here(&mut self) {
         self.is_over_here = true;
     }
@@ -116,13 +116,13 @@ mod tests {
         assert!(claims.are_open(at(9)) && claims.are_over(at(10)));
         let mut claims = Claims::new((at(10), at(20)), [one], &BTreeSet::new());
         assert!(claims.are_open(at(19)) && claims.overdue(at(19)).is_empty());
-        // A server that is overdue is waited for until that is noted.
+        // The home waits for an overdue server until that is noted.
         assert!(claims.are_open(at(20)));
         assert_eq!(claims.overdue(at(20)), BTreeSet::from([one]));
         assert!(claims.give_up(one) && !claims.give_up(one));
         assert!(!claims.are_open(at(20)) && !claims.are_over(at(20)));
         assert!(claims.take_late(one));
-        // Where nobody has joined, nobody is waited for.
+        // If no server has joined, the home waits for none.
         let alone = Claims::new((at(10), at(20)), [], &BTreeSet::new());
         assert!(!alone.are_open(at(0)));
     }

@@ -1,7 +1,7 @@
-//! What clients of one joined metadata server have opened and locked, as the home keeps account of it.
+//! The opens and locks of the clients of one joined metadata server, as the home records them.
 //!
-//! A server that was started anew, or that meets a home which was, tells all of it again. What it has not told again when it says that it is
-//! done is given back.
+//! After a restart of that server or of the home, the server tells the home all of them again. When it says that it is done, the home gives back
+//! those that it has not told again.
 //!
 //! What must never enter: the tree.
 
@@ -11,35 +11,35 @@ use vfs::{ByteRange, LockKind, LockOwner, ObjectId, OpenOwner, Share};
 
 use super::Ranges;
 
-/// Files that clients of one metadata server may have open, and as many that they may have locked, counted by owner.
+/// The maximum number of open files, and of locked files, of the clients of one metadata server, counted by owner.
 const HELD_MAX: usize = 1 << 18;
 
-/// By owner, as the home names it. `Some`: some of it may be of before, and only this was told again.
+/// By owner, as the home names it. `Some`: earlier records may exist, and only this was told again.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
     opens: BTreeMap<(ObjectId, OpenOwner), Option<Share>>,
     locks: BTreeMap<(ObjectId, LockOwner), Option<Ranges>>,
 }
 
-/// What nobody holds any more.
+/// Opens and locks that no client holds any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Files that are to be closed.
     pub closed: Vec<(ObjectId, OpenOwner)>,
-    /// Files that stay open, with what they stay open for.
+    /// Files that stay open, with the remaining share.
     pub downgraded: Vec<(ObjectId, OpenOwner, Share)>,
-    /// Ranges that are to be unlocked, whether or not they are locked.
+    /// Ranges to unlock, whether or not they are locked.
     pub unlocked: Vec<(ObjectId, LockOwner, ByteRange)>,
 }
 
 impl Held {
-    /// Whether nobody holds anything.
+    /// Whether there are no opens and no locks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.opens.is_empty() && self.locks.is_empty()
     }
 
-    /// All of it is about to be told again.
+    /// The server is about to tell all of them again.
     pub fn begin_again(&mut self) {
         self.opens
             .values_mut()
@@ -49,7 +49,7 @@ impl Held {
             .for_each(|told| *told = Some(Ranges::default()));
     }
 
-    /// All of it was told again that is still held.
+    /// The server has told again all that is still held. Returns the rest.
     pub fn end_again(&mut self) -> Left {
         let mut left = Left::default();
         self.opens.retain(|(id, owner), told| match told.take() {
@@ -75,13 +75,13 @@ impl Held {
         left
     }
 
-    /// Everything goes.
+    /// Gives up everything.
     pub fn take(&mut self) -> Left {
         self.begin_again();
         self.end_again()
     }
 
-    /// An owner opens a file. Whether that is on account now, and was not before; `None` when there is no space.
+    /// An owner opens a file. Whether this is a new record; `None` when there is no space.
     pub fn open(&mut self, id: ObjectId, owner: &OpenOwner, share: Share) -> Option<bool> {
         let open = (id, owner.clone());
         if let Some(told) = self.opens.get_mut(&open) {
@@ -95,7 +95,7 @@ impl Held {
         Some(true)
     }
 
-    /// An owner goes on with a smaller share.
+    /// An owner reduces its share.
     pub fn downgrade(&mut self, id: ObjectId, owner: &OpenOwner, share: Share) {
         if let Some(told) = self.opens.get_mut(&(id, owner.clone())) {
             *told = told.map(|_| share);
@@ -113,7 +113,7 @@ impl Held {
         self.opens.contains_key(&(id, owner.clone()))
     }
 
-    /// As [`Held::open`], before it is known whether the owner gets the lock.
+    /// As [`Held::open`], called before the owner has the lock.
     pub fn locks(&mut self, id: ObjectId, owner: &LockOwner) -> Option<bool> {
         let lock = (id, owner.clone());
         if self.locks.contains_key(&lock) {
@@ -133,7 +133,7 @@ impl Held {
         }
     }
 
-    /// The owner gives a range back. `is_all`: nothing else is locked by it.
+    /// The owner unlocks a range. `is_all`: it has no other locked range.
     pub fn unlocked(&mut self, id: ObjectId, owner: &LockOwner, range: ByteRange, is_all: bool) {
         let lock = (id, owner.clone());
         if is_all {

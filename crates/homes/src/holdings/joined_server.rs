@@ -1,16 +1,16 @@
-//! Whether something is done that a joined metadata server asks for its clients.
+//! Whether the home carries out a request of a joined metadata server for its clients.
 //!
-//! A question may stand still at the asker, on its way and at the home, until its client is forgotten and others have what it rests on.
-//! So it says when it was asked, by two numbers that only grow, and that is looked at where it is begun.
+//! A request may be delayed at the sender, on its way and at the home. Meanwhile its client may be forgotten, and other clients may have what the
+//! request needs. So the request says when it was sent, by two numbers that only grow. The home checks them when it begins the request.
 //!
-//! What must never enter: what is asked for.
+//! What must never enter: what is requested.
 
-/// For whom a metadata server asks.
+/// The clients for which a metadata server asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asking {
-    /// Which of its runs asks; later ones have larger numbers.
+    /// The run that asks; later runs have larger numbers.
     pub run: u64,
-    /// So often it had forgotten all its clients in this run, when it admitted the one that it asks for.
+    /// How often this run had forgotten all its clients before it admitted the client that it asks for.
     pub clients: u64,
 }
 
@@ -24,7 +24,7 @@ pub struct JoinedServer {
 }
 
 impl JoinedServer {
-    /// A run has begun, or goes on. Whether it is a later one: then what is under way for earlier ones comes first, and what clients of theirs
+    /// A run has begun or goes on. Whether it is a later run: then active requests of earlier runs have to end first, and what their clients
     /// hold stays until they had time to claim it.
     pub fn meet(&mut self, run: u64) -> bool {
         let is_later = run > self.run;
@@ -37,19 +37,19 @@ impl JoinedServer {
         is_later
     }
 
-    /// The present run has forgotten all its clients so often. Whether that is news: then what is under way for those comes first.
+    /// How often the present run has forgotten all its clients. Whether this is news: then active requests for those clients have to end first.
     pub fn has_forgotten(&mut self, clients: u64) -> bool {
         let is_later = clients > self.clients;
         self.clients = self.clients.max(clients);
         is_later
     }
 
-    /// What its clients hold is given up, and they do not know it yet.
+    /// What its clients hold is given up. They do not know it yet.
     pub fn give_up(&mut self) {
         self.is_given_up = true;
     }
 
-    /// The clients that are meant have come after all that was given up.
+    /// These clients came after the last giving up.
     pub fn begin_anew(&mut self, asking: Asking) {
         if self.is_of(asking) {
             self.is_given_up = false;
@@ -61,31 +61,31 @@ impl JoinedServer {
         self.has_begun_telling = true;
     }
 
-    /// Whether it has. Otherwise a run that says that it has told all has told it, or some of it, to an earlier run of the home.
+    /// Whether the telling has begun. If not, a run that says that it is done has told only an earlier run of the home.
     #[must_use]
     pub fn has_begun_telling(&self) -> bool {
         self.has_begun_telling
     }
 
-    /// Its present run. 0: none was heard of.
+    /// Its present run. 0: unknown.
     #[must_use]
     pub fn run(&self) -> u64 {
         self.run
     }
 
-    /// Whether what its clients hold is given up, and they do not know it yet.
+    /// Whether what its clients hold is given up while they do not know it yet.
     #[must_use]
     pub fn is_given_up(&self) -> bool {
         self.is_given_up
     }
 
-    /// Whether the present clients of the present run are meant.
+    /// Whether the request is for the present clients of the present run.
     #[must_use]
     pub fn is_of(&self, asking: Asking) -> bool {
         self.run == asking.run && self.clients == asking.clients
     }
 
-    /// Whether that is done which is asked. To be looked at under the lock under which it begins.
+    /// Whether the request is carried out. To be checked under the lock under which it begins.
     #[must_use]
     pub fn admits(&self, asking: Asking) -> bool {
         self.is_of(asking) && !self.is_given_up
@@ -111,7 +111,7 @@ mod tests {
         assert!(joined.admits(asking(3, 1)) && !joined.admits(asking(3, 0)));
         assert!(!joined.has_forgotten(0));
         joined.begin_telling();
-        // A later run has all clients before it, and has told nothing.
+        // A later run starts with no clients forgotten, and has told nothing.
         assert!(joined.meet(4) && !joined.has_begun_telling());
         assert!(joined.admits(asking(4, 0)) && !joined.admits(asking(3, 1)));
         assert!(!joined.meet(3));

@@ -1,7 +1,7 @@
-//! What clients of joined metadata servers have opened and locked, as their home decides about it: whose it is, what becomes of it when a
-//! server is started anew or lost, and for which clients nothing is done any more (decisions 37 and 45).
+//! Opens and locks of the clients of joined metadata servers, as their home decides about them: which server they belong to, what happens to them when
+//! a server is restarted or lost, and which clients are refused (decisions 37 and 45).
 //!
-//! What must never enter: the tree, and who has locked what of it.
+//! What must never enter: the tree, and which client has locked which file.
 
 mod claims;
 mod held;

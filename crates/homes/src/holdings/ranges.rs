@@ -1,10 +1,10 @@
-//! What one owner has locked of one file.
+//! The locks of one owner on one file.
 //!
-//! What must never enter: who else has locked something.
+//! What must never enter: the locks of other owners.
 
 use vfs::{ByteRange, LockKind};
 
-/// Ranges in order, none of which touches another one of its kind.
+/// Ranges in order. None touches another range of its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges(Vec<(ByteRange, LockKind)>);
 
@@ -15,12 +15,12 @@ impl Ranges {
         self.0.is_empty()
     }
 
-    /// What is locked, in order.
+    /// The locked ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = (ByteRange, LockKind)> {
         self.0.iter().copied()
     }
 
-    /// Locks a range, whatever was locked of it before.
+    /// Locks a range, whatever lock the owner had on it.
     pub fn lock(&mut self, range: ByteRange, kind: LockKind) {
         self.unlock(range);
         let (mut start, mut last) = (range.start(), range.last());
@@ -39,7 +39,7 @@ impl Ranges {
         self.0.insert(at, (whole, kind));
     }
 
-    /// Unlocks what is locked of a range.
+    /// Unlocks the locked parts of a range.
     pub fn unlock(&mut self, range: ByteRange) {
         let held = std::mem::take(&mut self.0);
         for (one, kind) in held {
@@ -53,7 +53,7 @@ impl Ranges {
         }
     }
 
-    /// What is not locked.
+    /// The ranges that are not locked.
     #[must_use]
     pub fn gaps(&self) -> Vec<ByteRange> {
         let mut gaps = Vec::new();
@@ -68,12 +68,12 @@ impl Ranges {
     }
 }
 
-/// What `whole` has before `part`.
+/// The part of `whole` before `part`.
 fn before(whole: ByteRange, part: ByteRange) -> Option<ByteRange> {
     ByteRange::from_bounds(whole.start(), part.start().checked_sub(1)?)
 }
 
-/// What `whole` has behind `part`.
+/// The part of `whole` behind `part`.
 fn behind(whole: ByteRange, part: ByteRange) -> Option<ByteRange> {
     ByteRange::from_bounds(part.last().checked_add(1)?, whole.last())
 }

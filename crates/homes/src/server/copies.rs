@@ -1,4 +1,4 @@
-//! The asker's side of copies: what may be answered from them, and what is kept (rule 13).
+//! The asker's side of copies: which answers may come from them, and which are kept (rule 13).
 
 use super::peer::{Kept, Peer};
 use super::{Context, MetadataServer};
@@ -10,7 +10,7 @@ use pool::HomeNumber;
 use vfs::ObjectId;
 
 impl Peer {
-    /// What may be answered without asking the home.
+    /// The answer from a copy, if the home need not be asked.
     fn copied(&mut self, now: Moment, look: &Look, rules: Rules) -> Option<Answer> {
         if !self.copies.is_valid(now) && rules.lease_checked() {
             return None;

@@ -10,20 +10,20 @@ use pool::HomeNumber;
 use std::collections::BTreeSet;
 use vfs::ObjectId;
 
-/// How far an operation is.
+/// How far an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Where the name leads that is renamed, as far as that is known.
+    /// Makes the plan. For a rename: the entry of the source name, once it is known.
     Planning(Option<Entry>),
-    /// The home of the name that is renamed is asked where it leads.
+    /// Waits until the home of the source name says which entry it has.
     Finding,
-    /// This part is next.
+    /// Handles this part next.
     Taking(usize),
-    /// This part is this home's, and copies are being taken back.
+    /// This home prepares this part. It waits until the copies are revoked.
     Revoking(usize),
-    /// The home of this part is asked to prepare it.
+    /// Has asked the home of this part to prepare it.
     Asked(usize),
-    /// Everything is prepared; whether this directory lies in the one that is moved.
+    /// Everything is prepared. Checks whether this directory lies in the directory that is moved.
     Walking(ObjectId),
 }
 
@@ -31,7 +31,7 @@ enum Stage {
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     origin: Origin,
-    /// Who is answered.
+    /// The server that gets the answer.
     asker: HomeNumber,
     wish: Wish,
     stage: Stage,
@@ -60,7 +60,7 @@ impl MetadataServer {
         }
     }
 
-    /// A change that this home decides; maybe a repeat.
+    /// A change that this home decides. It may be a repeat.
     pub(super) fn request(
         &mut self,
         context: &mut Context<'_>,
@@ -73,8 +73,7 @@ impl MetadataServer {
                 return self.answer(context, asker, origin, *answer);
             }
             Some((number, _)) if *number > origin.number => {
-                // The client has heard this answer long ago. The request that asks for it still has
-                // to end.
+                // The client got this answer long ago. The request at the asker still has to end.
                 let stale = Answer::Refused(Refusal::Stale);
                 return self.answer(context, asker, origin, stale);
             }
@@ -129,7 +128,7 @@ impl MetadataServer {
         }
     }
 
-    /// What an operation asked for is known.
+    /// The answer to a question of an operation is known.
     pub(super) fn has_looked(&mut self, context: &mut Context<'_>, number: u64, answer: Answer) {
         let Some(operation) = self.operations.get(&number) else {
             return;
@@ -152,7 +151,7 @@ impl MetadataServer {
         }
     }
 
-    /// Goes as far as it can be gone now.
+    /// Goes on until the operation has to wait.
     pub(super) fn advance(&mut self, context: &mut Context<'_>, number: u64) {
         while let Some(operation) = self.operations.get(&number) {
             let goes_on = match operation.stage {
@@ -238,7 +237,7 @@ impl MetadataServer {
         false
     }
 
-    /// Copies may be gone that the operation waits for.
+    /// Copies that the operation waits for may be revoked.
     pub(super) fn revoked(&mut self, context: &mut Context<'_>, number: u64) {
         let stage = self
             .operations
@@ -260,7 +259,7 @@ impl MetadataServer {
         self.operations.get(&number)?.plan.parts.get(at).cloned()
     }
 
-    /// A part cannot be carried out. The others are prepared all the same, so that everything that is refused was seen at one moment.
+    /// Notes that a part is refused. The other parts are still prepared, so that all refusals were seen at one moment.
     fn note(&mut self, number: u64, result: Result<(), Refusal>) {
         if let Some(operation) = self.operations.get_mut(&number) {
             let refusal = &mut operation.plan.refusal;
@@ -293,7 +292,7 @@ impl MetadataServer {
         let number = name.number;
         let is_active = name == self.name_of(number) && self.operations.contains_key(&number);
         if !is_active {
-            // It waits for an outcome that it has not heard.
+            // The other home waits for an outcome that it has not received.
             return self.tell_outcome(context, from, name);
         }
         let at = usize::from(index);
@@ -350,7 +349,7 @@ impl MetadataServer {
         self.ask_for(context, Purpose::Operation(number), look);
     }
 
-    /// The moment of an operation: what this home does, who else has to know, and the answer, in one batch.
+    /// Carries out an operation. One batch has the changes of this home, the other homes to notify, and the answer.
     fn carry_out(&mut self, context: &mut Context<'_>, number: u64) {
         let Some(operation) = self.operations.remove(&number) else {
             return;
@@ -391,7 +390,7 @@ impl MetadataServer {
         self.conclude(context, &operation, answer);
     }
 
-    /// Undoes what was prepared, and begins anew if something has changed meanwhile.
+    /// Undoes what was prepared. Starts again if something has changed meanwhile.
     fn refuse(&mut self, context: &mut Context<'_>, number: u64, refusal: Refusal) {
         let Some(mut operation) = self.operations.remove(&number) else {
             return;
@@ -435,7 +434,7 @@ impl MetadataServer {
         origin: Origin,
         answer: Answer,
     ) {
-        // The client may have come here since, before a late copy of what the other one asked.
+        // The client may have repeated its request at this server after it asked the other server.
         self.answered(context, origin, answer);
         if asker != self.number {
             self.send(context, asker, Body::Answered { origin, answer });
@@ -444,13 +443,13 @@ impl MetadataServer {
 
     pub(super) fn answered(&mut self, context: &mut Context<'_>, origin: Origin, answer: Answer) {
         if self.requests.remove(&origin).is_some() {
-            // A repeat that comes before the answer has left must not be asked once more: who refused may forget that.
+            // A repeat may come before the answer is sent. It must not be asked again: the server that refused may forget the refusal.
             self.answers.insert(origin.client, (origin.number, answer));
             context.commands.push(Command::Answer(origin, answer));
         }
     }
 
-    /// Says how an operation was decided, if it was. What is neither under way nor on record was not carried out, and never will be.
+    /// Sends the outcome of an operation, if it is decided. An operation that is neither active nor on record was not and will not be carried out.
     pub(super) fn tell_outcome(
         &self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The home's side of copies: who has them, who was told, and whose lease has run out (rules 13 and 14).
+//! The home's side of copies: their holders, what the holders were told, and when their leases end (rules 13 and 14).
 
 use super::{Context, MetadataServer};
 use crate::holder::Terms;
@@ -7,11 +7,11 @@ use control::Moment;
 use pool::HomeNumber;
 use vfs::ObjectId;
 
-/// So much is said again at once to one who takes nothing.
+/// At most this number of tellings is repeated at once to a holder that does not acknowledge.
 const REPEATED: usize = 64;
 
 impl MetadataServer {
-    /// Tells everybody with a copy that it does not count any more, once.
+    /// Tells each holder of a copy, once, that it does not count any more.
     pub(super) fn tell(&mut self, context: &mut Context<'_>, object: ObjectId) {
         let mut told = Vec::new();
         for (home, peer) in &mut self.peers {
@@ -22,7 +22,7 @@ impl MetadataServer {
         }
     }
 
-    /// Whether nobody relies on a copy of the object any more, all holders having been told (rule 14).
+    /// Whether no server relies on a copy of the object any more after all holders were told (rule 14).
     pub(super) fn is_revoked(&self, now: Moment, object: ObjectId) -> bool {
         if !self.settings.rules.told_before_commit() {
             return true;
@@ -33,7 +33,7 @@ impl MetadataServer {
         })
     }
 
-    /// Whether an answer may be kept by who asks, and the lease that goes with it.
+    /// Whether the asker may keep an answer, and the lease that goes with it.
     pub(super) fn grant(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! What operations hold of objects until they are over.
+//! The locks that operations hold on objects until they are over.
 
 use crate::message::OperationName;
 use crate::part::Claim;
@@ -10,7 +10,7 @@ use vfs::{Name, ObjectId};
 struct Lock {
     owner: OperationName,
     claim: Claim,
-    /// Whether somebody else decides the outcome, and may have done so.
+    /// Whether another home decides the outcome, and may have done so.
     is_prepared: bool,
 }
 
@@ -51,7 +51,7 @@ impl Locks {
         }
     }
 
-    /// Whether another operation is in the way.
+    /// Whether another operation has a conflicting lock.
     pub(super) fn conflicts(&self, owner: OperationName, object: ObjectId, claim: &Claim) -> bool {
         let others = self.of(object).iter().filter(|lock| lock.owner != owner);
         let mut claims = others.map(|lock| &lock.claim);
@@ -73,7 +73,7 @@ impl Locks {
         }
     }
 
-    /// From now on only the outcome ends it.
+    /// From now on only the outcome ends the lock.
     pub(super) fn prepared(&mut self, owner: OperationName, object: ObjectId, claim: &Claim) {
         let locks = self.by_object.entry(object).or_default();
         let own = |lock: &&mut Lock| lock.owner == owner && lock.claim == *claim;
@@ -83,7 +83,7 @@ impl Locks {
             .for_each(|lock| lock.is_prepared = true);
     }
 
-    /// Gives back what an operation held; the objects.
+    /// Releases the locks of an operation. Returns their objects.
     pub(super) fn release(&mut self, owner: OperationName) -> Vec<ObjectId> {
         let mut released = Vec::new();
         self.by_object.retain(|object, locks| {
@@ -97,7 +97,7 @@ impl Locks {
         released
     }
 
-    /// Whether the outcome of something has to be known before anybody hears what the object, or a name in it, is.
+    /// Whether an outcome has to be known before any server learns the object or the name in it.
     pub(super) fn hides(&self, object: ObjectId, name: Option<&Name>) -> bool {
         let hides = |claim: &Claim| match (claim, name) {
             (Claim::Moves, _) => false,
@@ -108,14 +108,14 @@ impl Locks {
         locks.any(|lock| lock.is_prepared && hides(&lock.claim))
     }
 
-    /// Whether the outcome of a move has to be known before anybody hears where the directory lies. Who asks for that holds the right
-    /// to move directories, so he must not wait for anything that may wait for him.
+    /// Whether the outcome of a move has to be known before any server learns the parent of the directory. The operation that asks for it
+    /// holds the right to move directories, so it must not wait for an operation that may wait for it.
     pub(super) fn hides_place(&self, object: ObjectId) -> bool {
         let mut locks = self.of(object).iter();
         locks.any(|lock| lock.is_prepared && lock.claim == Claim::Place)
     }
 
-    /// Whether nothing about the object is under way.
+    /// Whether no operation holds a lock on the object.
     pub(super) fn is_free(&self, object: ObjectId) -> bool {
         self.of(object)
             .iter()

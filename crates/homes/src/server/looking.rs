@@ -7,7 +7,7 @@ use crate::wish::{Answer, Look, Origin, Refusal};
 use control::Moment;
 use pool::HomeNumber;
 
-/// Whom an answer is for.
+/// Receives the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A client that asked here.
@@ -24,10 +24,10 @@ pub(super) struct Question {
     pub(super) purpose: Purpose,
 }
 
-/// Which other metadata server asks, with which question, and when by its clock.
+/// The other metadata server that asks, its question, and the time of the question by its clock.
 pub(super) type Asker = (HomeNumber, u64, Moment);
 
-/// What goes on when an object is free again.
+/// Goes on when an object is free again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
     Operation(u64),
@@ -84,7 +84,7 @@ impl MetadataServer {
         }
     }
 
-    /// What this home knows. `None`: an outcome has to be known first (rule 15).
+    /// The answer of this home. `None`: an outcome has to be known first (rule 15).
     fn look(&self, context: &Context<'_>, look: &Look) -> Option<Answer> {
         let object = look.object();
         let name = match look {

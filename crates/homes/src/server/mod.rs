@@ -1,4 +1,4 @@
-//! One run of a metadata server: what it decides as a home, what it prepares for others, and what it has copies of.
+//! One run of a metadata server: what it decides as a home, what it prepares for other homes, and which copies it has.
 
 mod copies;
 mod deciding;
@@ -29,9 +29,9 @@ use vfs::ObjectId;
 pub struct Settings {
     /// The leases under which copies are kept.
     pub lease: LeaseSettings,
-    /// How often it is said again what was not answered.
+    /// After this time, what was not answered is sent again.
     pub repeat: Duration,
-    /// How many objects each other metadata server may have copies of.
+    /// The maximum number of objects of which each other metadata server may have copies.
     pub copies_max: usize,
     /// For tests: the rules in force.
     pub rules: Rules,
@@ -48,7 +48,7 @@ impl Default for Settings {
     }
 }
 
-/// What is to be done. In the order given, and after everything that the same call or earlier ones committed is stable.
+/// To be done in the given order, and only when everything that this call and earlier calls committed is stable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A message for another metadata server.
@@ -57,7 +57,7 @@ pub enum Command {
     Answer(Origin, Answer),
 }
 
-/// One call: when it comes, what it works on, and what comes of it.
+/// One call: its time, its tree, and its commands.
 struct Context<'a> {
     now: Moment,
     tree: &'a mut dyn Tree,
@@ -71,37 +71,36 @@ pub struct MetadataServer {
     run: u64,
     book: Book,
     settings: Settings,
-    /// Until then there may be copies of which the run before knew.
+    /// Until then there may be copies that only the earlier run knew.
     forgotten_until: Moment,
     peers: BTreeMap<HomeNumber, Peer>,
-    /// Changes that clients asked for here, until they are answered, and who decides them.
+    /// Unanswered changes that clients asked for here, and the homes that decide them.
     requests: BTreeMap<Origin, (HomeNumber, Wish)>,
     /// Questions to other homes that are not answered yet.
     questions: BTreeMap<u64, Question>,
     next_question: u64,
-    /// What each client was answered last here, refusals included.
+    /// The last answer to each client here, refusals included.
     answers: BTreeMap<u64, (u64, Answer)>,
-    /// What this home is about to decide, by number.
+    /// The operations that this home decides and has not decided yet, by number.
     operations: BTreeMap<u64, Operation>,
     next_operation: u64,
-    /// What was carried out, and who may not know.
+    /// The operations that were carried out, and the homes that may not know it.
     decided: BTreeMap<OperationName, BTreeSet<HomeNumber>>,
-    /// What others decide, stably prepared here.
+    /// Stably prepared parts of operations that other homes decide.
     prepared: BTreeMap<OperationName, BTreeMap<u8, Part>>,
-    /// The same while copies are being taken back.
+    /// Such parts while copies are being revoked.
     preparing: BTreeMap<(OperationName, u8), Part>,
-    /// What others decided and this home carried out, until nobody speaks of it any more.
+    /// Operations of other homes that this home carried out, until no server sends messages about them any more.
     finished: BTreeSet<OperationName>,
     locks: Locks,
     waiting: BTreeMap<ObjectId, Vec<Waiter>>,
-    /// Those that need not wait any more.
+    /// Waiters that need not wait any more.
     woken: VecDeque<Waiter>,
     ticked: Moment,
 }
 
 impl MetadataServer {
-    /// A metadata server that starts, with a number of its run that is larger than those before, and not 0; and what it says at
-    /// once.
+    /// Starts a metadata server, and returns its first commands. The number of its run is not 0, and larger than that of earlier runs.
     #[must_use]
     pub fn new(
         number: HomeNumber,
@@ -153,7 +152,7 @@ impl MetadataServer {
         (server, commands)
     }
 
-    /// A client asks, or repeats.
+    /// A client sends or repeats a request.
     pub fn call(
         &mut self,
         now: Moment,
@@ -206,13 +205,13 @@ impl MetadataServer {
         (!is_idle).then(|| self.ticked.after(self.settings.repeat))
     }
 
-    /// Whether nothing is under way, locked, or waited for.
+    /// Whether nothing is active, locked, or waited for.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.wakes().is_none() && self.locks.is_empty() && self.waiting.is_empty()
     }
 
-    /// A client is gone, and nothing of it is under way: what it was answered is not needed any more.
+    /// A client is gone, and has no active request: its last answer is not needed any more.
     pub fn forget(&mut self, client: u64) {
         self.answers.remove(&client);
     }
@@ -301,7 +300,7 @@ impl MetadataServer {
         }
     }
 
-    /// An operation is over: what waited for it goes on.
+    /// An operation is over: its waiters go on.
     fn release(&mut self, operation: OperationName) {
         for object in self.locks.release(operation) {
             let waiters = self.waiting.remove(&object);
@@ -318,7 +317,7 @@ impl MetadataServer {
         }
     }
 
-    /// Copies may be gone that something waits for.
+    /// Copies that something waits for may be revoked.
     fn go_on(&mut self, context: &mut Context<'_>) {
         let operations: Vec<u64> = self.operations.keys().copied().collect();
         for number in operations {

@@ -1,4 +1,4 @@
-//! Another metadata server: which run of it, what it has copies of, and what copies there are of its rows and names.
+//! Another metadata server: its run, the copies that it has, and the copies of its rows and names.
 
 use super::{Context, MetadataServer};
 use crate::copies::Copies;
@@ -8,21 +8,21 @@ use crate::wish::Answer;
 use pool::HomeNumber;
 use vfs::Name;
 
-/// What of an object there is a copy of: its row, or where a name in it leads.
+/// The part of an object that is copied: its row (`None`), or the entry of a name in it.
 pub(super) type Kept = Option<Name>;
 
 /// Another metadata server.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
-    /// The latest of its runs that was heard of. 0: none.
+    /// Its latest known run. 0: none.
     pub(super) run: u64,
     /// It knows this run.
     pub(super) has_met: bool,
-    /// Its operations below are over for everybody.
+    /// Its operations with smaller numbers are over for all servers.
     pub(super) oldest: u64,
-    /// What there is of its rows and names. Missing names are among that only if a test says so.
+    /// The copies of its rows and names. They include missing names only if a test says so.
     pub(super) copies: Copies<Kept, Answer>,
-    /// What it has of this home's.
+    /// The copies that it has of this home's rows and names.
     pub(super) holder: Holder,
 }
 
@@ -37,7 +37,7 @@ impl Peer {
         }
     }
 
-    /// It was started anew: it has no copies, and what it kept is void.
+    /// It was restarted: it has no copies, and the copies of its rows and names are void.
     fn restart(&mut self, run: u64, copies_max: usize) {
         self.holder.restart();
         *self = Peer {
@@ -87,7 +87,7 @@ impl MetadataServer {
             }
         }
         if is_new {
-            // What waited for its copies, or was lost with the run before.
+            // Answers may have waited for its copies, or may have been lost with the earlier run.
             self.repeat_questions(context);
             self.go_on(context);
         }

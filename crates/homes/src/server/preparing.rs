@@ -1,4 +1,4 @@
-//! What a home does for an operation that another one decides (rule 15).
+//! What a home does for an operation that another home decides (rule 15).
 
 use super::looking::Waiter;
 use super::{Context, MetadataServer};
@@ -51,14 +51,14 @@ impl MetadataServer {
         }
         self.locks.take(operation, object, claim);
         if result.is_ok() {
-            // Also where nobody waits for it: otherwise copies stay as long as the outcome does not come.
+            // Also if no operation waits for it: otherwise copies stay until the outcome comes.
             self.tell(context, object);
         }
         self.preparing.insert((operation, index), part);
         self.make_prepared(context, (operation, index));
     }
 
-    /// Whether nothing may be prepared for it any more.
+    /// Whether nothing may be prepared for the operation any more.
     fn is_over(&self, operation: OperationName) -> bool {
         if !self.settings.rules.finished_remembered() {
             return false;
@@ -71,7 +71,7 @@ impl MetadataServer {
             })
     }
 
-    /// A part is prepared when nobody relies on a copy any more.
+    /// Prepares a part once no server relies on a copy.
     pub(super) fn make_prepared(
         &mut self,
         context: &mut Context<'_>,
@@ -142,7 +142,7 @@ impl MetadataServer {
         }
     }
 
-    /// Asks again what became of what is prepared.
+    /// Asks again for the outcomes of what is prepared.
     pub(super) fn ask_for_outcomes(&self, context: &mut Context<'_>) {
         for operation in self.prepared.keys() {
             let ask = Body::OutcomeRequest {

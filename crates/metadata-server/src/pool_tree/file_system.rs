@@ -1,4 +1,4 @@
-//! Each operation, done at the home of its object.
+//! Runs each operation at the home of its object.
 //!
 //! What must never enter: which home that is.
 
@@ -137,7 +137,7 @@ impl FileSystem for PoolTree {
         to: (ObjectId, &Name),
     ) -> Result<(DirectoryChange, DirectoryChange)> {
         match (self.is_elsewhere(from.0), self.is_elsewhere(to.0)) {
-            // Its home decides.
+            // The target's home decides.
             (_, true) => self.at(to.0).rename(who, from, to).await,
             (true, false) => {
                 self.check_place(to.0, to.1)?;
@@ -359,7 +359,7 @@ impl FileSystem for PoolTree {
 
     async fn end_reclaim(&self) -> Result<()> {
         match &self.part {
-            // The first one waits until all have told, and says then at other homes that it has; so it hears it first.
+            // The first server waits until all have reported, and then reports to other homes. So it must hear this first.
             Part::Joined { first, .. } => {
                 let told = first.end_reclaim_at_home().await;
                 self.have_reclaimed.store(true, Ordering::Release);
@@ -369,7 +369,7 @@ impl FileSystem for PoolTree {
                 let outcome = self.own.end_reclaim().await;
                 self.have_reclaimed.store(true, Ordering::Release);
                 for other in self.others() {
-                    // One that is away hears it when it is back.
+                    // A home that is away hears it when it is back.
                     let _ = other.end_reclaim_at_home().await;
                 }
                 outcome

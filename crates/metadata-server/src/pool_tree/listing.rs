@@ -1,4 +1,4 @@
-//! Pages of directories, some of whose entries live at other homes than their names.
+//! Directory pages with entries that live at another home than their names.
 //!
 //! What must never enter: which home that is.
 
@@ -10,8 +10,8 @@ use super::{Home, PoolTree};
 use crate::home::ENTRIES_MAX;
 
 impl PoolTree {
-    /// [`vfs::FileSystem::read_directory`] for a client of this server, or of another one. Each other home is asked once for a page; entries that
-    /// live at one that is away are listed all the same (rule 13).
+    /// [`vfs::FileSystem::read_directory`] for a client of this server, or of another one. Asks each other home once per page. Entries
+    /// whose home is away are listed nevertheless (rule 13).
     pub(crate) async fn read_directory_for(
         &self,
         asker: Option<ReplicaSlot>,
@@ -38,7 +38,7 @@ impl PoolTree {
         let mut elsewhere: BTreeMap<Home, Vec<ObjectId>> = BTreeMap::new();
         for entry in &page.entries {
             let id = entry.attributes.id;
-            // A server that asks knows itself what lives there.
+            // An asking server already knows the objects that live there.
             if self.home(id) != self.home(directory) && asker != Some(id.slot()) {
                 elsewhere.entry(self.home(id)).or_default().push(id);
             }
@@ -57,7 +57,7 @@ impl PoolTree {
                     entry.attributes = attributes;
                     true
                 }
-                // The name went meanwhile.
+                // The name was removed meanwhile.
                 Some(Err(Error::Stale)) => false,
                 Some(Err(_)) => {
                     unread.insert(entry.cookie);
@@ -68,7 +68,7 @@ impl PoolTree {
         Ok(page)
     }
 
-    /// What the home of these objects, which have the same, says of each.
+    /// The home's attributes of each of these objects, which share one home.
     async fn attributes_at_home(&self, ids: &[ObjectId]) -> Vec<Result<Attributes>> {
         let Some(other) = ids.first().and_then(|id| self.other(*id)) else {
             let mut each = Vec::with_capacity(ids.len());

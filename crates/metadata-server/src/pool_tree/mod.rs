@@ -1,9 +1,10 @@
-//! The tree of a pool at one of its metadata servers: each operation is done at the home of its object, here or at another server (rule 12
-//! of `docs/design/striping.md`, decision 46).
+//! The tree of a pool at one of its metadata servers: each operation runs at the home of its object, here or at another server (rule 12 of
+//! `docs/design/striping.md`, decision 46).
 //!
-//! The slot in an object's identifier says who made it, and with that where it lives. At the first metadata server, all slots are its own
-//! but those of joined ones that are known to be homes. A joined one has its own slot, and asks the first about everything else; so the
-//! first passes on what is another's. Directories that have their name at one home and live at another are [`crate::directories`].
+//! The slot in an object's identifier says which server made it, and so where it lives. The first metadata server owns all slots except
+//! those of joined servers that are known homes. A joined server owns its own slot and asks the first server about everything else; the
+//! first passes on questions about objects of other homes. [`crate::directories`] handles directories whose name is at one home and which
+//! live at another.
 //!
 //! What must never enter: how other servers are reached.
 
@@ -27,37 +28,37 @@ use crate::holders::Holders;
 use crate::moves::{Came, Leaving};
 use crate::remote_tree::RemoteTree;
 
-/// Makes joined metadata servers known as homes, at the first one.
+/// Makes joined metadata servers known as homes at the first server.
 #[async_trait]
 pub trait Homes: Send + Sync + 'static {
-    /// Notes stably that directories live at this server, and says how it is asked.
+    /// Notes stably that directories live at this server. Returns the connection to it.
     ///
     /// # Errors
-    /// When that is not noted.
+    /// When it is not noted.
     async fn note(&self, home: ReplicaSlot) -> Result<Arc<RemoteTree>>;
 
-    /// From now on it is asked.
+    /// From now on this server asks it.
     fn begin(&self, home: ReplicaSlot);
 }
 
-/// What a server does for the pool, and whom it asks.
+/// The server's role in the pool, and the servers that it asks.
 pub(crate) enum Part {
-    /// It has the root, and all that no other home has.
+    /// It has the root, and everything that no other home has.
     First {
         homes: Mutex<BTreeMap<ReplicaSlot, Arc<RemoteTree>>>,
         notes: Arc<dyn Homes>,
-        /// Servers that are about to leave the pool, and get no names any more. Held by each task that gives one a name.
+        /// Servers that are about to leave the pool and get no more names. Tasks that give a server a name hold it shared.
         leaving: RwLock<BTreeSet<ReplicaSlot>>,
     },
-    /// It has what it has made, and asks the first one of the rest.
+    /// It has what it has made, and asks the first server for the rest.
     Joined {
         first: Arc<RemoteTree>,
-        /// New directories whose parent lives at the first one live here.
+        /// New directories live here if their parent lives at the first server.
         makes_directories: bool,
     },
 }
 
-/// Where an object lives, as far as this server has to know it.
+/// Where an object lives, as far as this server must know.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Home {
     Here,
@@ -68,56 +69,56 @@ type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 
 /// The tree.
 pub struct PoolTree {
-    /// What lives here, as everybody is to see it.
+    /// The local part, as all callers must see it.
     pub(crate) own: Arc<dyn FileSystem>,
     pub(crate) store: Arc<Store>,
     pub(crate) holders: Arc<Holders>,
     pub(crate) part: Part,
     /// Directories that live elsewhere and are about to be removed here.
     pub(crate) removing: Mutex<BTreeSet<ObjectId>>,
-    /// Files of other homes, and others, with whose names here something is under way.
+    /// Files, of other homes and of this one, whose local names a task works on.
     pub(crate) busy: Mutex<BTreeSet<ObjectId>>,
-    /// Names here that are on their way to another home.
+    /// Local names that are on their way to another home.
     pub(crate) leaving: Mutex<BTreeMap<(ObjectId, Name), Leaving>>,
-    /// Held by the task that prepares for one to go, or lets it.
+    /// Held by the task that prepares or finishes such a move.
     pub(crate) preparing: tokio::sync::Mutex<()>,
-    /// Held by each task that changes names here, alone for a moment by one that prepares for a name to go, and alone by one that looks whether
-    /// a file has any.
+    /// Tasks that change local names hold it shared. A task that prepares a name to leave takes it exclusively for a moment. A task that
+    /// checks whether a file has any name holds it exclusively.
     pub(crate) places: RwLock<()>,
-    /// Moves that are being decided about here.
+    /// Moves that are being decided here.
     pub(crate) moves: Mutex<BTreeSet<u64>>,
-    /// Moves that were done, and whose other home does not know it.
+    /// Moves that were made, but which the other home may not know.
     pub(crate) came: Mutex<Vec<Came>>,
-    /// Held by the task that counts for how many names elsewhere files are kept.
+    /// Held by the task that adjusts for how many names elsewhere files are kept.
     pub(crate) holding: tokio::sync::Mutex<()>,
-    /// Files here of which another home is being asked how many names it has, as long as it has said nothing else meanwhile.
+    /// Local files for which another home is being asked for its number of names. An entry is removed when that home reports meanwhile.
     pub(crate) counting: Mutex<BTreeSet<(ReplicaSlot, ObjectId)>>,
-    /// Files of other homes that have to be told how many names they have here.
+    /// Files of other homes whose number of local names must be reported.
     pub(crate) owed: Mutex<BTreeSet<ObjectId>>,
-    /// Homes that have to be asked how many names they have of files here.
+    /// Homes that must be asked for their number of names of local files.
     pub(crate) unsure: Mutex<BTreeSet<ReplicaSlot>>,
-    /// Where hidden names are, if this is the first server and it is known.
+    /// The directory of hidden names, at the first server and once known.
     pub(crate) hidden_directory: OnceLock<ObjectId>,
-    /// Directories that are sealed here, by what this run has seen.
+    /// Directories that are sealed here, as far as this run knows.
     pub(crate) sealed: Mutex<BTreeMap<ObjectId, u64>>,
-    /// Directories that an earlier run has made, and that may have got their name or not.
+    /// Directories that an earlier run made. It is unknown whether they got their names.
     pub(crate) unsettled: Mutex<BTreeMap<Name, ObjectId>>,
-    /// Held by the task that finds that out of one.
+    /// Held by the task that settles one of them.
     pub(crate) settling: tokio::sync::Mutex<()>,
-    /// The next seal; no other run of this server has used it.
+    /// The next seal. No other run of this server has used it.
     pub(crate) next_seal: AtomicU64,
-    /// This server's clients have nothing to reclaim any more, nor those that come through it.
+    /// Clients of this server, and those that come through it, have nothing to reclaim any more.
     have_reclaimed: AtomicBool,
     forget: Mutex<Vec<Forget>>,
     lock_listeners: Mutex<Vec<LockListener>>,
     this: Weak<PoolTree>,
 }
 
-/// Something is under way with names of a file as long as this is held.
+/// Marks a file's names as in use while held.
 pub(crate) struct Busy<'p>(pub(crate) &'p PoolTree, pub(crate) ObjectId);
 
 impl Busy<'_> {
-    /// It goes on when this is not held any more.
+    /// Keeps the mark after this value is gone.
     pub(crate) fn stays(self) {
         std::mem::forget(self);
     }
@@ -134,7 +135,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl PoolTree {
-    /// That of a run of the first metadata server, whose store this is, shown as `own`. These `homes` are known.
+    /// The tree at a run of the first metadata server. `store` is its store, shown as `own`. These `homes` are known.
     #[must_use]
     pub fn at_first(
         (own, store): (Arc<dyn FileSystem>, Arc<Store>),
@@ -150,7 +151,7 @@ impl PoolTree {
         PoolTree::new((own, store), holders, part)
     }
 
-    /// That of a run of a joined metadata server, which asks the `first`.
+    /// The tree at a run of a joined metadata server, which asks `first`.
     #[must_use]
     pub fn at_joined(
         (own, store): (Arc<dyn FileSystem>, Arc<Store>),
@@ -216,12 +217,12 @@ impl PoolTree {
             }
             Part::First { .. } => Home::Here,
             Part::Joined { .. } if id.slot() == self.store.slot() => Home::Here,
-            // Also what lives at another joined server: the first one asks that.
+            // Including objects at another joined server: the first server asks that one.
             Part::Joined { .. } => Home::At(ReplicaSlot(0)),
         }
     }
 
-    /// A home that is another server.
+    /// The connection to the object's home, if that is another server.
     pub(crate) fn other(&self, id: ObjectId) -> Option<Arc<RemoteTree>> {
         match &self.part {
             Part::First { homes, .. } => locked(homes).get(&id.slot()).cloned(),
@@ -230,7 +231,7 @@ impl PoolTree {
         }
     }
 
-    /// The home that is this server, if this one asks it itself.
+    /// The connection to this home, if this server asks it directly.
     pub(crate) fn at_server(&self, server: ReplicaSlot) -> Option<Arc<RemoteTree>> {
         match &self.part {
             Part::First { homes, .. } => locked(homes).get(&server).cloned(),
@@ -238,7 +239,7 @@ impl PoolTree {
         }
     }
 
-    /// A name here is about to be changed, and is, as long as what is returned is held.
+    /// Checks a local name before a change. The name may be changed while the result is held.
     pub(crate) async fn take_place(
         &self,
         (directory, name): (ObjectId, &Name),
@@ -248,7 +249,7 @@ impl PoolTree {
         Ok(place)
     }
 
-    /// Finds out what became of what is under way over two homes. To be called about once a second.
+    /// Settles operations over two homes. Call it about once a second.
     pub async fn settle_over_homes(&self) {
         self.settle_leaving().await;
         self.settle_came().await;
@@ -271,7 +272,7 @@ impl PoolTree {
         }
     }
 
-    /// Who does operations on an object.
+    /// The file system that does operations on an object.
     pub(crate) fn at(&self, id: ObjectId) -> Arc<dyn FileSystem> {
         match self.other(id) {
             Some(other) => other,
@@ -279,7 +280,7 @@ impl PoolTree {
         }
     }
 
-    /// A joined server has made a directory, and is a home from now on. It gets a name as long as what is returned is held.
+    /// A joined server has made a directory and is a home from now on. It may get a name while the result is held.
     pub(crate) async fn expect_home(
         &self,
         home: ReplicaSlot,
@@ -323,7 +324,7 @@ impl PoolTree {
         }
     }
 
-    /// A server is to leave the pool: it gets no names any more. Returns whether directories live there, as far as it can be asked.
+    /// A server is to leave the pool and gets no more names. Returns whether directories live there. A server that is no home is not asked.
     ///
     /// # Errors
     /// When it cannot be asked.
@@ -346,16 +347,17 @@ impl PoolTree {
         }
     }
 
-    /// It has left. Nothing lives there.
+    /// It has left. Nothing lives there any more.
     pub fn has_left(&self, home: ReplicaSlot) {
         if let Part::First { homes, .. } = &self.part {
             locked(homes).remove(&home);
         }
-        // What is held for it goes.
+        // Hidden names that are held for it are removed.
         self.has_met(home);
     }
 
-    /// What another home has told of an object by its name, as its own home knows it. A server that asks knows itself what lives there.
+    /// Replaces attributes that `teller`'s home returned for a name by those of the object's own home. Not needed if the asker is that
+    /// home.
     async fn resolved(
         &self,
         asker: Option<ReplicaSlot>,
@@ -383,7 +385,7 @@ impl PoolTree {
         }
         let found = self.at(directory).lookup(who, directory, name).await?;
         match self.resolved(asker, directory, found).await {
-            // The name went meanwhile, and may lead to something else.
+            // The name was removed meanwhile, and may lead to something else.
             Err(Error::Stale) => {
                 let found = self.at(directory).lookup(who, directory, name).await?;
                 self.resolved(asker, directory, found).await
@@ -416,7 +418,7 @@ impl PoolTree {
         renamed
     }
 
-    /// The file that has this name and lives elsewhere, of which is then known here who owns it.
+    /// The file with this name, if it lives elsewhere. Updates its owner and mode here.
     async fn file_elsewhere(
         &self,
         who: &Credentials,
@@ -427,12 +429,12 @@ impl PoolTree {
                 self.refresh(found.id).await?;
                 Ok(Some(found.id))
             }
-            // The operation itself says what is wrong.
+            // The operation itself reports what is wrong.
             _ => Ok(None),
         }
     }
 
-    /// A file was to be made, and there is one that lives elsewhere.
+    /// A file was to be made, but the name exists and its object lives elsewhere.
     async fn found_elsewhere(
         &self,
         who: &Credentials,
@@ -455,7 +457,7 @@ impl PoolTree {
         }
     }
 
-    /// The directory above one that has its name at another home than its rows.
+    /// The parent of a directory that lives at another home than its name.
     async fn parent_elsewhere(&self, who: &Credentials, directory: ObjectId) -> Result<Attributes> {
         let found = self.at(directory).attributes(directory).await?;
         if !allows(who, &found, EXECUTE) {
@@ -464,8 +466,8 @@ impl PoolTree {
         self.own.parent(&Credentials::root(), directory).await
     }
 
-    /// [`FileSystem::end_requests`] for a client of this server, or of another one. The first server passes it on to the homes through which
-    /// it did not come; a joined one has nobody to pass it on to.
+    /// [`FileSystem::end_requests`] for a client of this server, or of another one. The first server passes it on to all homes except the
+    /// asker. A joined server passes on only what its own clients end, to the first server.
     pub(crate) async fn end_requests_for(
         &self,
         asker: Option<ReplicaSlot>,
@@ -487,7 +489,7 @@ impl PoolTree {
         outcome
     }
 
-    /// Where new directories in this one are made, if that is here although it is another's.
+    /// Whether a new object in this directory is made here, although the directory belongs to the first server.
     fn makes_here(&self, directory: ObjectId, new: &NewObject) -> bool {
         let Part::Joined {
             first,

@@ -29,6 +29,7 @@ use super::authority::{is_key_of, valid_until_unix_s};
 use super::directory::{AUTHORITY_KEY, SetDirectory, SetFile, check_signature};
 use super::files::{self, damaged};
 use super::list::MemberList;
+use super::token::unix_seconds;
 use crate::tls::fingerprint;
 
 /// A key that may become this replica's to use.
@@ -58,7 +59,7 @@ impl fmt::Debug for Handover {
 }
 
 /// What everybody may know of the authority.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuthorityView {
     /// Who keeps it.
     pub keeper: u16,
@@ -67,9 +68,9 @@ pub struct AuthorityView {
     /// It is kept here, with its key.
     pub is_here: bool,
     /// BLAKE3 of its certificate.
-    pub fingerprint: [u8; 32],
-    /// When its certificate expires.
-    pub expires: SystemTime,
+    pub fingerprint: String,
+    /// When its certificate expires, in seconds since 1970.
+    pub expires_unix_s: u64,
     /// How often it was moved or restored, from 1.
     pub term: u64,
     /// The version of the list of members that it signed last, as far as is known here.
@@ -149,8 +150,8 @@ impl SetDirectory {
             keeper: file.list.keeper,
             addresses: file.list.keeper_addresses(),
             is_here: self.may_sign(&file),
-            fingerprint: fingerprint(&certificate),
-            expires,
+            fingerprint: blake3::Hash::from(fingerprint(&certificate)).to_string(),
+            expires_unix_s: unix_seconds(expires),
             term: file.list.term,
             version: file.list.version,
         })

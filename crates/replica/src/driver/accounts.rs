@@ -12,19 +12,19 @@ use crate::state::shipping::Backlog;
 
 /// How much one peer lacks.
 pub(crate) struct Lacking {
-    /// How far it has applied the own stream.
+    /// How far it has applied this replica's stream.
     pub(crate) applied: u64,
     /// How many updates it lacks.
     pub(crate) updates: u64,
-    /// How many bytes of contents; [`u64::MAX`] when all of some file counts.
+    /// How many bytes of contents; [`u64::MAX`] if some file counts as a whole.
     pub(crate) bytes: u64,
     pub(crate) files: usize,
-    /// The files, where they are to be looked at one by one.
+    /// The files, if they are to be checked one by one.
     pub(crate) listed: Option<Vec<ObjectId>>,
 }
 
 impl Engine {
-    /// Opens the accounts of these members, those without contents marked, unless there are some.
+    /// Opens the accounts of these members, unless they exist; the flag marks members without contents.
     pub(crate) fn open_accounts(&self, members: &[(ReplicaSlot, bool)]) {
         self.with_core(|guard| {
             for (slot, witness) in members {
@@ -34,7 +34,7 @@ impl Engine {
         });
     }
 
-    /// Forgets what was kept for a replica that is gone.
+    /// Forgets what was kept for a replica that has left the set.
     pub(crate) fn close_account(&self, slot: ReplicaSlot) {
         self.with_core(|guard| {
             let ledger = &mut guard.ledger;
@@ -51,7 +51,7 @@ impl Engine {
         self.notify_of_contents();
     }
 
-    /// Those out of the view, of these, who lack contents of more files than are kept for anybody, beyond a number for each.
+    /// The given replicas outside the view that lack contents of more files than are kept, not counting a number for each.
     pub(crate) fn overdrawn(
         &self,
         beyond: Vec<(ReplicaSlot, usize)>,
@@ -67,8 +67,8 @@ impl Engine {
         })
     }
 
-    /// Notes nothing more for those of `slots` out of the view who lack updates that are not kept: updates up to `trimmed`. Who is `overdrawn` and
-    /// has not said how far it is counts as lacking all. Returns whose accounts are given up now.
+    /// Notes nothing more for replicas in `slots` outside the view that lack updates up to `trimmed`, which are not kept. An `overdrawn` replica that
+    /// has not reported its position counts as lacking all. Returns the replicas whose accounts are given up now.
     pub(crate) fn give_up_accounts(
         &self,
         slots: Vec<ReplicaSlot>,
@@ -97,7 +97,7 @@ impl Engine {
         })
     }
 
-    /// Opens an account again that was given up. Says whether it was.
+    /// Opens an account again that was given up. Returns whether it was.
     pub(crate) fn reopen_account(&self, slot: ReplicaSlot) -> bool {
         self.with_core(|guard| {
             let backlog = guard.ledger.unshipped.peer(slot);
@@ -123,13 +123,13 @@ impl Engine {
             if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
                 backlog.is_empty_handed();
             }
-            // Its copy may be older than the one that it had.
+            // Its copy may be older than its previous one.
             guard.ledger.applied.remove(&slot);
             guard.core.forget_applied(slot);
         });
     }
 
-    /// A peer may lack all of these files, as they were after these places of the own stream.
+    /// A peer may lack all of these files, as they were after these places of this replica's stream.
     pub(crate) fn suspect(&self, slot: ReplicaSlot, files: Vec<(ObjectId, Position)>) {
         self.with_core(|guard| {
             let now = guard.now;
@@ -171,7 +171,7 @@ impl Engine {
         });
     }
 
-    /// A peer has asked for these files in this turn, which are owed to it by now.
+    /// A peer has asked for these files in this turn; they are already owed to it.
     pub(crate) fn note_asked(&self, slot: ReplicaSlot, files: &[ObjectId], turn: u64) {
         self.with_core(|guard| {
             let asked = files.iter().map(|file| ((slot, *file), turn));
@@ -179,7 +179,7 @@ impl Engine {
         });
     }
 
-    /// Those of these files of which a peer lacks nothing that is to be sent.
+    /// Those of these files of which nothing is left to send to a peer.
     pub(crate) fn lacks_none_of(
         &self,
         slot: ReplicaSlot,
@@ -192,7 +192,7 @@ impl Engine {
         files
     }
 
-    /// Those of these files that a peer has asked for in this session, and that were sent since, with the turns of its last wishes.
+    /// Those of these files that a peer has asked for in this session and that were sent since, with the turns of its last requests.
     pub(crate) fn sent_as_asked(
         &self,
         slot: ReplicaSlot,
@@ -208,7 +208,7 @@ impl Engine {
         })
     }
 
-    /// A session begins: what a peer has asked for it asks for anew.
+    /// A session begins: a peer repeats its earlier requests.
     pub(crate) fn forget_wishes(&self, slot: ReplicaSlot) {
         self.with_core(|guard| guard.ledger.asked.retain(|(of, _), _| *of != slot));
     }
@@ -224,7 +224,7 @@ impl Engine {
         })
     }
 
-    /// Has the contents of these files sent soon to those who lack them.
+    /// Sends the contents of these files soon to the replicas that lack them.
     pub(crate) fn supply(&self, files: &BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>) {
         self.with_core(|guard| {
             let (now, follows) = (guard.now, Position(guard.ledger.last_position));
@@ -240,8 +240,7 @@ impl Engine {
         self.notify_of_contents();
     }
 
-    /// How much a peer lacks; `None` when no account is kept for it. The files are listed when it lacks more than `many` bytes of at most `most`
-    /// files.
+    /// How much a peer lacks; `None` if it has no account. The files are listed if it lacks more than `many` bytes of at most `most` files.
     pub(crate) fn lacking(&self, slot: ReplicaSlot, many: u64, most: usize) -> Option<Lacking> {
         self.with_core(|guard| {
             let ledger = &guard.ledger;
@@ -259,7 +258,7 @@ impl Engine {
         })
     }
 
-    /// Takes the files of which everybody has all content: their durable marks can go, after another look.
+    /// Takes the files of which all replicas have all content: their durable marks can go, after another check.
     pub(crate) fn take_shipped(&self) -> Vec<ObjectId> {
         self.with_core(|guard| {
             let known = guard.ledger.known_to_active();
@@ -270,7 +269,7 @@ impl Engine {
         })
     }
 
-    /// Whether everybody still has all content of a file, and nobody is changing it.
+    /// Whether all replicas still have all content of a file, and it is not being changed.
     pub(crate) fn is_shipped(&self, file: ObjectId) -> bool {
         self.with_core(|guard| {
             guard.ledger.unshipped.complete_everywhere(file)
@@ -280,7 +279,7 @@ impl Engine {
 }
 
 impl Guard<'_> {
-    /// The copy that a member begins with comes from somebody who may lack what is on its way from here, so it gets that from here as well.
+    /// The supplier of a new member's copy may lack what is on its way from here, so the new member also gets that from here.
     fn open_account(&mut self, slot: ReplicaSlot, witness: bool) {
         if self.ledger.unshipped.backlog(slot).is_some() {
             return;

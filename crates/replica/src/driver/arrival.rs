@@ -1,6 +1,6 @@
-//! Taking part anew: what this replica lacks before it may answer, and what it owes to another one that takes part anew.
+//! Admission to a view: what this replica lacks before it may answer, and what it owes to another newly admitted replica.
 //!
-//! What must never enter: what replicas tell each other of it (`membership::views`).
+//! What must never enter: what replicas tell each other about it (`membership::views`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,14 @@ use crate::state::views::Debt;
 pub(crate) enum Lack {
     /// Reports of members of the view.
     Reports,
-    /// What a lost replica left that nothing protects any more. This member has it, or nobody: then parts of contents are missing.
+    /// Data of a lost replica that no control protects any more. The second replica, a member, has it; `None`: then parts of contents are missing.
     OfTheLost(ReplicaSlot, Option<ReplicaSlot>),
     /// What this member owes it.
     OwedBy(ReplicaSlot),
 }
 
 impl Engine {
-    /// A replica takes part anew, in the view of number `epoch`: what it lacks now of what was made here before is owed to it.
+    /// A replica is admitted in the view of number `epoch`: what it lacks now of what was made here before is owed to it.
     pub(crate) fn begin_debt(&self, slot: ReplicaSlot, epoch: u64) -> Debt {
         self.with_core(|guard| {
             let mut given_up = false;
@@ -40,7 +40,7 @@ impl Engine {
             }
             Debt {
                 epoch,
-                // Nobody knows what one lacks that is to take a whole copy.
+                // What a replica lacks that must take a whole copy is unknown.
                 through: match given_up {
                     true => u64::MAX,
                     false => guard.ledger.last_position,
@@ -50,7 +50,7 @@ impl Engine {
         })
     }
 
-    /// Takes off debts what has arrived. Returns to whom nothing is owed any more, since which view.
+    /// Removes what has arrived from the debts. Returns the replicas to which nothing is owed any more, each with its view.
     pub(crate) fn settle_debts(
         &self,
         lease: &LeaseState,
@@ -67,8 +67,8 @@ impl Engine {
                 if let Some(backlog) = ledger.unshipped.peer(*slot) {
                     debt.files.retain(|file| backlog.owes(*file));
                 }
-                // They are frozen, and the replica that ends that sends all of them to everybody; or a lost one's data is missing here,
-                // which those have who took part when it was changed, and all who are level with them (counterexample 59).
+                // They are frozen, and the replica that ends their control sends them to all. Or they lack a lost replica's data here, which the
+                // replicas have that took part when it was changed, and all that are level with them (counterexample 59).
                 debt.files.retain(|file| !withheld.contains(file));
             }
             let paid = debts.iter().filter(|(slot, debt)| {
@@ -102,7 +102,7 @@ impl LocalReplica {
         left.or_else(|| self.owing(guard).map(Lack::OwedBy))
     }
 
-    /// A member that has not said yet that everything it owed this replica is here.
+    /// A member that has not yet said that this replica has everything that it owed.
     fn owing(&self, guard: &Guard<'_>) -> Option<ReplicaSlot> {
         let (own, ledger) = (self.slot(), &guard.ledger);
         let arrival = self.state.arrival.lock();
@@ -111,8 +111,8 @@ impl LocalReplica {
         owing.copied()
     }
 
-    /// What this replica, which takes part anew, lacks of the lost ones that nothing protects any more: of their updates what others
-    /// have, and the contents of files that no frozen control covers. Everybody in the view had those when the control ended.
+    /// What this newly admitted replica lacks of lost replicas' data that no control protects any more: updates that others have, and the contents of
+    /// files that no frozen control covers. All members of the view had those when the control ended.
     fn lacks_of_the_lost(&self, guard: &Guard<'_>) -> Option<Lack> {
         let epoch = self.lease.view().epoch.0;
         let news = self.state.peers.news();
@@ -122,14 +122,14 @@ impl LocalReplica {
             let here = self.state.inboxes.acknowledged(lost);
             let said = |slot: &ReplicaSlot| {
                 let said = news.get(slot).and_then(|news| news.said.as_ref());
-                said.filter(|(ask, _)| ask.epoch == epoch)
+                said.filter(|(request, _)| request.epoch == epoch)
             };
             if !others.iter().all(|slot| said(slot).is_some()) {
                 return Some(Lack::Reports);
             }
             let is_ahead = |slot: &&&ReplicaSlot| {
                 let beyond = |(of, applied): &(u16, u64)| *of == lost.0 && *applied > here;
-                said(slot).is_some_and(|(ask, _)| ask.applied.iter().any(beyond))
+                said(slot).is_some_and(|(request, _)| request.applied.iter().any(beyond))
             };
             if let Some(ahead) = others.iter().find(is_ahead) {
                 return Some(Lack::OfTheLost(lost, Some(**ahead)));

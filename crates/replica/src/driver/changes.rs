@@ -1,6 +1,6 @@
-//! Changes of files' data: control is held, and the file is pinned, from before the first byte is touched until the change is accounted for.
+//! Changes of files' data: control is held, and the file is pinned, from before the first byte changes until the change is accounted for.
 //!
-//! What must never enter: when the store touches data, and how contents are sent.
+//! What must never enter: when the store changes data, and how contents are sent.
 
 use std::ops::Range;
 
@@ -12,21 +12,21 @@ use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::engine::Engine;
 use crate::driver::tree::touched_subject;
 
-/// What a change has done to the content of a file.
+/// The effect of a change on the content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DataChange {
     /// The content may differ in this range, which may be empty.
     Range(Range<u64>),
-    /// It was cut to this size, or was to be.
+    /// It was cut to this size, or should have been.
     Cut { size: u64, succeeded: bool },
 }
 
 impl Engine {
-    /// Holds the controls that cover a change of a file's data, and pins the file; `cut` is the size that it is cut to. Returns the
-    /// controls, for [`Engine::account_for`].
+    /// Holds the controls that cover a change of a file's data, and pins the file; `cut` is the size to which it is cut. Returns the controls, for
+    /// [`Engine::account_for`].
     ///
     /// # Errors
-    /// What the store returns of a refused operation; the hook has the verdict to wait for.
+    /// The store's error for a refused operation; the hook has the verdict to wait for.
     pub(crate) fn hold_for_change(
         &self,
         hook: &AdmissionHook,
@@ -44,7 +44,7 @@ impl Engine {
         })
     }
 
-    /// Notes what others lack after a change of a file's data, and lets the controls go that were held for it.
+    /// Notes what others lack after a change of a file's data, and releases the controls that were held for it.
     pub(crate) fn account_for(&self, file: ObjectId, under: &[ControlName], change: DataChange) {
         self.with_core(|guard| {
             let mut position = guard.ledger.last_position;
@@ -62,8 +62,7 @@ impl Engine {
             }
             let changed = match change {
                 DataChange::Range(range) => range,
-                // Noted when it was committed; a caller that has written since then must not be
-                // forgotten.
+                // Noted at the commit; the write of another caller since then must not be forgotten.
                 DataChange::Cut {
                     succeeded: true, ..
                 } => 0..0,
@@ -86,7 +85,7 @@ impl Engine {
         self.with_core(|guard| guard.ledger.renewing.insert(file));
     }
 
-    /// It has got it, or has not.
+    /// It has got it, or has failed to.
     pub(crate) fn end_renewing(&self, file: ObjectId, renewed: bool) {
         self.with_core(|guard| {
             guard.ledger.renewing.remove(&file);
@@ -100,7 +99,7 @@ impl Engine {
     }
 }
 
-/// Takes one occurrence of each item out.
+/// Removes one occurrence of each item.
 fn remove_each<T: PartialEq>(from: &mut Vec<T>, items: &[T]) {
     for item in items {
         if let Some(at) = from.iter().position(|held| held == item) {

@@ -1,17 +1,17 @@
-//! The machine's clocks, as leases of sites and of pools are counted on them (decision 12). Both are read without a system call.
+//! The machine's clocks that count leases of sites and of pools (decision 12). Both are read without a system call.
 //!
-//! What must never enter: what is counted on them.
+//! What must never enter: what they count.
 
 use control::{ClockReading, Moment};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Now, on the clock of leases, which goes on while the machine is suspended (`CLOCK_BOOTTIME`).
+/// Now, on the lease clock, which continues while the machine is suspended (`CLOCK_BOOTTIME`).
 #[must_use]
 pub fn lease_time() -> Moment {
     Moment(micros(clock_gettime(ClockId::Boottime)))
 }
 
-/// The time of day, between two readings of the clock of leases.
+/// The time of day, between two readings of the lease clock.
 #[must_use]
 pub fn read_clocks() -> ClockReading {
     let before = lease_time();

@@ -1,8 +1,8 @@
 //! Admission at the last moment: the store asks here before it commits a change that replicas share.
 //!
-//! Each operation brings a hook of its own, which knows for whom the operation is made and keeps what became of the question
-//! until the operation asks for it. The change is looked at as it will be, with nobody else changing rows; so there is
-//! nothing to check again after waiting. What is not covered by own control is refused and submitted to the core.
+//! Each operation brings its own hook, which knows for which request the operation runs, and keeps the verdict until the operation asks for it. The
+//! hook sees the final change, while no other change of rows is possible, so nothing has to be checked again after waiting. A change without control
+//! of this replica is refused and submitted to the core.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +48,7 @@ impl AdmissionHook {
         refused.take()
     }
 
-    /// The controls that cover an update. The error is what the store returns of a refused operation.
+    /// The controls that cover an update. The error is the store's answer to a refused operation.
     pub(super) fn admit(&self, guard: &mut Guard<'_>, update: &Update) -> Result<Admission> {
         let asker = match self.origin {
             Some(_) => Asker::Other,
@@ -103,7 +103,7 @@ impl CommitHook for AdmissionHook {
         }
         let origin = self.origin;
         if origin.is_some_and(|origin| engine.outcomes.is_over(&origin)) {
-            // Its client may have been told already that nothing came of it.
+            // Its client may already have been told that it was not carried out.
             return Err(Error::Delay);
         }
         engine.with_core(|guard| {
@@ -141,7 +141,7 @@ impl CommitHook for AdmissionHook {
     }
 }
 
-/// What the change is to replication control.
+/// The kind of the change for replication control.
 fn update_of(change: &Change) -> Update {
     match *change {
         Change::Object(touched) | Change::Data(touched) => Update::Change(touched_subject(touched)),
@@ -168,7 +168,7 @@ fn update_of(change: &Change) -> Update {
     }
 }
 
-/// The file whose data is being changed by this, if others are to get it.
+/// The file whose data this changes, if others need the data.
 fn changed_data(guard: &Guard<'_>, change: &Change) -> Option<ObjectId> {
     match change {
         Change::Data(touched)
@@ -181,7 +181,7 @@ fn changed_data(guard: &Guard<'_>, change: &Change) -> Option<ObjectId> {
     }
 }
 
-/// Tells the core which links the change made and undid.
+/// Tells the core which links the change made and removed.
 fn report_links(guard: &mut Guard<'_>, change: &Change) {
     match *change {
         Change::Object(_) | Change::Data(_) => {}
@@ -206,7 +206,7 @@ fn report_links(guard: &mut Guard<'_>, change: &Change) {
     }
 }
 
-/// Keeps account of which file contents others lack.
+/// Notes which file contents others lack.
 fn note_contents(guard: &mut Guard<'_>, change: &Change, position: u64, under: &[ControlName]) {
     match change {
         Change::Object(touched) if touched.kind == TouchedKind::Directory => {
@@ -242,7 +242,7 @@ fn note_contents(guard: &mut Guard<'_>, change: &Change, position: u64, under: &
     }
 }
 
-/// A file has lost its only name: nobody else needs its content any more. Who has it open elsewhere comes here for it.
+/// A file has lost its only name: no other replica needs its content any more. Clients elsewhere that have it open read it here.
 fn gone(guard: &mut Guard<'_>, removed: Touched, position: u64) {
     if removed.kind != TouchedKind::File {
         return;

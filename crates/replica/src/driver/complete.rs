@@ -1,14 +1,16 @@
-//! Whose copy is complete: a replica that takes part and is up to date, or was as an earlier incarnation and has not left the view since.
+//! Which copies are complete: those of replicas that take part and are up to date, or were in an earlier incarnation and have not left the view
+//! since.
 //!
-//! All that a replica has acknowledged is on its disk, so a start anew within the view takes nothing away. As a new
-//! incarnation it answers nobody before every member has confirmed that it takes part, but who has come level with it lacks nothing: one outside
-//! can take the place of a lost member, and get a whole copy, where those who are left were started anew.
+//! A replica has everything that it has acknowledged on its disk, so a restart within the view loses nothing. As a new incarnation it answers no
+//! client before every member has confirmed that it takes part, but a replica that has come level with it lacks nothing. So if the remaining members
+//! were restarted, a replica outside can replace a lost member, and get a whole copy.
 //!
-//! Who takes part anew is not complete before all members have said that it has what they owed it. What a member owes is known to it
-//! alone, so none leaves the view whose copy is the only complete one (counterexample 57).
+//! A newly admitted replica is not complete before all members have said that it has what they owed it. Only a member itself knows what it owes, so a
+//! member with the only complete copy never leaves the view (counterexample 57).
 //!
-//! Noted durably, and gone before the replica can be admitted from outside, or gives its copy up. What must never enter: what is
-//! decided by it.
+//! The fact is noted durably, and removed before the replica can be admitted from outside, or gives its copy up.
+//!
+//! What must never enter: decisions based on it.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +21,7 @@ use crate::driver::local_replica::LocalReplica;
 /// The fact that says so.
 const COMPLETE: &[u8] = b"complete";
 
-/// That this copy is not complete any more, to be written with the reason for it.
+/// Says that this copy is no longer complete; to be written together with the reason.
 pub(crate) fn no_more() -> (Vec<u8>, Option<Vec<u8>>) {
     (COMPLETE.to_vec(), None)
 }
@@ -41,7 +43,7 @@ impl LocalReplica {
         Ok(())
     }
 
-    /// The others go on without this replica, or may.
+    /// The others continue without this replica, or may.
     pub(crate) async fn forget_complete(&self) -> Result<()> {
         if self.state.complete.swap(false, Ordering::AcqRel) {
             let ticket = self.store.put_facts(vec![no_more()]).await?;
@@ -57,7 +59,7 @@ impl LocalReplica {
         self.takes_part() && (self.lease.is_up_to_date() || (was && stays && self.is_whole()))
     }
 
-    /// Whether the copy of a member that keeps contents is complete, by its own word in the present view.
+    /// Whether the copy of a member that keeps contents is complete, by its own report in the present view.
     pub(crate) fn has_complete(&self, slot: ReplicaSlot) -> bool {
         if slot == self.slot() {
             return self.is_complete();
@@ -65,11 +67,11 @@ impl LocalReplica {
         let epoch = self.lease.view().epoch.0;
         let news = self.state.peers.news();
         let said = news.get(&slot).and_then(|news| news.said.as_ref());
-        said.is_some_and(|(ask, _)| ask.complete && ask.epoch == epoch)
+        said.is_some_and(|(request, _)| request.complete && request.epoch == epoch)
     }
 
-    /// Whether the others can do without a member: somebody else has a complete copy, or this one keeps none, or an administrator
-    /// has removed it.
+    /// Whether the others can do without a member: another member has a complete copy, or this one keeps no contents, or an administrator has removed
+    /// it.
     pub(crate) fn can_do_without(&self, slot: ReplicaSlot) -> bool {
         let is_removed = |slot| self.state.members.was_removed(slot);
         let stays = |other: &ReplicaSlot| *other != slot && !is_removed(*other);

@@ -1,4 +1,4 @@
-//! Telling peers which files are complete there, which they cannot know by themselves.
+//! Tells peers which files are complete there, because they cannot know it by themselves.
 
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
@@ -10,11 +10,10 @@ use crate::state::wire::{self, Completed, Supplied};
 const FILES_AT_ONCE: usize = 1000;
 
 impl LocalReplica {
-    /// A peer has all content of a file, by its acknowledgement of the last piece; it is told so, because it
-    /// cannot know.
+    /// A peer has acknowledged the last piece of a file: it has all content of the file, and is told so, because it cannot know.
     pub(crate) fn reached_everybody(&self, peer: ReplicaSlot, file: ObjectId) {
         let position = self.engine.with_core(|guard| {
-            // What is being written now may be in place here and not be noted yet.
+            // The data being written now may be in place here before it is noted.
             let pinned = guard.ledger.pins.contains_key(&file);
             (!pinned).then_some(guard.ledger.last_position)
         });
@@ -47,14 +46,14 @@ impl LocalReplica {
         }
     }
 
-    /// With which of these files a peer was supplied, and has them.
+    /// The files with which this replica supplied a peer, and which the peer now has.
     fn supplied_to(&self, peer: ReplicaSlot, files: &[(ObjectId, u64)]) -> Vec<Supplied> {
         let supplied: Vec<Supplied> = {
             let all = self.state.losses.equalling();
             let supplying = all.values().filter_map(|one| one.supplying.as_ref());
             supplying.map(|one| one.to(peer, files)).collect()
         };
-        // Looked at after that: whatever was found to be supplied was to be sent by then.
+        // Checked after that: every file found to be supplied was already due to be sent.
         let supplied = supplied.into_iter().map(|one| Supplied {
             files: self.engine.lacks_none_of(peer, one.files),
             ..one
@@ -62,8 +61,8 @@ impl LocalReplica {
         supplied.filter(|one| !one.files.is_empty()).collect()
     }
 
-    /// Tells a peer once more of the files that are complete there, if it may not know: what was said in another
-    /// session, or dropped, may not have reached it.
+    /// Tells a peer again of the files that are complete there, if it may not know: an earlier report may have been lost with its session, or
+    /// dropped.
     pub(crate) fn say_completed_again(&self, peer: ReplicaSlot) {
         self.engine.with_core(|guard| {
             let first = ObjectId::from_u64(0);
@@ -75,7 +74,7 @@ impl LocalReplica {
         self.send_completed();
     }
 
-    /// The same of one file, to all peers.
+    /// The same for one file, to all peers.
     pub(crate) fn say_completed_again_of(&self, file: ObjectId) {
         self.engine.with_core(|guard| guard.ledger.tell_of(file));
         self.send_completed();

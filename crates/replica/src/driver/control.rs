@@ -1,6 +1,6 @@
-//! What this layer asks and tells replication control, by name. Nothing else calls the core; `engine` takes its commands.
+//! The questions and reports of this layer to replication control, by name. Nothing else calls the core; `engine` takes its commands.
 //!
-//! What must never enter: what is done about the answers.
+//! What must never enter: what follows from the answers.
 
 use std::collections::BTreeSet;
 
@@ -25,12 +25,12 @@ impl Guard<'_> {
         self.core.controls(&self.tree, subject)
     }
 
-    /// Whether somebody waits for an own control to end that covers an object.
+    /// Whether another replica waits for the end of a control of this replica that covers an object.
     pub(super) fn is_awaited(&self, object: ObjectId) -> bool {
         self.core.is_awaited(&self.tree, object)
     }
 
-    /// The own controls, with what they cover.
+    /// The controls of this replica, with what they cover.
     pub(super) fn own_controls(&self) -> impl Iterator<Item = (ControlName, &Proposal)> {
         self.core.own_controls()
     }
@@ -45,7 +45,7 @@ impl Guard<'_> {
         self.core.frozen()
     }
 
-    /// Why an own control has not ended, for people.
+    /// Why a control of this replica has not ended, for display.
     pub(super) fn held_because(&self, name: ControlName) -> Option<&'static str> {
         self.core.held_because(&self.tree, name)
     }
@@ -55,17 +55,17 @@ impl Guard<'_> {
         self.core.is_settled()
     }
 
-    /// Whether everybody knows every control here.
+    /// Whether all replicas know every control here.
     pub(super) fn is_steady(&self) -> bool {
         self.core.is_steady()
     }
 
-    /// The view that the core goes by.
+    /// The view that the core uses.
     pub(super) fn epoch(&self) -> Epoch {
         self.core.epoch()
     }
 
-    /// Whether an update may be applied that was made under these controls.
+    /// Whether an update made under these controls may be applied.
     pub(super) fn may_apply(&self, under: &[ControlName]) -> bool {
         self.core.may_apply(under)
     }
@@ -73,30 +73,30 @@ impl Guard<'_> {
 
 /// Before the replica stops.
 impl Guard<'_> {
-    /// Gives up every own control as soon as it may end.
+    /// Gives up every control of this replica as soon as it may end.
     pub(super) fn retire(&mut self) {
         self.core.handle_retiring(self.now, &self.tree);
     }
 
-    /// Whether none is left, as these peers know.
+    /// Whether none is left, as far as these peers know.
     pub(super) fn has_retired(&self, peers: &BTreeSet<ReplicaSlot>) -> bool {
         self.core.has_retired(peers)
     }
 }
 
-/// What becomes of an own operation.
+/// The result of admitting an operation of this replica.
 pub(crate) enum Admitted {
-    /// It is covered by own control.
+    /// A control of this replica covers it.
     Now(Admission),
-    /// It is not yet, and was submitted.
+    /// No control covers it yet; it was submitted.
     Later(PendingVerdict),
     /// Too much waits already.
     Never,
 }
 
-/// Own operations.
+/// Operations of this replica.
 impl Guard<'_> {
-    /// The controls that cover an update; if there are none, they are asked for.
+    /// The controls that cover an update; requests them if there are none.
     pub(super) fn admit(&mut self, update: &Update, asker: Asker) -> Admitted {
         let asked = (update, asker);
         if let Some(admission) = self.core.try_admit(self.now, &self.tree, asked) {
@@ -113,8 +113,8 @@ impl Guard<'_> {
         }
     }
 
-    /// Has a change of a file that was made here become visible at every replica, for those who open it next: `entry` is where its
-    /// directory entry was made. What comes of it; `None` when too much waits already.
+    /// Makes a change of a file that was made here visible at every replica, for clients that open it next; `entry` is where its directory entry was
+    /// made. Returns the verdict to wait for; `None` if too much waits already.
     pub(super) fn close(
         &mut self,
         file: ObjectId,
@@ -131,17 +131,17 @@ impl Guard<'_> {
         }
     }
 
-    /// Keeps controls from ending until they are let go.
+    /// Keeps controls from ending until they are released.
     pub(super) fn hold(&mut self, under: &[ControlName]) {
         self.core.hold(under);
     }
 
-    /// What held these controls is done.
+    /// The holder of these controls is done.
     pub(super) fn let_go(&mut self, under: &[ControlName]) {
         self.core.handle_let_go(self.now, &self.tree, under);
     }
 
-    /// An object is being made below a directory. The control that it inherits, if any.
+    /// An object is being made below a directory. Returns the control that it inherits, if any.
     pub(super) fn created(
         &mut self,
         object: ObjectId,
@@ -162,23 +162,23 @@ impl Guard<'_> {
         self.core.handle_data_unshipped(file, under);
     }
 
-    /// Everybody who takes part has all content of a file.
+    /// All replicas that take part have all content of a file.
     pub(super) fn data_shipped(&mut self, file: ObjectId) {
         self.core.handle_data_shipped(self.now, &self.tree, file);
     }
 
-    /// Somebody here has a file open for writing from now on.
+    /// From now on a client here has a file open for writing.
     pub(super) fn opened_for_writing(&mut self, file: ObjectId) {
         self.core.handle_opened_for_writing(file);
     }
 
-    /// Nobody here has it any more.
+    /// No client here has it open for writing any more.
     pub(super) fn closed_for_writing(&mut self, file: ObjectId) {
         self.core
             .handle_closed_for_writing(self.now, &self.tree, file);
     }
 
-    /// What earlier incarnations of this replica made is everywhere, or nobody waits for it.
+    /// What earlier incarnations of this replica made is everywhere, or no longer needed.
     pub(super) fn previous_settled(&mut self) {
         self.core.handle_previous_settled(self.now, &self.tree);
     }
@@ -188,25 +188,25 @@ impl Guard<'_> {
         self.core.has_renounced()
     }
 
-    /// Puts a control back that an earlier incarnation acknowledged.
+    /// Restores a control that an earlier incarnation acknowledged.
     pub(super) fn restore(&mut self, grant: Proposal) {
         self.core.restore(&self.tree, grant);
     }
 
-    /// The same of one that was set aside.
+    /// The same for a control that was set aside.
     pub(super) fn restore_set_aside(&mut self, grant: Proposal) {
         self.core.restore_set_aside(grant);
     }
 }
 
-/// What comes from others, and with time.
+/// Events from other replicas, and of time.
 impl Guard<'_> {
-    /// The moment has come that the core asked to be woken at.
+    /// The moment has come at which the core asked to be woken.
     pub(super) fn timer(&mut self) {
         self.core.handle_timer(self.now, &self.tree);
     }
 
-    /// A message of another replica's control.
+    /// A message of another replica's core.
     pub(super) fn message(&mut self, from: ReplicaSlot, envelope: Envelope) {
         self.core
             .handle_message(self.now, &self.tree, from, envelope);
@@ -217,13 +217,13 @@ impl Guard<'_> {
         self.core.handle_connected(self.now, &self.tree, peer);
     }
 
-    /// A peer has applied our stream up to a place, stably.
+    /// A peer has applied this replica's stream up to a place, stably.
     pub(super) fn applied_by(&mut self, peer: ReplicaSlot, through: Position) {
         self.core
             .handle_applied(self.now, &self.tree, peer, through);
     }
 
-    /// A peer's control was inherited by an object that it made.
+    /// An object that a peer made has inherited the peer's control.
     pub(super) fn inherited(&mut self, from: ReplicaSlot, control: Proposal) {
         self.core
             .handle_inherited(self.now, &self.tree, from, control);
@@ -234,7 +234,7 @@ impl Guard<'_> {
         self.core.handle_update_waiting(self.now, &self.tree, under);
     }
 
-    /// A link between two objects has come or gone, here or with the update of another primary.
+    /// A link between two objects was added or removed, here or by the update of another primary.
     pub(super) fn link(&mut self, object: ObjectId, parent: ObjectId, added: bool) {
         self.tree.parents.forget(object);
         if added {
@@ -246,7 +246,7 @@ impl Guard<'_> {
         }
     }
 
-    /// The local copy is another one than before.
+    /// Another copy has replaced the local one.
     pub(super) fn tree_replaced(&mut self) {
         self.core.handle_tree_replaced(self.now, &self.tree);
     }
@@ -256,7 +256,7 @@ impl Guard<'_> {
         self.core.handle_view(self.now, &self.tree, view);
     }
 
-    /// All controls end that a lost replica had before this start of it.
+    /// All controls end that a lost replica had before this incarnation.
     pub(super) fn loss_settled(&mut self, lost: ReplicaSlot, below: Incarnation) {
         self.core
             .handle_loss_settled(self.now, &self.tree, lost, None, below);

@@ -1,4 +1,4 @@
-//! What becomes of a member that sends what no member sends, and of the conversation with it.
+//! What happens to a member that sends invalid messages, and to the conversation with it.
 
 use peer::Sender;
 use vfs::ReplicaSlot;
@@ -6,7 +6,7 @@ use vfs::ReplicaSlot;
 use crate::driver::local_replica::LocalReplica;
 
 impl LocalReplica {
-    /// One start of a peer sent what makes no sense: it is listened to no longer, and the others are told that it is missed.
+    /// An incarnation of a peer sent an invalid message: this replica stops listening to it, and reports it as missing to the others.
     pub(crate) fn refuse_nonsense(&self, from: Sender, what: &str) {
         let is_news = self
             .state
@@ -27,7 +27,7 @@ impl LocalReplica {
         }
     }
 
-    /// Nothing is said to a peer any more, and nothing counts that it said and that was not dealt with.
+    /// Ends the conversation with a peer. Its unprocessed messages no longer count.
     pub(crate) fn end_conversation(&self, slot: ReplicaSlot) {
         self.state.outbound.end(slot);
         self.end_relays(slot);
@@ -44,7 +44,7 @@ impl LocalReplica {
         });
     }
 
-    /// A peer has another session: what was under way to it of others' updates is lost.
+    /// A peer has another session: relayed updates on their way to it are lost.
     fn end_relays(&self, to: ReplicaSlot) {
         let inboxes = self.state.inboxes.all();
         inboxes.iter().for_each(|inbox| inbox.end_relay(to));

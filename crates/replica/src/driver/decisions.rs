@@ -9,12 +9,12 @@ use view::{Decision, DecisionKind, Outcome};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::time::unix_seconds;
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are summed later.
 const ALONE: &str =
     "a replica does not leave the view: nobody else there has everything that it has answered";
 
 impl LocalReplica {
-    /// Something to be decided, in the name of this replica, as it knows the view.
+    /// A decision to propose in the name of this replica, with the view that it knows.
     pub(crate) fn decision(&self, kind: DecisionKind) -> Decision {
         Decision {
             by: self.slot(),
@@ -24,7 +24,7 @@ impl LocalReplica {
         }
     }
 
-    /// Proposes that a member leaves the view, unless nobody else has all that was answered.
+    /// Proposes that a member leaves the view, unless only that member has everything that was answered.
     pub(crate) async fn exclude(&self, slot: ReplicaSlot, reason: &str) {
         if !self.can_do_without(slot) {
             if let Some(sum) = self.state.repeats.is_to_tell(ALONE, slot) {
@@ -41,9 +41,9 @@ impl LocalReplica {
         }
     }
 
-    /// Whether it was decided so. `false` also where that is not known in time: the next attempt proposes it again.
+    /// Whether the set decided so. `false` also if that is not known in time: the next attempt proposes it again.
     pub(crate) async fn decide(&self, decision: Decision) -> bool {
-        /// An attempt takes at most this long, and never longer than a member is silent before it is suspected.
+        /// An attempt takes at most this long, and never longer than the silence after which a member is suspected.
         const LONGEST: Duration = Duration::from_secs(2);
         let Some(views) = self.views.get() else {
             return false;

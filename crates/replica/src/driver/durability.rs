@@ -1,4 +1,4 @@
-//! The durability that directories ask for, as far as it was read: it holds for everything below.
+//! The durability settings of directories, as far as they were read; a setting holds for everything below.
 //!
 //! What must never enter: where it is stored, and what waits for it.
 
@@ -10,11 +10,11 @@ use crate::state::settings::Durability;
 
 /// What is known of the setting that holds for an object.
 pub(crate) enum Nearest {
-    /// It is that of this directory.
+    /// The setting of this directory.
     Set(Durability, ObjectId),
     /// No directory above has one.
     Default,
-    /// That of this directory is to be read first; the number is for [`Engine::learn_durability`].
+    /// The setting of this directory must be read first; the number is for [`Engine::learn_durability`].
     Unread(ObjectId, u64),
 }
 
@@ -34,7 +34,7 @@ impl Engine {
         self.with_core(|guard| guard.ledger.durability.learn(generation, directory, own));
     }
 
-    /// Whether a directory somewhere below is known to ask for relaxed durability, or this one does.
+    /// Whether this directory, or a known directory below it, has relaxed durability.
     pub(crate) fn knows_relaxed_below(&self, directory: ObjectId) -> bool {
         self.with_core(|guard| {
             let known = guard.ledger.durability.own.iter();

@@ -1,6 +1,6 @@
-//! The one place where the pure core of replication control meets the rest: a lock around it, and what happens to its commands.
+//! The one place where the pure core of replication control meets the rest: a lock around it, and the execution of its commands.
 //!
-//! A module of this layer that needs the core takes a [`Guard`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
+//! A module of this layer that needs the core takes a [`Guard`]. All work inside is short and waits for nothing; at its end the core's commands are
 //! carried out or handed on in order. The order of this and other locks: `state::locks`.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use crate::state::outcomes::Outcomes;
 use crate::state::settings::{Durability, Settings};
 use crate::state::shipping::{self, Unshipped};
 
-/// A command that takes time; carried out in order by `persistence`.
+/// A command that takes time; `persistence` carries these out in order.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Put a record into the durable control table.
@@ -45,13 +45,13 @@ struct State {
     ledger: Ledger,
 }
 
-/// The core and what is locked with it, for as long as the lock is held. No other layer sees it.
+/// The core and what its lock protects, while the lock is held. No other layer sees it.
 pub(super) struct Guard<'a> {
     pub(super) core: &'a mut ControlCore,
     pub(super) tree: LocalTree<'a>,
     pub(super) now: Moment,
     pub(super) ledger: &'a mut Ledger,
-    /// Somebody outside may be waiting for what changes while it is held.
+    /// A task outside may be waiting for what changes while it is held.
     pub(super) notifies: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Engine {
     pub(crate) store: Arc<Store>,
     pub(crate) slot: ReplicaSlot,
     pub(crate) lease: Arc<LeaseState>,
-    /// Which forwards must not be carried out any more, and what came of own ones.
+    /// Which forwards must not be carried out any more, and the outcomes of this replica's forwards.
     pub(crate) outcomes: Outcomes,
     steps: mpsc::UnboundedSender<Step>,
     alarm: watch::Sender<Option<Moment>>,
@@ -69,17 +69,17 @@ pub(crate) struct Engine {
     contents: watch::Sender<u64>,
     urgent: watch::Sender<u64>,
     stable_mark: watch::Sender<Mark>,
-    /// The highest mark that an admitted operation has to wait for.
+    /// The highest mark for which an admitted operation has to wait.
     demanded: watch::Sender<Mark>,
     foreign: AtomicUsize,
     alone: AtomicBool,
-    /// Held while the store is told whether others may have open what is removed.
+    /// Held while the store is told whether others may have removed files open.
     telling_store: Table<()>,
     began: Instant,
 }
 
 impl Engine {
-    /// The core with what was acknowledged before, and nobody to talk to yet. Its commands that take time go to `steps`.
+    /// The core with what was acknowledged before, and without peers yet. Its commands that take time go to `steps`.
     pub(crate) fn begin(
         store: Arc<Store>,
         settings: &Settings,
@@ -109,7 +109,7 @@ impl Engine {
         Arc::new(engine)
     }
 
-    /// Puts the control table back that the replica had when it last ran.
+    /// Restores the control table of the last run.
     fn restore(&self, remembered: &Remembered) {
         self.with_core(|guard| {
             for grant in &remembered.granted {
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// Now, as the core knows time.
+    /// Now, on the core's clock.
     pub(crate) fn now(&self) -> Moment {
         let micros = self.began.elapsed().as_micros();
         Moment(u64::try_from(micros).unwrap_or(u64::MAX))
@@ -164,7 +164,7 @@ impl Engine {
         self.began + std::time::Duration::from_micros(moment.0)
     }
 
-    /// Gives a module of this layer the core, and carries out what it wants done. All others ask by name.
+    /// Gives a module of this layer the core, and carries out the core's commands. Other layers use named functions.
     pub(super) fn with_core<T>(&self, work: impl FnOnce(&mut Guard<'_>) -> T) -> T {
         let mut state = self.state.lock();
         let now = self.now();
@@ -233,16 +233,16 @@ impl Engine {
     }
 
     fn hand_on(&self, step: Step) {
-        // The receiver goes only when the replica stops; what is unsaid then is said again after a start.
+        // The receiver goes only when the replica stops; messages not sent then are sent after a restart.
         let _ = self.steps.send(step);
     }
 
-    /// Somebody outside may be waiting for what has changed.
+    /// A task outside may be waiting for what has changed.
     pub(crate) fn notify(&self) {
         self.notifications.send_modify(|count| *count += 1);
     }
 
-    /// Whether any other replica is known to control anything; when not, reads need not ask the core.
+    /// Whether any other replica is known to control anything; if not, reads need not ask the core.
     pub(crate) fn anything_foreign(&self) -> bool {
         self.foreign.load(Ordering::Acquire) > 0
     }
@@ -257,14 +257,14 @@ impl Engine {
         self.tell_store();
     }
 
-    /// Nothing is answered any more, whatever is granted.
+    /// Answers nothing any more, whatever is granted.
     pub(crate) fn bar(&self) {
         self.lease.bar();
         self.tell_store();
     }
 
-    /// Has the store record changes, and keep what is removed while clients of other members may have it open. It is told again
-    /// whenever that changes, so that it need not ask.
+    /// Makes the store record changes, and keep removed files while clients of other members may have them open. The store is told again whenever
+    /// that changes, so that it need not ask.
     pub(crate) fn tell_store(&self) {
         let _last = self.telling_store.lock();
         self.store.replicate(!self.is_alone());
@@ -289,7 +289,7 @@ impl Engine {
         }
     }
 
-    /// Waits until somebody needs this mark to be stable.
+    /// Waits until an operation needs this mark to be stable.
     pub(crate) async fn demanded(&self, mark: Mark) {
         let mut demanded = self.demanded.subscribe();
         // The sender lives in `self`.
@@ -305,7 +305,7 @@ impl Engine {
         });
     }
 
-    /// Changes whenever something has happened that somebody may have waited for.
+    /// Changes whenever something has happened for which a task may wait.
     pub(crate) fn notifications(&self) -> watch::Receiver<u64> {
         self.notifications.subscribe()
     }
@@ -315,12 +315,12 @@ impl Engine {
         self.contents.subscribe()
     }
 
-    /// Changes when somebody waits for contents that would rest otherwise.
+    /// Changes when an operation waits for contents that would rest otherwise.
     pub(crate) fn urgent_contents(&self) -> watch::Receiver<u64> {
         self.urgent.subscribe()
     }
 
-    /// Somebody waits for this file to be shipped, or for all files.
+    /// An operation waits for this file to be shipped, or for all files.
     pub(crate) fn expedite(&self, file: Option<ObjectId>) {
         let nothing = self.with_core(|guard| {
             let unshipped = &mut guard.ledger.unshipped;
@@ -336,7 +336,7 @@ impl Engine {
         self.notify_urgent();
     }
 
-    /// What would rest otherwise is to be shipped.
+    /// Contents that would otherwise rest must be shipped.
     pub(super) fn notify_urgent(&self) {
         self.urgent.send_modify(|count| *count += 1);
         self.notify_of_contents();
@@ -347,7 +347,7 @@ impl Engine {
         self.contents.send_modify(|count| *count += 1);
     }
 
-    /// Waits until `fact` holds; looked at again whenever something has changed.
+    /// Waits until `fact` holds; it is checked again after every change.
     pub(crate) async fn until<T>(&self, mut fact: impl FnMut() -> Option<T>) -> T {
         let mut notifications = self.notifications();
         loop {
@@ -360,7 +360,7 @@ impl Engine {
         }
     }
 
-    /// The same of a fact that is looked at while the core is locked.
+    /// The same for a fact that is checked while the core is locked.
     pub(super) async fn until_core<T>(
         &self,
         mut fact: impl FnMut(&mut Guard<'_>) -> Option<T>,
@@ -368,7 +368,7 @@ impl Engine {
         self.until(|| self.with_core(&mut fact)).await
     }
 
-    /// Wakes the core when it asked to be woken; for ever.
+    /// Wakes the core at the times for which it asked; for ever.
     pub(crate) async fn wake(&self) {
         let mut alarm = self.alarm.subscribe();
         loop {
@@ -395,7 +395,7 @@ impl Engine {
     }
 }
 
-/// What a replica takes for granted before it knows what the set agreed on. Nothing is admitted meanwhile.
+/// The view of a replica before it knows what the set agreed on. Nothing is admitted meanwhile.
 fn alone(slot: ReplicaSlot) -> View {
     View::whole(Epoch(0), [slot].into())
 }

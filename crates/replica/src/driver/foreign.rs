@@ -1,5 +1,4 @@
-//! What comes from other replicas: messages of their core, and their updates, which are applied when the controls they were made under are known
-//! here.
+//! Input from other replicas: messages of their cores, and their updates, which are applied when their controls are known here.
 //!
 //! What must never enter: how streams are received, and rows.
 
@@ -15,12 +14,12 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::arrivals::Awaits;
 use crate::state::wire::Record;
 
-/// What says whether an update may be applied.
+/// The rule that decides whether an update may be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// The controls it was made under have been granted here.
     Controls,
-    /// Everything has been applied here that its primary had applied when it made it: this replica goes by no controls.
+    /// Everything that its primary had applied when it made it has been applied here: this replica ignores controls.
     Order,
     /// It may not be applied for now.
     Wait,
@@ -31,15 +30,15 @@ pub(crate) struct Foreign<'a, R> {
     pub(crate) from: ReplicaSlot,
     /// The view of the primary when it sent the update, or a later one.
     pub(crate) epoch: u64,
-    /// The update; its rows and the files whose data it changes are not looked for in it.
+    /// The update; its rows and the list of files whose data it changes are not read from it.
     pub(crate) record: &'a Record,
-    /// Files whose data it changes, where contents are kept.
+    /// Files whose data it changes, if contents are kept here.
     pub(crate) changed: &'a [ObjectId],
     /// Objects whose rows it changes.
     pub(crate) objects: &'a [ObjectId],
     /// Whether it sets extended attributes.
     pub(crate) sets_attributes: bool,
-    /// By what it is admitted; looked at while the core is locked.
+    /// The rule that admits it; evaluated while the core is locked.
     pub(crate) rule: R,
 }
 
@@ -57,23 +56,23 @@ impl Engine {
         self.with_core(|guard| guard.connected(peer));
     }
 
-    /// Whether another replica than the sender of a file's contents is primary by now. `initial`: they belong to a copy that this replica
-    /// begins with.
+    /// Whether another replica than the sender of a file's contents is primary by now. `initial`: they belong to a copy with which this replica
+    /// begins.
     pub(crate) fn is_superseded(&self, from: ReplicaSlot, file: ObjectId, initial: bool) -> bool {
         self.with_core(|guard| {
             if guard.controls(Subject::File(file)) {
                 return true;
             }
             let foreign = guard.foreign_control(file);
-            // What a lost replica controls is supplied by the replica that has the most of it.
+            // A file that a lost replica controls is supplied by the replica that has the most of it.
             let active = &guard.ledger.active;
             let foreign =
                 foreign.filter(|name| name.holder != from && active.contains(&name.holder));
             let Some(foreign) = foreign else {
                 return false;
             };
-            // Deep control elsewhere does not mean that the file was changed there lately, and the first
-            // copy of it comes from the replica that supplies the tree.
+            // Deep control elsewhere does not mean that the file was changed there lately, and its first copy comes from the replica that supplies
+            // the tree.
             let mut grants = guard.acknowledged();
             !initial
                 || grants.any(|grant| {
@@ -97,8 +96,8 @@ impl LocalReplica {
             .await;
     }
 
-    /// Commits an update, and tells the core what it has changed. Nothing comes between: the core knows each update that is committed. Says
-    /// whether it was committed, which it is not when it may not be applied any more.
+    /// Commits an update, and tells the core in the same step what it has changed: the core knows each committed update. Returns whether it was
+    /// committed; it is not if it may no longer be applied.
     ///
     /// # Errors
     /// Those of `commit`.
@@ -160,9 +159,8 @@ impl LocalReplica {
         awaits.is_none() && guard.ledger.read_past.has_ended(&record.under)
     }
 
-    /// What has not been applied here of what the primary of an update had applied when it made it. Without
-    /// regard to controls this alone keeps updates of one object by several primaries in order.
-    /// `epoch` is the view of the primary when it sent the update, or a later one.
+    /// What the primary of an update had applied when it made it, and this replica has not. Without controls, this alone keeps updates of one object
+    /// by several primaries in order. `epoch` is the view of the primary when it sent the update, or a later one.
     fn missing_before(
         &self,
         guard: &Guard<'_>,
@@ -170,7 +168,7 @@ impl LocalReplica {
         after: &[(u16, u64)],
     ) -> Option<Awaits> {
         let heard = &guard.ledger.heard;
-        // The stream may be here up to a place at which there is no update, where a copy of it was taken.
+        // The stream may have been applied here up to a place without an update, where a copy of it was taken.
         let has = |slot: ReplicaSlot, position: u64| {
             heard.get(&slot).is_some_and(|heard| *heard >= position)
                 || (self.state.inboxes.get(slot)).is_some_and(|inbox| inbox.applied() >= position)
@@ -182,16 +180,16 @@ impl LocalReplica {
         let (maker, through) = missing.next()?;
         let maker = ReplicaSlot(*maker);
         if is_lost(maker, guard.epoch(), &guard.ledger.active, Epoch(epoch)) && !self.takes_part() {
-            // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
-            // come back since.
+            // No replica sends it any more; it is relayed only to replicas that take part. An earlier view does not tell: the replica may have come
+            // back since.
             self.state.needs_copy.store(true, Ordering::Release);
         }
         Some(Awaits::Updates(maker, *through))
     }
 }
 
-/// Whether a replica that made an update is known to be lost, in the view that is in force here, to one that has heard of the
-/// update in a view. Before a view is in force here nobody is.
+/// Whether the maker of an update is known to be lost, in the view in force here, to a replica that has heard of the update in a view. Before a view
+/// is in force here, no maker is.
 fn is_lost(
     maker: ReplicaSlot,
     epoch: Epoch,
@@ -201,8 +199,8 @@ fn is_lost(
     epoch > Epoch(0) && epoch >= heard_in && !active.contains(&maker)
 }
 
-/// Whether the controls of the update have been granted here; if not, they at least get ahead. Where somebody reads past this replica what is
-/// granted by that counts later: it is on record when the core is let go.
+/// Whether the controls of the update have been granted here; if not, they are at least given priority. If clients read past this replica, controls
+/// granted by that count later: they are on record when the core is unlocked.
 fn may_apply_under(guard: &mut Guard<'_>, under: &[ControlName], has_readers: bool) -> bool {
     if guard.may_apply(under) {
         return true;
@@ -215,7 +213,7 @@ fn may_apply_under(guard: &mut Guard<'_>, under: &[ControlName], has_readers: bo
 mod tests {
     use super::*;
 
-    /// Two that were started together heard of each other's updates before either knew the view, and one gave its copy up.
+    /// Two replicas that were started together heard of each other's updates before either knew the view, and one gave its copy up.
     #[test]
     fn nobody_counts_as_lost_before_a_view_is_known() {
         let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));

@@ -1,6 +1,6 @@
-//! Controls of lost replicas, which stand until the set decides how they end; and files of which a lost replica's data is missing here.
+//! Controls of lost replicas, which stand until the set decides how they end; and files that lack a lost replica's data here.
 //!
-//! What must never enter: who is lost, and when it is decided.
+//! What must never enter: which replicas are lost, and when it is decided.
 
 use control::{Depth, Incarnation, Proposal};
 use vfs::{ObjectId, ReplicaSlot};
@@ -19,7 +19,7 @@ impl Engine {
         self.with_core(|guard| guard.frozen_of(lost).count())
     }
 
-    /// What the controls of a lost replica cover: objects, and of each whether it is with all below it.
+    /// What the controls of a lost replica cover: objects, and for each whether everything below it is covered.
     pub(crate) fn frozen_objects(&self, lost: ReplicaSlot) -> Vec<(ObjectId, bool)> {
         self.with_core(|guard| {
             let claims = guard.frozen_of(lost).flat_map(|grant| &grant.claims);
@@ -29,7 +29,7 @@ impl Engine {
         })
     }
 
-    /// The first start of a lost replica of which no control stands here, by those of earlier ones that do.
+    /// The first incarnation of a lost replica of which no control stands here, derived from the controls that do stand.
     pub(crate) fn frozen_below(&self, lost: ReplicaSlot) -> Option<u64> {
         self.with_core(|guard| {
             let theirs = guard.frozen_of(lost);
@@ -57,7 +57,7 @@ impl Engine {
         })
     }
 
-    /// All controls end that a lost replica had before this start of it.
+    /// All controls end that a lost replica had before this incarnation.
     pub(crate) fn end_controls(&self, lost: ReplicaSlot, below: Incarnation) {
         self.with_core(|guard| {
             guard.loss_settled(lost, below);
@@ -65,14 +65,14 @@ impl Engine {
         });
     }
 
-    /// Whether data of a file is missing here that a lost replica has, which nobody else can change meanwhile.
+    /// Whether a lost replica's data of a file is missing here, and a control prevents other changes meanwhile.
     pub(crate) fn lacks_frozen(&self, file: ObjectId) -> bool {
         self.with_core(|guard| guard.lacks_frozen(file))
     }
 
-    /// Whether what is here of a file must not be taken for its present version: a lost replica's data is missing, and a control of
-    /// that one stands, or this replica does not know yet what the others have of it. An earlier version that this replica
-    /// itself wrote would else replace the lost one's when that is back.
+    /// Whether the local content of a file must not be taken for its present version: a lost replica's data is missing, and a control of that replica
+    /// stands, or this replica does not know yet what the others have of it. Otherwise an earlier version that this replica itself wrote would
+    /// replace the lost replica's version when that replica is back.
     pub(crate) fn withholds(&self, file: ObjectId) -> bool {
         self.with_core(|guard| guard.withholds(&self.lease, file))
     }

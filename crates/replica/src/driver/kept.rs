@@ -1,10 +1,9 @@
-//! How much is kept in memory for the other members, and who of the view lacks more.
+//! How much memory is used for the other members, and which member of the view lacks more.
 //!
-//! A member that lacks more leaves the view. Where too few would be left without it, it stays, and
-//! changes wait until it lacks less: nothing that a member does not take is remembered without
-//! bound, whatever else it answers.
+//! A member that lacks more leaves the view. If too few would be left without it, it stays, and changes wait until it lacks less: what a member does
+//! not take never grows without bound, whatever else it answers.
 //!
-//! What must never enter: what is done about it.
+//! What must never enter: what follows from it.
 
 use tokio::time::Instant;
 use vfs::{Error, ReplicaSlot, Result};
@@ -13,22 +12,20 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::lag::Lag;
 use crate::state::shipping::Backlog;
 
-/// What a file costs in memory, in bytes, as long as somebody lacks contents of it: its ranges, its places in lists, and the control
-/// that stands meanwhile.
+/// The memory for a file in bytes, as long as a replica lacks contents of it: its ranges, its places in lists, and the control that stands meanwhile.
 const FILE_BYTES: u64 = 1024;
 
-/// For a member of the view, this many times as many updates are kept as for those who take no
-/// part.
+/// For a member of the view, this many times as many updates are kept as for a replica outside.
 const UPDATES_IN_VIEW: u64 = 10;
 
-/// The same of files.
+/// The same for files.
 const FILES_IN_VIEW: usize = 4;
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are summed later.
 const WAITED: &str = "changes wait for a member that lacks too much";
 
 impl LocalReplica {
-    /// Contents of more files are noted for no member of the view.
+    /// Contents of at most this many files are noted for a member of the view.
     fn files_in_view(&self) -> usize {
         let others = self.state.members.others().len().max(1) as u64;
         let files = self.state.settings.kept_memory / FILE_BYTES / others;
@@ -37,13 +34,13 @@ impl LocalReplica {
             .max(FILES_IN_VIEW)
     }
 
-    /// Contents of more files are noted for nobody who takes no part, beyond those of a copy that it is being sent: it takes
-    /// a whole copy.
+    /// Contents of at most this many files are noted for a replica that takes no part, beyond those of a copy that it is being sent. If it lacks
+    /// more, it takes a whole copy.
     pub(crate) fn kept_files(&self) -> usize {
         self.files_in_view() / FILES_IN_VIEW
     }
 
-    /// Bytes of memory that are in use for what the others lack, about.
+    /// Approximate bytes of memory used for what the others lack.
     pub(crate) fn kept_bytes(&self) -> u64 {
         let files = self.engine.with_core(|guard| {
             let backlogs = guard.ledger.unshipped.peers();
@@ -52,7 +49,7 @@ impl LocalReplica {
         files as u64 * FILE_BYTES
     }
 
-    /// A member of the view that lacks more than is kept for anybody.
+    /// A member of the view that lacks more than is kept.
     pub(crate) fn too_slow(&self) -> Option<Lag> {
         let most_updates = self
             .state
@@ -67,7 +64,7 @@ impl LocalReplica {
             let ledger = &guard.ledger;
             let mut others = ledger.active.iter().filter(|slot| **slot != own);
             others.find_map(|slot| {
-                // Of one that has not said so since this replica started nobody knows.
+                // A member that has not reported since this replica started lacks an unknown number.
                 let applied = ledger.applied.get(slot).copied();
                 let lag = Lag {
                     slot: *slot,
@@ -92,15 +89,15 @@ impl LocalReplica {
         });
     }
 
-    /// For whom changes wait.
+    /// The replica for which changes wait.
     pub(crate) fn awaited(&self) -> Option<ReplicaSlot> {
         self.state.slow.borrow().map(|lag| lag.slot)
     }
 
-    /// Returns when no member of the view lacked more than is kept when that was looked at last.
+    /// Returns when, by the last check, no member of the view lacks more than is kept.
     ///
     /// # Errors
-    /// [`Error::Delay`] when one does until the deadline.
+    /// [`Error::Delay`] if one still does at the deadline.
     pub(crate) async fn wait_for_slow(&self, deadline: Instant) -> Result<()> {
         let Some(lag) = *self.state.slow.borrow() else {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Whether this replica may answer clients: its lease, and whether it is up to date.
 //!
-//! Asked for at every operation, so the answer is a few loads, and three readings of clocks that need no system call. Its
-//! clock goes on while the machine is suspended, because the clocks of those who granted do. It does not see that a
-//! virtual machine stood still, so it is compared with the time of day whenever it is read.
+//! Every operation asks, so the answer takes a few loads, and three clock readings without a system call. The lease clock continues while the machine
+//! is suspended, because the clocks of the granting replicas do. It does not notice that a virtual machine stood still, so each reading is compared
+//! with the time of day.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -28,24 +28,23 @@ struct State {
 /// What this replica may do now.
 pub(crate) struct LeaseState {
     state: Table<State>,
-    /// When the lease runs out, in microseconds of [`lease_time`]; 0 when there is none.
+    /// When the lease runs out, in microseconds of [`lease_time`]; 0 if there is none.
     until: AtomicU64,
-    /// By how much the time of day has been ahead of [`lease_time`], in microseconds. Stored behind
-    /// `until`, loaded before it: a reader that sees the distance after a jump sees that the lease
-    /// has ended.
+    /// How far the time of day has been ahead of [`lease_time`], in microseconds. Stored after `until`, loaded before it: a reader that sees the
+    /// distance after a jump sees that the lease has ended.
     ahead_us: AtomicI64,
     jump_allowed: Duration,
-    /// The lease has ended early, and has to be asked for anew.
+    /// The lease has ended early, and has to be requested again.
     ended_early: Notify,
     /// How many times one clock jumped against the other.
     jumps: AtomicU64,
-    /// It has everything that closed files and answered updates elsewhere ask for.
+    /// This replica has everything that closed files and answered updates elsewhere require.
     up_to_date: AtomicBool,
-    /// This data directory was put back from an older copy: nothing is answered in its name.
+    /// This data directory was restored from an older copy: nothing is answered in its name.
     barred: AtomicBool,
-    /// It was in the view in this incarnation, and is not any more: it has to start anew.
+    /// It was in the view in this incarnation, and no longer is: it has to restart.
     left: watch::Sender<Option<String>>,
-    /// It was removed from the set, and answers nobody for ever.
+    /// It was removed from the set, and never answers again.
     ended: AtomicBool,
     changes: watch::Sender<u64>,
     /// The number of the view in force.
@@ -53,7 +52,7 @@ pub(crate) struct LeaseState {
 }
 
 impl LeaseState {
-    /// Nobody takes part who has not been told so.
+    /// No replica takes part before it has been told so.
     pub(crate) fn new(
         slot: ReplicaSlot,
         incarnation: Incarnation,
@@ -121,7 +120,7 @@ impl LeaseState {
         }
     }
 
-    /// The moment, if the clocks are as far apart as they have been.
+    /// The moment, if the clocks are still as far apart as before.
     fn steady(&self, read: impl Fn() -> ClockReading) -> Option<Moment> {
         let ahead_us = self.ahead_us.load(Ordering::Acquire);
         steady(ahead_us, self.jump_allowed, read)
@@ -149,7 +148,7 @@ impl LeaseState {
         }
     }
 
-    /// Returns when grants have to be asked for at once.
+    /// Returns when grants have to be requested at once.
     pub(crate) async fn ended_early(&self) {
         self.ended_early.notified().await;
     }
@@ -165,7 +164,7 @@ impl LeaseState {
         state.lease.unbelieved()
     }
 
-    /// Nothing is answered any more, whatever is granted.
+    /// Answers nothing any more, whatever is granted.
     pub(super) fn bar(&self) {
         self.barred.store(true, Ordering::Release);
         self.set_up_to_date(false);
@@ -203,7 +202,7 @@ impl LeaseState {
         self.up_to_date.load(Ordering::Acquire) && !self.ended.load(Ordering::Acquire)
     }
 
-    /// From now on nobody is answered, whatever happens. Says whether that is new.
+    /// From now on no client is answered. Returns whether that is new.
     pub(crate) fn end(&self) -> bool {
         let first = !self.ended.swap(true, Ordering::AcqRel);
         self.changes.send_modify(|count| *count += 1);
@@ -219,7 +218,7 @@ impl LeaseState {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// A peer requests a lease. Says whether it is granted.
+    /// A peer requests a lease. Returns whether it is granted.
     pub(crate) fn grant(&self, from: ReplicaSlot) -> bool {
         self.with(|state| {
             let State { lease, view, next } = state;
@@ -228,7 +227,7 @@ impl LeaseState {
         })
     }
 
-    /// What to request a lease with, now.
+    /// The question for a lease request made now.
     pub(crate) fn request(&self) -> Question {
         self.with(|state| state.lease.request(lease_time()))
     }
@@ -262,7 +261,7 @@ impl LeaseState {
         self.epoch.send_replace(epoch);
     }
 
-    /// Returns when a replica does not take part any more.
+    /// Returns when a replica no longer takes part.
     pub(crate) async fn lost(&self, slot: ReplicaSlot) {
         let mut epoch = self.epoch.subscribe();
         while self.view().active.contains(&slot) {
@@ -283,10 +282,10 @@ impl LeaseState {
         state.view.clone()
     }
 
-    /// This incarnation has left the view, or cannot go on.
+    /// This incarnation has left the view, or cannot continue.
     pub(crate) fn leave(&self, why: &str) {
         if !self.ended.load(Ordering::Acquire) {
-            // Else another start would change nothing.
+            // Otherwise a restart would change nothing.
             self.left.send_if_modified(|left| {
                 let first = left.is_none();
                 left.get_or_insert_with(|| why.to_owned());
@@ -296,7 +295,7 @@ impl LeaseState {
         self.set_up_to_date(false);
     }
 
-    /// Says why, once this incarnation cannot go on.
+    /// The reason, once this incarnation cannot continue.
     pub(crate) fn has_left(&self) -> watch::Receiver<Option<String>> {
         self.left.subscribe()
     }
@@ -320,7 +319,7 @@ mod tests {
         lease
     }
 
-    /// Both clocks, with a time of day that is as much later as the machine stood still without noticing.
+    /// Both clocks, when the machine stood still unnoticed and the time of day is that much later.
     fn stood_still(for_us: u64) -> impl Fn() -> ClockReading {
         move || {
             let reading = read_clocks();
@@ -352,7 +351,7 @@ mod tests {
             readings.set(readings.get() + 1);
             let mut reading = read_clocks();
             if readings.get() == 1 {
-                // The time of day was read 300 ms after the first reading, as long before the last one.
+                // The time of day was read 300 ms after the first reading, and 300 ms before the last one.
                 reading.time_of_day_us += 300_000;
                 reading.after = reading.after.after(Duration::from_millis(600));
             }

@@ -1,6 +1,6 @@
-//! This replica as all layers above are given it: what it knows, and what it works with.
+//! This replica as all layers above see it: what it knows, and what it works with.
 //!
-//! What must never enter: data that is no connection and no handle (`replica_state` of `state`).
+//! What must never enter: data other than connections and handles (`replica_state` of `state`).
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,7 +31,7 @@ pub(crate) struct LocalReplica {
     /// The files of the set.
     pub(crate) set: SetDirectory,
     pub(crate) signatures: Signatures,
-    /// Who reads files of the copy past this replica, if anybody does.
+    /// The readers of the local copy past this replica, if there are any.
     pub(super) readers: Option<Arc<dyn Readers>>,
     /// Connections to the other members; set when they begin.
     pub(crate) endpoint: OnceLock<Endpoint>,
@@ -39,7 +39,7 @@ pub(crate) struct LocalReplica {
     pub(crate) views: OnceLock<Arc<view::Views>>,
     /// The replica stops.
     pub(super) stopping: watch::Sender<bool>,
-    /// What applies the streams of others; ends with the replica.
+    /// The tasks that apply the streams of others; they end with the replica.
     pub(super) tasks: Table<Vec<JoinHandle<()>>>,
 }
 
@@ -83,7 +83,7 @@ impl LocalReplica {
         self.lease.view().active.contains(&self.slot())
     }
 
-    /// Whether every member takes part, this replica too, which has all and everybody's report.
+    /// Whether every member takes part, including this replica, which is up to date.
     pub(crate) fn all_take_part(&self) -> bool {
         let all_active = |state: &view::ViewState| {
             state.losses.keys().all(|slot| state.is_settled(*slot))
@@ -101,7 +101,7 @@ impl LocalReplica {
         (state.epoch > 0).then_some(state)
     }
 
-    /// Whether it was decided that what a lost replica alone had is given up.
+    /// Whether the set decided to give up what only a lost replica had.
     pub(crate) fn is_given_up(&self, slot: ReplicaSlot) -> bool {
         let state = self.view_state();
         state.is_some_and(|state| state.is_settled(slot))

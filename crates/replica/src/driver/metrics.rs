@@ -1,4 +1,4 @@
-//! What the core and its ledger say to people and metrics: controls, how far peers lag, and how much is kept.
+//! Data of the core and its ledger for display and metrics: controls, how far peers lag, and how much is kept.
 //!
 //! What must never enter: how it is shown.
 
@@ -20,7 +20,7 @@ pub(crate) struct Lag {
 }
 
 impl Engine {
-    /// How far each peer is behind of which an account is kept.
+    /// How far each peer with an account is behind.
     pub(crate) fn lags(&self) -> BTreeMap<ReplicaSlot, Lag> {
         self.with_core(|guard| {
             let ledger = &guard.ledger;
@@ -64,7 +64,7 @@ impl Engine {
         })
     }
 
-    /// Why each of these has not ended, of own controls.
+    /// Why each of these controls of this replica has not ended.
     pub(crate) fn held_because(
         &self,
         names: impl Iterator<Item = ControlName>,

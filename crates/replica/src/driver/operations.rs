@@ -1,4 +1,4 @@
-//! What operations of clients ask and tell replication control: who is primary, admission, and opens for writing.
+//! What operations of clients ask and tell replication control: which replica is primary, admission, and opens for writing.
 //!
 //! What must never enter: how an operation is tried again, and changes of data (`changes`).
 
@@ -24,12 +24,12 @@ impl Engine {
         self.with_core(|guard| guard.controls(subject))
     }
 
-    /// The controls that cover an update; if there are none, they are asked for.
+    /// The controls that cover an update; requests them if there are none.
     pub(crate) fn admit(&self, update: &Update) -> Admitted {
         self.with_core(|guard| guard.admit(update, Asker::Own))
     }
 
-    /// A client of this server has a file open for writing from now on.
+    /// From now on a client of this server has a file open for writing.
     pub(crate) fn opened_for_writing(&self, file: ObjectId) {
         self.with_core(|guard| guard.opened_for_writing(file));
     }
@@ -39,8 +39,8 @@ impl Engine {
         self.with_core(|guard| guard.closed_for_writing(file));
     }
 
-    /// Has the changes of a file that were made here become visible at every replica, for those who open it next (rule 19). What comes of it;
-    /// `None` when too much waits already.
+    /// Makes the changes of a file that were made here visible at every replica, for clients that open it next (rule 19). Returns the verdict to wait
+    /// for; `None` if too much waits already.
     pub(crate) fn close(&self, file: ObjectId) -> Option<PendingVerdict> {
         self.with_core(|guard| {
             let entry = guard.ledger.births.of(file).map(Position);

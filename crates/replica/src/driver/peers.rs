@@ -1,4 +1,4 @@
-//! Other replicas that are followed, and forgotten when they are removed; whether they are in contact.
+//! Follows other replicas, forgets them when they are removed, and knows whether they are in contact.
 
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
@@ -31,13 +31,13 @@ impl LocalReplica {
         }
     }
 
-    /// What was known lately of a replica that was removed does not count any more.
+    /// Forgets what was known lately of a removed replica.
     pub(crate) fn forget(&self, slot: ReplicaSlot) {
         self.state.peers.forget(slot);
         self.state.debts.lock().remove(&slot);
     }
 
-    /// Forgets a member that was removed, and follows its stream no longer.
+    /// Forgets a removed member, and stops following its stream.
     pub(crate) fn forget_member(&self, slot: ReplicaSlot) {
         let alone = self.state.members.drop_member(slot);
         self.engine.set_alone(alone);
@@ -48,14 +48,14 @@ impl LocalReplica {
         }
     }
 
-    /// Whether so few members have answered lately that no majority is in contact. For a while after its start this replica
-    /// cannot tell, and hopes.
+    /// Whether too few members have answered lately to make a majority. For a while after its start this replica cannot tell, and assumes that it is
+    /// not cut off.
     pub(crate) fn is_cut_off(&self) -> bool {
         let at = self.cut_off_at();
         at.is_some_and(|at| Instant::now() > at)
     }
 
-    /// From when on that is so, unless somebody answers before; `None` while no silence makes it so.
+    /// From when on that holds, unless a member answers before; `None` if no silence leads to it.
     pub(crate) fn cut_off_at(&self) -> Option<Instant> {
         let (state, news) = (self.view_state()?, self.state.peers.news());
         let voters = state.voters();
@@ -67,7 +67,7 @@ impl LocalReplica {
         Some(since + self.state.settings.suspicion)
     }
 
-    /// The others who take part and hold contents.
+    /// The other replicas that take part and hold contents.
     pub(crate) fn holders(&self) -> Vec<ReplicaSlot> {
         let mut keepers = self.engine.keepers();
         keepers.remove(&self.slot());
@@ -81,7 +81,7 @@ impl LocalReplica {
         holders
     }
 
-    /// Members that are lost, and whose controls nobody has ended. Who takes no part knows of none.
+    /// Lost members whose controls have not been ended. A replica that takes no part knows of none.
     pub(crate) fn lost(&self) -> Vec<ReplicaSlot> {
         if !self.takes_part() {
             return Vec::new();

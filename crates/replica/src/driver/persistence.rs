@@ -1,7 +1,7 @@
-//! Carrying out the core's commands in order: the durable control table, and messages that wait for it.
+//! Carries out the core's commands in order: the durable control table, and messages that wait for it.
 //!
-//! Records that come together share one trip to the disk, and those that nobody waits for share the trips of
-//! others. A message that needs none is sent at once.
+//! Records that come together share one write to the disk; records for which nothing waits share other writes. A message that needs no record is sent
+//! at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::driver::remembered::{CONTROLS, SET_ASIDE, load};
 use crate::state::read_past::granted_to_another;
 use crate::state::wire;
 
-/// At most this many steps share one trip.
+/// At most this many steps share one write.
 const STEPS_AT_ONCE: usize = 4096;
 
-/// Records that nobody waits for are gathered for this long: otherwise a caller that changes
-/// something meanwhile would have to wait for the writer's lock for each of them.
+/// Records for which nothing waits are gathered for this long: otherwise a caller that changes something meanwhile would wait for the writer's lock
+/// for each of them.
 const GATHERING: Duration = Duration::from_millis(10);
 
-/// Records that go to the disk together, and what may be said once they are there.
+/// Records that go to the disk together, and what may be sent once they are there.
 #[derive(Default)]
 struct Draft {
     rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
@@ -44,7 +44,7 @@ struct Group {
     ticket: Ticket,
     outgoing: Vec<Step>,
     needed: bool,
-    /// Others were granted something: who reads what they may change is ended before they hear of it.
+    /// Others were granted something: reading of what they may change ends before they are told.
     grants: bool,
 }
 
@@ -58,7 +58,7 @@ impl Draft {
     }
 }
 
-/// Carries steps out until the replica stops.
+/// Carries out steps until the replica stops.
 pub(crate) async fn carry_out(
     replica: Arc<LocalReplica>,
     mut steps: mpsc::UnboundedReceiver<Step>,
@@ -99,7 +99,7 @@ pub(crate) async fn carry_out(
         match commit(&replica, std::mem::take(&mut draft), first, persisted).await {
             // The other task ends only with the replica.
             Ok(group) => drop(groups.send(group)),
-            // The store has failed and ends the server; nothing may be said any more.
+            // The store has failed and ends the server; nothing may be sent any more.
             Err(error) => return tracing::error!(%error, "the control table cannot be written"),
         }
         first = Mark(persisted.0 + 1);
@@ -123,11 +123,10 @@ async fn commit(
     })
 }
 
-/// Tells of groups that have become stable, in order, and says what waited for them. Nobody may need a
-/// group for a while, such as controls announced under one that is stable: then it shares the trip of
-/// what is.
+/// Reports groups that have become stable, in order, and sends what waited for them. A group that nothing needs for a while, such as controls
+/// announced under a stable one, shares another group's write.
 async fn settle(replica: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<Group>) {
-    // They go by what may be granted to others in the first group.
+    // The first group may grant to others what those clients read.
     replica.earlier_readers_ended().await;
     let mut next = groups.recv().await;
     while let Some(group) = next.take() {
@@ -139,7 +138,7 @@ async fn settle(replica: Arc<LocalReplica>, mut groups: mpsc::UnboundedReceiver<
                 () = replica.engine.demanded(group.first) => {
                     replica.store.wait_stable(group.ticket).await
                 }
-                // Stable tickets cover earlier ones, and this group says nothing.
+                // Stable tickets cover earlier ones, and this group sends nothing.
                 Some(later) = groups.recv() => {
                     let (first, grants) = (group.first, group.grants | later.grants);
                     next = Some(Group { first, grants, ..later });
@@ -168,8 +167,8 @@ fn say(replica: &LocalReplica, step: &Step) {
     }
 }
 
-/// Whether a message is said at once. What an earlier start has granted is acknowledged behind no record of this one, and waits all the same for
-/// those who read by leave of that start.
+/// Whether a message is sent at once. The acknowledgement of a control that an earlier start granted waits for no record of this start, but still
+/// waits for the end of reading by permission of that start.
 fn waits_for_nothing(replica: &LocalReplica, step: &Step) -> bool {
     let Step::Send {
         envelope, after, ..
@@ -204,7 +203,7 @@ fn key(part: &[u8], name: ControlName) -> Vec<u8> {
     key
 }
 
-/// Forgets the own controls, and sets aside what was acknowledged of others.
+/// Forgets the controls of this replica, and sets aside what it acknowledged of others.
 pub(crate) async fn set_aside(store: &Store) -> vfs::Result<()> {
     let own = store.slot();
     let granted = load(store)?.granted.into_iter();

@@ -1,4 +1,4 @@
-//! How far the streams of updates have come: the own one at the others, and theirs here.
+//! How far the streams of updates have come: this replica's stream at the others, and theirs here.
 //!
 //! What must never enter: how streams are sent and received.
 
@@ -16,7 +16,7 @@ use crate::state::peers::Peer;
 use crate::state::settings::Durability;
 use crate::state::wire::{LeaseRequest, Shipped};
 
-/// What a replica says of itself with each request for a lease, as it is at one moment.
+/// What a replica reports about itself with each request for a lease, as of one moment.
 pub(crate) struct OwnReport {
     pub(crate) epoch: u64,
     /// Whether it takes part, and every member of that view has reported.
@@ -26,14 +26,14 @@ pub(crate) struct OwnReport {
     pub(crate) up_to_date: bool,
     /// The place of the last update made here.
     pub(crate) position: u64,
-    /// Since which place of its own stream each replica answers as today's durability asks: what has come under `majority` up to `position` is noted.
+    /// The replicas that answer with today's durability, each since a place in its stream; what has come under `majority` up to `position` is noted.
     pub(crate) aware: Vec<(u16, u64)>,
-    /// How many files there are of which the peer lacks more than what was changed just now; `None` when nobody knows any more.
+    /// How many files lack more at the peer than fresh changes; `None` if that is no longer known.
     pub(crate) owed: Option<u64>,
 }
 
 impl LocalReplica {
-    /// What this replica reports to a peer. What was changed `lately` need not have arrived there.
+    /// What this replica reports to a peer. Changes made within `lately` need not have arrived there.
     pub(crate) fn report_to(&self, peer: ReplicaSlot, lately: Duration) -> OwnReport {
         let contents = self.state.settings.durability == Durability::Majority;
         self.engine.with_core(|guard| {
@@ -44,7 +44,7 @@ impl LocalReplica {
                 steady: guard.is_steady_with(contents),
                 up_to_date: self.lease.is_up_to_date(),
                 position,
-                // After the place.
+                // Read after the position.
                 aware: self.state.losses.awareness().known(),
                 owed: guard.owed_to(peer, lately),
             }
@@ -53,12 +53,12 @@ impl LocalReplica {
 }
 
 impl LocalReplica {
-    /// A peer requests a lease. Which contents that were changed here all other members have, by the last question before which they were.
-    /// Nothing while one of them takes part anew, or this replica does, or has not handed over what earlier incarnations made: nobody knows
-    /// then since when they lack what they lack.
-    pub(crate) fn shipped(&self, from: ReplicaSlot, ask: &LeaseRequest) -> Option<Shipped> {
+    /// A peer requests a lease. Returns the last request of it such that all other members have the contents that this replica changed before it.
+    /// `None` while another member or this replica is newly admitted, or this replica has not handed over what earlier incarnations made: then it is
+    /// unknown since when they lack what they lack.
+    pub(crate) fn shipped(&self, from: ReplicaSlot, request: &LeaseRequest) -> Option<Shipped> {
         let now = self.engine.with_core(|guard| guard.now);
-        let noted = |peer: &mut Peer| peer.questions.note(ask.incarnation, ask.asked, now);
+        let noted = |peer: &mut Peer| peer.questions.note(request.incarnation, request.asked, now);
         self.state.peers.with(from, noted);
         let active = self.lease.view().active;
         let anew = (self.state.debts.lock().keys()).any(|slot| active.contains(slot));
@@ -73,7 +73,7 @@ impl LocalReplica {
 }
 
 impl LocalReplica {
-    /// The last record that is not kept any more.
+    /// The last record that is no longer kept.
     pub(crate) fn trimmed(&self) -> u64 {
         self.state.trimmed.load(Ordering::Acquire)
     }
@@ -85,8 +85,8 @@ impl LocalReplica {
         Ok(())
     }
 
-    /// Our stream up to here is kept no longer, or was never kept in this copy, which took the
-    /// place of another: a replica that lacks some of it cannot get that from us.
+    /// This replica's stream up to here is no longer kept, or never was kept in this copy, which replaced another: a replica that lacks some of it
+    /// cannot get that here.
     pub(crate) async fn note_trimmed(&self, position: u64) -> Result<()> {
         if position > self.trimmed() {
             let rows = vec![(TRIMMED.to_vec(), Some(position.to_be_bytes().to_vec()))];
@@ -97,7 +97,7 @@ impl LocalReplica {
         Ok(())
     }
 
-    /// Takes up from the store how far streams have been applied. Updates name those of removed members too that they follow.
+    /// Reads from the store how far streams have been applied. Updates may also follow updates of removed members.
     pub(crate) fn note_applied_streams(&self) -> vfs::Result<()> {
         let applied = self.store.applied_all()?;
         self.engine.note_applied_here(applied);
@@ -111,7 +111,7 @@ impl Engine {
         self.with_core(|guard| guard.ledger.last_position)
     }
 
-    /// A peer has applied the own stream up to here, stably.
+    /// A peer has applied this replica's stream up to here, stably.
     pub(crate) fn applied_by(&self, peer: ReplicaSlot, position: u64) {
         self.with_core(|guard| {
             let applied = guard.ledger.applied.entry(peer).or_default();
@@ -122,7 +122,7 @@ impl Engine {
         });
     }
 
-    /// How far a peer has applied the own stream counts from what it says next.
+    /// Forgets how far a peer has applied this replica's stream; its next report counts.
     pub(crate) fn forget_applied(&self, peer: ReplicaSlot) {
         self.with_core(|guard| {
             guard.ledger.applied.remove(&peer);
@@ -135,7 +135,7 @@ impl Engine {
         self.with_core(|guard| guard.ledger.heard.extend(streams));
     }
 
-    /// Returns when a majority has applied the own stream up to a place.
+    /// Returns when a majority has applied this replica's stream up to a place.
     pub(crate) async fn until_majority_applied(&self, position: u64) {
         self.until_core(|guard| guard.ledger.majority_applied(position).then_some(()))
             .await;
@@ -147,7 +147,7 @@ impl Engine {
             .await;
     }
 
-    /// Whether those of the view who have something, and this replica, are enough for a majority.
+    /// Whether the members of the view in `having`, together with this replica, are a majority.
     pub(crate) fn is_majority(&self, having: &BTreeSet<ReplicaSlot>) -> bool {
         self.with_core(|guard| {
             let ledger = &guard.ledger;
@@ -155,8 +155,8 @@ impl Engine {
         })
     }
 
-    /// The place up to which updates need not be kept: everybody has them, or they are not among the last `kept` of which a
-    /// replica out of the view lacks some.
+    /// The place up to which updates need not be kept: all replicas have them, or a replica outside the view lacks them and they are not among the
+    /// last `kept`.
     pub(crate) fn needed_by_nobody(&self, kept: impl Fn(ReplicaSlot) -> u64) -> u64 {
         self.with_core(|guard| guard.ledger.needed_by_nobody(kept))
     }
@@ -167,7 +167,7 @@ impl Guard<'_> {
         self.is_steady() && self.ledger.is_settled_in_configuration(contents)
     }
 
-    /// The epoch, and since when something is lacking of what was changed here.
+    /// The epoch, and since when another member lacks something that was changed here.
     fn shipped(&self) -> Option<(u64, Moment)> {
         let ledger = &self.ledger;
         if ledger.previous.is_some() {
@@ -185,7 +185,7 @@ impl Guard<'_> {
         Some((self.epoch().0, until))
     }
 
-    /// A replica that writes all the time always owes something; that does not count.
+    /// A replica that writes all the time always owes something; fresh changes do not count.
     fn owed_to(&self, peer: ReplicaSlot, lately: Duration) -> Option<u64> {
         let lately = Moment(self.now.0.saturating_sub(lately.as_micros() as u64));
         let Some(backlog) = self.ledger.unshipped.backlog(peer) else {

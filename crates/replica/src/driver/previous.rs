@@ -1,4 +1,4 @@
-//! What previous incarnations of this replica made: their controls end when it is everywhere, or when it was decided to go on without it.
+//! What previous incarnations of this replica made: their controls end when it is everywhere, or when the set decided to continue without it.
 //!
 //! What must never enter: how it comes to the others.
 
@@ -11,8 +11,8 @@ use crate::driver::engine::{Engine, Guard};
 use crate::state::ledger::Previous;
 
 impl Engine {
-    /// Goes on with what earlier incarnations left, under these own controls: `marked` are files that not everybody may have, `position` is
-    /// the last place of the own stream. A control ends only when everything written under it is everywhere, so a file that no previous
+    /// Continues with what earlier incarnations left, under these controls of this replica: `marked` are files that some replica may lack, `position`
+    /// is the last place of this replica's stream. A control ends only when everything written under it is everywhere, so a file that no previous
     /// control covers has only a mark left.
     pub(crate) fn take_up_previous(&self, own: &[&Proposal], marked: Vec<ObjectId>, position: u64) {
         self.with_core(|guard| {
@@ -33,23 +33,23 @@ impl Engine {
         self.notify_of_contents();
     }
 
-    /// Nothing was made here that others lack.
+    /// Others lack nothing that was made here.
     pub(crate) fn previous_settled(&self) {
         self.with_core(|guard| guard.previous_settled());
     }
 
-    /// It was decided to go on without what earlier incarnations made, and what is here is the others' copy: nothing is to be handed over.
+    /// The set decided to continue without what earlier incarnations made, and the local copy is that of the others: nothing is to be handed over.
     pub(crate) fn give_up_previous(&self) {
         self.with_core(|guard| guard.give_up_previous());
     }
 
-    /// Whether all who take part, but for the absent, have everything that earlier incarnations made.
+    /// Whether all replicas that take part, except the absent ones, have everything that earlier incarnations made.
     pub(crate) fn has_handed_over(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
         self.with_core(|guard| guard.has_handed_over(absent))
     }
 
-    /// Whether nothing that earlier incarnations made keeps this replica outside the view. With some members absent it is enough that all others who
-    /// take part have it; else its controls have to have ended.
+    /// Whether nothing that earlier incarnations made keeps this replica outside the view. With some members absent, all others that take part must
+    /// have it; otherwise its controls must have ended.
     pub(crate) fn is_previous_settled(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
         self.with_core(|guard| match absent.is_empty() {
             true => guard.ledger.previous.is_none(),
@@ -59,7 +59,7 @@ impl Engine {
 }
 
 impl Guard<'_> {
-    /// A view is in force. Looks whether previous controls, which may have ended before, are to end now.
+    /// A view is in force. Checks whether previous controls, which may have ended before, end now.
     pub(super) fn look_at_previous(&mut self) {
         if self.ledger.previous.is_none() && !self.has_renounced() {
             self.ledger.take_up_again();
@@ -72,7 +72,7 @@ impl Guard<'_> {
         let Some(previous) = &self.ledger.previous else {
             return;
         };
-        // Before a view is known nobody can tell who would miss something.
+        // Before a view is known, the replicas that need it are unknown.
         let everywhere =
             !self.ledger.active.is_empty() && self.ledger.applied_by_active(previous.position);
         if everywhere && previous.files.is_empty() {
@@ -81,7 +81,7 @@ impl Guard<'_> {
         }
     }
 
-    /// It was decided to go on without what earlier incarnations made, and what is here is the others' copy: nothing is to be handed over.
+    /// The set decided to continue without what earlier incarnations made, and the local copy is that of the others: nothing is to be handed over.
     fn give_up_previous(&mut self) {
         let Some(previous) = self.ledger.previous.take() else {
             return;
@@ -94,7 +94,7 @@ impl Guard<'_> {
         self.previous_settled();
     }
 
-    /// Whether all who take part, but for the absent, have everything that earlier incarnations made.
+    /// Whether all replicas that take part, except the absent ones, have everything that earlier incarnations made.
     fn has_handed_over(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
         let Some(previous) = &self.ledger.previous else {
             return true;
@@ -110,8 +110,8 @@ impl Guard<'_> {
             && !previous.files.iter().any(lacks)
     }
 
-    /// Another primary has changed a file: what a previous incarnation of ours wanted to ship of it is out of date, but for what this one owes, to
-    /// peers that have asked for all of it.
+    /// Another primary has changed a file: what a previous incarnation of this replica would have shipped of it is outdated, except what this
+    /// incarnation owes to peers that asked for the whole file.
     pub(super) fn give_up_previous_of(&mut self, file: ObjectId) {
         let previous = self.ledger.previous.as_ref();
         if previous.is_some_and(|previous| previous.files.contains(&file)) {

@@ -1,7 +1,7 @@
-//! Until when the own copy may be read past this replica: as long as the replica itself answers readers, and none do when somebody else
-//! hears that he may change a file (rule 23; rule 11 of striping).
+//! How long clients may read the local copy past this replica: as long as the replica itself answers readers, and only until another replica learns
+//! that it may change a file (rule 23; rule 11 of striping).
 //!
-//! What must never enter: where they read, and by what.
+//! What must never enter: where and how clients read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::driver::engine::Engine;
 use crate::driver::local_replica::LocalReplica;
 
 impl LocalReplica {
-    /// Whether this copy answers readers of a file, as far as others do not decide about it: it has all of it.
+    /// Whether this copy answers readers of a file, provided that no other replica decides about it: it has all of the file.
     pub(crate) fn is_read_here(&self, file: ObjectId) -> bool {
         let store = &self.store;
         let lacks = store.is_incomplete(file) || store.is_to_fetch(file);
@@ -36,13 +36,13 @@ impl LocalReplica {
         }
     }
 
-    /// Whether anybody reads past this replica.
+    /// Whether clients read past this replica.
     pub(super) fn has_readers(&self) -> bool {
         self.readers.is_some()
     }
 
-    /// Ends all that read files which others may change now. What they were granted by records up to this one they hear afterwards, and what they
-    /// change under that is applied afterwards: that it is applied here tells them as much as an acknowledgement.
+    /// Ends all reading of files that others may change now. Only then are others told what the records up to `through` granted them, and only then
+    /// are their changes under those controls applied: applying a change tells them as much as an acknowledgement.
     pub(super) async fn end_readers(&self, through: Mark) {
         let Some(readers) = &self.readers else {
             return;
@@ -58,7 +58,7 @@ impl LocalReplica {
         self.engine.readers_ended(through);
     }
 
-    /// Returns when nobody reads by what an earlier start has given.
+    /// Returns when all reading by permission of an earlier start has ended.
     pub(super) async fn earlier_readers_ended(&self) {
         if let Some(readers) = &self.readers {
             readers.earlier_ended().await;
@@ -68,7 +68,7 @@ impl LocalReplica {
 }
 
 impl Engine {
-    /// Nobody reads any more what was granted to others in records up to this one, nor by leave of an earlier start.
+    /// All reading has ended of what records up to this one granted to others, and by permission of an earlier start.
     fn readers_ended(&self, through: Mark) {
         self.with_core(|guard| {
             guard.ledger.read_past.ended(through);

@@ -11,7 +11,7 @@ use crate::state::wire;
 /// Facts that say which controls were acknowledged here.
 pub(super) const CONTROLS: &[u8] = b"control/";
 
-/// Those that say which were acknowledged before this replica left the view.
+/// Facts that say which controls were acknowledged before this replica left the view.
 pub(super) const SET_ASIDE: &[u8] = b"set-aside/";
 
 /// The control table as it was when this replica last ran.
@@ -22,7 +22,7 @@ pub(crate) struct Remembered {
     pub(crate) set_aside: Vec<Proposal>,
 }
 
-/// What is on the disk of the control table.
+/// Reads the control table from the disk.
 pub(crate) fn load(store: &Store) -> vfs::Result<Remembered> {
     Ok(Remembered {
         granted: part(store, CONTROLS)?,

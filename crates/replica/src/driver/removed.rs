@@ -1,6 +1,6 @@
 //! Files that were removed here and that clients of other replicas may have open.
 //!
-//! What must never enter: who has what open, and until when a file is kept.
+//! What must never enter: which clients have what open, and until when a file is kept.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::driver::engine::Engine;
 use crate::state::removed::Counted;
 
 impl Engine {
-    /// An earlier start has left these, each behind a place of the own stream.
+    /// An earlier start has left these files, each with a place of this replica's stream.
     pub(crate) fn take_up_removed(&self, left: Vec<(u64, ObjectId)>) {
         self.with_core(|guard| guard.ledger.removed.extend(left));
     }
 
-    /// How far each of these replicas is that may keep such a file; `None` when there is no file.
+    /// The progress of each of these replicas that may keep a removed file; `None` if there is no such file.
     pub(crate) fn keepers_of_removed(
         &self,
         others: Vec<ReplicaSlot>,
@@ -36,7 +36,7 @@ impl Engine {
         })
     }
 
-    /// The files that were removed up to a place, but for those that are kept, with their places.
+    /// The files that were removed up to a place, with their places, except those that are kept.
     pub(crate) fn removed_through(
         &self,
         through: u64,
@@ -49,7 +49,7 @@ impl Engine {
         })
     }
 
-    /// These were let go of; a client that has opened one in between keeps it.
+    /// These files were let go; a file that a client has opened meanwhile stays.
     pub(crate) fn forget_buried(&self, files: Vec<(u64, ObjectId)>) {
         self.with_core(|guard| {
             for (place, file) in files {

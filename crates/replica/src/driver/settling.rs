@@ -1,4 +1,4 @@
-//! Which files everybody has, and who has to be told so.
+//! Which files all replicas have, and which peers have to be told so.
 //!
 //! What must never enter: how contents are sent, and how peers are told (`completed`).
 
@@ -14,7 +14,7 @@ use crate::driver::engine::Guard;
 const NOTHING: Range<u64> = u64::MAX - 1..u64::MAX;
 
 impl Guard<'_> {
-    /// Looks whether everybody has all content of a file, after something was acknowledged or removed.
+    /// Checks whether all replicas have all content of a file, after something was acknowledged or removed.
     pub(super) fn settle_content(&mut self, file: ObjectId) {
         if self.ledger.pins.contains_key(&file) || !self.ledger.complete_at_active(file) {
             return;
@@ -47,7 +47,7 @@ impl Guard<'_> {
         }
     }
 
-    /// A peer that takes no part has all of a file, and is told so when it is back: as if it lacked what is behind the end.
+    /// A peer that takes no part has all of a file, and is told so when it is back: the account pretends that it lacks something behind the end.
     fn tell_later(&mut self, slot: ReplicaSlot, file: ObjectId) {
         let (now, follows) = (self.now, Position(self.ledger.last_position));
         if let Some(backlog) = self.ledger.unshipped.peer(slot) {
@@ -55,7 +55,7 @@ impl Guard<'_> {
         }
     }
 
-    /// What those could not be told who take part no longer they are told when they are back.
+    /// Reports that replicas outside the view could not get are sent when these are back.
     pub(super) fn put_off_telling(&mut self) {
         let ledger = &mut self.ledger;
         let away = |slot: &ReplicaSlot| !ledger.active.contains(slot);
@@ -71,7 +71,7 @@ impl Guard<'_> {
         }
     }
 
-    /// The same for all files, when others take part than before.
+    /// The same for all files, when other replicas take part than before.
     pub(super) fn settle_all_contents(&mut self) {
         let backlogs = self.ledger.unshipped.peers();
         let mut files: BTreeSet<ObjectId> = backlogs

@@ -1,4 +1,4 @@
-//! Pieces of files' contents on their way to one peer: which one goes next, and what became of it.
+//! Pieces of files' contents on their way to one peer: which one goes next, and its result.
 //!
 //! What must never enter: which ranges a peer lacks and when they are due (`shipping` of `state`), and how pieces are read and sent.
 
@@ -12,9 +12,9 @@ use crate::state::free_space::is_fair_part;
 use crate::state::shipping::{Piece, PieceId};
 
 impl Engine {
-    /// The piece that goes to a peer now, and when the next one is due. Where clients keep this server busy (`is_busy`), contents that nobody
-    /// asks for rest on; not those that control waits for which somebody wants, nor for a peer outside the view. `left` is what is left on the
-    /// peer's disk; nothing rests without it, nor while the peer lacks more than this member's part of it.
+    /// The piece that goes to a peer now, and when the next one is due. If clients keep this server busy (`is_busy`), contents for which nothing
+    /// waits rest longer; not those under a control that another replica wants, nor those for a peer outside the view. `left` is the space left on
+    /// the peer's disk; nothing rests without it, nor while the peer lacks more than this member's share of it.
     pub(crate) fn next_piece(
         &self,
         to: ReplicaSlot,
@@ -46,8 +46,8 @@ impl Engine {
         }
     }
 
-    /// Has a piece reach to `end`, as far as that can be. Returns its range and the place of the own stream that it follows; `None` when its
-    /// session is over.
+    /// Extends a piece to `end`, as far as possible. Returns its range and the place of this replica's stream that it follows; `None` if its session
+    /// is over.
     pub(crate) fn extend_piece(
         &self,
         to: ReplicaSlot,
@@ -66,8 +66,8 @@ impl Engine {
         });
     }
 
-    /// The place of our stream up to which the peer has the whole file with this piece, which has been read, and in which turn it has asked for the
-    /// file, if it has; `None` when there is more to come, or on its way.
+    /// For a piece that has been read: the place of this replica's stream up to which the peer has the whole file with this piece, and the turn in
+    /// which the peer asked for the file, if it did. `None` if more is to come, or on its way.
     pub(crate) fn piece_completes(
         &self,
         to: ReplicaSlot,
@@ -87,7 +87,7 @@ impl Engine {
         })
     }
 
-    /// A peer has this many blocks of a piece not, of which it was sent sums. Says whether they are due now; `None` when the session of the piece
+    /// A peer was sent the sums of a piece and lacks the blocks with these bits. Returns whether they are due now; `None` if the session of the piece
     /// is over.
     pub(crate) fn piece_lacks_blocks(
         &self,
@@ -98,7 +98,7 @@ impl Engine {
         self.with_core(|guard| guard.ledger.unshipped.peer(by)?.lacks_blocks(id, blocks))
     }
 
-    /// What a piece on its way covers of its file.
+    /// The range of a piece on its way.
     pub(crate) fn piece_range(&self, to: ReplicaSlot, id: PieceId) -> Option<Range<u64>> {
         self.with_core(|guard| guard.ledger.unshipped.peer(to)?.range_of(id))
     }
@@ -120,7 +120,7 @@ impl Engine {
         self.notify_of_contents();
     }
 
-    /// A peer has stored a piece. Returns the file if it has all content of that now.
+    /// A peer has stored a piece. Returns the file if the peer has all its content now.
     pub(crate) fn piece_acknowledged(&self, by: ReplicaSlot, id: PieceId) -> Option<ObjectId> {
         self.with_core(|guard| {
             let file = guard.ledger.unshipped.peer(by)?.acknowledged(id)?;
@@ -130,12 +130,12 @@ impl Engine {
         })
     }
 
-    /// There was nothing to send of a file that a peer lacks; it does not know that it has all.
+    /// There was nothing to send of a file that a peer lacks; the peer does not know that it has all of it.
     pub(crate) fn note_unconfirmed(&self, to: ReplicaSlot, file: ObjectId) {
         self.with_core(|guard| guard.ledger.unconfirmed.insert((to, file)));
     }
 
-    /// Whether a peer that has a file as far as it is sent from here lacks data that others made of it.
+    /// Notes whether a peer that has a file, as far as this replica sends it, lacks data of the file that others made.
     pub(crate) fn note_apart(&self, by: ReplicaSlot, file: ObjectId, apart: bool) {
         self.with_core(|guard| match apart {
             true => guard.ledger.apart.insert((by, file)),
@@ -171,8 +171,8 @@ impl Engine {
         });
     }
 
-    /// Whether a peer outside the view can take what is on its way to it, if it has this many bytes available. One in the view has said that
-    /// before anything was answered.
+    /// Whether a peer outside the view has space for what is on its way to it, if this many bytes are available. A member of the view had reported
+    /// its space before clients were answered.
     pub(crate) fn has_space_for_pieces(&self, to: ReplicaSlot, available: u64) -> bool {
         self.with_core(|guard| {
             let backlog = guard.ledger.unshipped.backlog(to);

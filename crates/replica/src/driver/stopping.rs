@@ -1,4 +1,4 @@
-//! The end of a replica: handing over what it has, and ending its conversations and tasks.
+//! The end of a replica: it hands over what it has, and ends its conversations and tasks.
 //!
 //! What must never enter: when it stops.
 
@@ -11,17 +11,17 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::members::REMOVED;
 
 impl LocalReplica {
-    /// Has a task end with the replica.
+    /// Ends a task with the replica.
     pub(crate) fn keep_task(&self, task: JoinHandle<()>) {
         let mut tasks = self.tasks.lock();
-        // Looked at under the lock: `stop` says so before it ends the tasks that are there.
+        // Checked under the lock: `stop` sets the flag before it ends the tasks that are there.
         match *self.stopping.borrow() {
             true => task.abort(),
             false => tasks.push(task),
         }
     }
 
-    /// This replica was removed from the set: it serves nobody and talks to nobody any more.
+    /// This replica was removed from the set: it no longer serves clients or talks to replicas.
     pub(crate) fn end_as_removed(&self) {
         if self.lease.end() {
             tracing::error!("{REMOVED}");
@@ -40,7 +40,7 @@ impl LocalReplica {
     pub(crate) fn stop(&self) {
         self.stopping.send_replace(true);
         self.state.scrub.stop();
-        // First, so that no session begins behind what ends here.
+        // First, so that no session begins after the others have ended.
         if let Some(endpoint) = self.endpoint.get() {
             endpoint.close();
         }
@@ -52,8 +52,8 @@ impl LocalReplica {
         self.state.copies.end_all();
     }
 
-    /// Gives up all control, and returns when every member that is in contact knows that, and has everything that was made here.
-    /// Control does not end while a member of the view is not in contact; nobody waits for that.
+    /// Gives up all control. Returns when every connected member knows that, and has everything that was made here. Control does not end while a
+    /// member of the view is not connected; then this does not wait for it.
     pub(crate) async fn everything_everywhere(&self) {
         self.engine.expedite(None);
         self.engine.with_core(|guard| guard.retire());

@@ -1,7 +1,6 @@
 //! The local tree as replication control sees it: what lies above an object.
 //!
-//! Parents are read from the store and remembered. All links change while the core is locked, so what is
-//! remembered is always what the store would say.
+//! Parents are read from the store and remembered. All links change while the core is locked, so what is remembered always equals the store.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,10 +9,10 @@ use control::Subject;
 use store::{Store, Touched, TouchedKind};
 use vfs::{Attributes, ObjectId};
 
-/// The parents of at most this many objects are remembered. Then everything is forgotten.
+/// The parents of at most this many objects are remembered. At the limit all are forgotten.
 const REMEMBERED: usize = 1 << 17;
 
-/// Parents that were asked for lately.
+/// Parents that were needed lately.
 #[derive(Default)]
 pub(crate) struct Parents(RefCell<HashMap<ObjectId, Vec<ObjectId>>>);
 
@@ -39,7 +38,7 @@ impl control::Tree for LocalTree<'_> {
             return known.clone();
         }
         let found = self.store.parents(object).unwrap_or_else(|error| {
-            // The store fails every later operation as well, so nothing is admitted on the strength of this.
+            // The store fails every later operation as well, so this admits nothing.
             tracing::error!(%error, "cannot read what lies above an object");
             Vec::new()
         });
@@ -63,7 +62,7 @@ pub(crate) fn subject_of(attributes: &Attributes) -> Subject {
     }
 }
 
-/// The same of one that the store is about to change.
+/// The same for an object that the store is about to change.
 pub(crate) fn touched_subject(touched: Touched) -> Subject {
     match touched.kind {
         TouchedKind::Directory => Subject::Directory(touched.id),

@@ -1,4 +1,4 @@
-//! The view in force as the core goes by it: who takes part, who keeps contents, and who has reported.
+//! The view in force as the core uses it: which replicas take part, which keep contents, and which have reported.
 //!
 //! What must never enter: how views are agreed, and the lease (`lease_state`).
 
@@ -10,15 +10,15 @@ use vfs::ReplicaSlot;
 use crate::driver::engine::Engine;
 
 impl Engine {
-    /// A view is in force. `witnesses` are members that keep no contents; `before` is the view that it follows.
+    /// A view is in force. `witnesses` are members that keep no contents; `before` is the previous view.
     pub(crate) fn enter_view(&self, view: &View, witnesses: BTreeSet<ReplicaSlot>, before: &View) {
         self.with_core(|guard| {
             guard.ledger.active = view.active.clone();
             guard.ledger.voters = view.configured.clone();
             guard.ledger.witnesses = witnesses;
             if !before.active.contains(&self.slot) {
-                // What is handed over to all who take part now is none of the controls that this replica reports, which it
-                // may remember although they have ended: they would end what a lost one has won since.
+                // Contents handed over to all replicas that take part now need no control. This replica may report remembered controls that have
+                // ended; those would end what a lost replica has won since.
                 guard.settle_all_contents();
             }
             if before.configured != view.configured || guard.ledger.configured_at.is_none() {
@@ -31,7 +31,7 @@ impl Engine {
         });
     }
 
-    /// The local copy is another one than before.
+    /// Another copy has replaced the local one.
     pub(crate) fn tree_replaced(&self) {
         self.with_core(|guard| {
             guard.tree_replaced();
@@ -44,18 +44,18 @@ impl Engine {
         self.with_core(|guard| guard.is_settled())
     }
 
-    /// The number of the view that the core goes by, and whether every member of it has reported.
+    /// The number of the view that the core uses, and whether every member of it has reported.
     pub(crate) fn epoch_and_settled(&self) -> (u64, bool) {
         self.with_core(|guard| (guard.epoch().0, guard.is_settled()))
     }
 
-    /// Whether the configuration of the set may change again, as far as this replica knows: everybody knows every control here, and has the
+    /// Whether, as far as this replica knows, the configuration of the set may change again: all replicas know every control here, and have the
     /// updates of earlier configurations, with their contents if `contents`.
     pub(crate) fn is_steady(&self, contents: bool) -> bool {
         self.with_core(|guard| guard.is_steady_with(contents))
     }
 
-    /// Those who take part and keep contents, this replica among them.
+    /// The replicas that take part and keep contents, including this one.
     pub(crate) fn keepers(&self) -> BTreeSet<ReplicaSlot> {
         self.with_core(|guard| {
             let ledger = &guard.ledger;

@@ -54,8 +54,8 @@ pub(crate) fn shortages(replica: &LocalReplica) -> BTreeSet<(ReplicaSlot, Replic
     let mut all: BTreeSet<_> = own.map(|of| (replica.slot(), of)).collect();
     let fresh = replica.state.settings.site_lease;
     for (by, news) in replica.state.peers.news() {
-        if let Some((ask, _)) = news.said.filter(|(_, at)| at.elapsed() < fresh) {
-            all.extend(ask.short_of.into_iter().map(|of| (by, ReplicaSlot(of))));
+        if let Some((request, _)) = news.said.filter(|(_, at)| at.elapsed() < fresh) {
+            all.extend(request.short_of.into_iter().map(|of| (by, ReplicaSlot(of))));
         }
     }
     all

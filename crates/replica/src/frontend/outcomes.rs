@@ -102,7 +102,7 @@ async fn held_as_asked(
         .until(|| {
             // Its maker has it, unless it is lost; then it is with all who are left.
             let having = replica.state.peers.news().into_iter().filter(|(_, news)| {
-                let mut applied = news.said.iter().flat_map(|(ask, _)| &ask.applied);
+                let mut applied = news.said.iter().flat_map(|(request, _)| &request.applied);
                 applied.any(|(of, at)| *of == by.0 && *at >= position)
             });
             let having = having.map(|(slot, _)| slot).chain([by]).collect();

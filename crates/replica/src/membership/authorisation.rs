@@ -65,7 +65,7 @@ pub(crate) fn may_say(speaker: Speaker, kind: Kind, hearer: Hearer) -> Result<()
         | Kind::Members
         | Kind::LeaseRequest
         | Kind::LeaseGrant
-        | Kind::Entered
+        | Kind::Joined
         | Kind::CaughtUp
         | Kind::View
         | Kind::Relayed

@@ -82,7 +82,7 @@ fn answer(replica: &Arc<LocalReplica>, from: ReplicaSlot) {
     replica.state.conversations.with(from, |conversation| {
         conversation.lists.count();
     });
-    views::say_entered(replica, from);
+    views::say_joined(replica, from);
     replica.say_completed_again(from);
     let held = *replica.state.held.borrow();
     // What a lost one takes for complete here may have given way to another copy.

@@ -1,8 +1,7 @@
-//! The copy that a joining or rejoining replica begins with: all rows of one moment, then contents of files.
+//! The copy with which a joining or rejoining replica begins: all rows of one moment, then contents of files.
 //!
-//! The first member of the view that holds the tree supplies it. Rows of later updates follow in the streams;
-//! contents are shipped like any other change, of those files that the receiver asks for. A replica whose
-//! own copy is out of date or has diverged keeps what contents it has that are right.
+//! The first member of the view that holds the tree supplies it. Rows of later updates follow in the streams; contents of the files that the receiver
+//! asks for are shipped like any other change. A replica whose own copy is outdated or has diverged keeps those contents that are right.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +23,7 @@ use crate::state::copies::{Held, Next};
 use crate::state::lists::{FILES_AT_ONCE, List};
 use crate::state::wire::{self, BasePage, Row, Taken, Wanted};
 
-/// A fact and its value, or that it is none any more.
+/// The key of a fact and its value; without a value, the fact is removed.
 type Fact = (Vec<u8>, Option<Vec<u8>>);
 
 /// One message carries about this many bytes of rows.
@@ -32,7 +31,7 @@ const PAGE_BYTES: usize = 256 << 10;
 
 const FACT: &[u8] = b"copy";
 
-/// How much of the tree a store holds; the founder of a set has all there is.
+/// How much of the tree a store holds; the founder of a set holds everything.
 pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
     let facts = store.facts(FACT)?;
     let said = facts.first().and_then(|(_, value)| value.first().copied());
@@ -53,7 +52,7 @@ async fn note_with(
     more: impl IntoIterator<Item = Fact>,
 ) -> Result<()> {
     let held_row = (FACT.to_vec(), Some(vec![held as u8]));
-    // From here on it is a copy as a whole, or is none at all.
+    // From here on the rows are a whole copy, or no copy at all.
     let rows = [held_row, (TAKEN.to_vec(), None)];
     let rows = rows.into_iter().chain(more).collect();
     let ticket = replica.store.put_facts(rows).await?;
@@ -62,7 +61,7 @@ async fn note_with(
     Ok(())
 }
 
-/// Sends a new replica all rows that it lacks. When it has taken them in it says so, and gets the rest.
+/// Sends a new replica all rows that it lacks. When it has taken them it says so, and gets the rest.
 pub(crate) async fn supply_rows(
     replica: Arc<LocalReplica>,
     session: Session,
@@ -72,7 +71,7 @@ pub(crate) async fn supply_rows(
     if let Err(error) = send_rows(&replica, &session, taken).await {
         tracing::error!(peer, %error, "a new replica could not be supplied; it asks again when it is back");
     }
-    // It may have begun with another one's copy meanwhile, and lose that one.
+    // It may meanwhile have begun with another replica's copy, and may lose that replica.
     replica
         .state
         .conversations
@@ -91,7 +90,7 @@ async fn send_rows(
             Some(attempt) => attempt,
             None => replica.state.copies.begin(to, replica.store.base().await?),
         };
-    // What a crash could take from here is shown to nobody.
+    // No peer sees what a crash could still erase here.
     replica.state.lineage.keep().await?;
     let (copy, pages) = (attempt.copy, attempt.pages);
     tracing::info!(peer = to.0, pages, "supplying a replica with the tree");
@@ -115,7 +114,7 @@ async fn send_rows(
                 replica.state.conversations.supplied(to, objects);
             }
             Next::Rest(positions) => {
-                // The last position given out may have gone to no record.
+                // The last position given out may belong to no record.
                 let stable = *replica.store.stable_position().borrow();
                 let own = stable.max(replica.trimmed());
                 let at_most = |slot| {
@@ -147,14 +146,14 @@ async fn send_page(
     Ok(())
 }
 
-/// A peer that has taken all rows says of which files it needs the contents.
+/// A peer that has taken all rows names the files whose contents it needs.
 pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, mut wanted: Wanted) {
-    // What was removed, or never was, is noted for nobody.
+    // Files that were removed, or never existed, are noted for no peer.
     wanted
         .files
         .retain(|file| replica.store.file_size(*file).is_ok());
     if wanted.copy {
-        // What was removed since the rows were sent is not sent.
+        // Files that were removed since the rows were sent are not sent.
         let size = |file: &ObjectId| Some((*file, replica.store.file_size(*file).ok()?));
         let files = wanted.files.iter().filter_map(size);
         replica.state.conversations.owe(from, files);
@@ -188,8 +187,7 @@ pub(crate) fn want(replica: &LocalReplica, supplier: ReplicaSlot) -> Result<()> 
     Ok(())
 }
 
-/// Asks a member for what this replica lacks of its data: the rows that say so came with the copy, and the member does
-/// not know of that.
+/// Asks a member for what this replica lacks of its data: the rows that say so came with the copy, and the member does not know them.
 pub(crate) fn ask_for_lacking(replica: &LocalReplica, of: ReplicaSlot) {
     // A store that has failed ends the server elsewhere.
     let lacking = replica.store.incomplete_files(of).unwrap_or_default();
@@ -217,16 +215,14 @@ fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, applied: u64, files: 
     conversing::send_list(replica, peer, List::Copy, parts.collect());
 }
 
-/// Notes durably that this replica's copy is to be replaced by another one's, and with it why, if that matters later; it has
-/// to start anew then.
+/// Notes durably that another replica's copy must replace this one, and the reason, if that matters later. After that this replica has to restart.
 pub(crate) async fn give_up_copy(replica: &LocalReplica, why: Option<Fact>) -> Result<()> {
     replica.state.complete.store(false, Ordering::Release);
     let facts = why.into_iter().chain([complete::no_more()]);
     note_with(replica, Held::Nothing, facts).await
 }
 
-/// This copy has diverged from the others': it leaves the view, and gets a whole copy once everybody has what was
-/// made here.
+/// This copy has diverged from the others: this replica leaves the view, and gets a whole copy once all replicas have what was made here.
 pub(crate) async fn take_copy_anew(replica: &Arc<LocalReplica>, why: &str) {
     let noted = async {
         replica.state.complete.store(false, Ordering::Release);
@@ -241,17 +237,17 @@ pub(crate) async fn take_copy_anew(replica: &Arc<LocalReplica>, why: &str) {
     replica.exclude(replica.slot(), why).await;
 }
 
-/// The fact that says that this copy differs from the others'.
+/// The fact that says that this copy differs from the others.
 pub(crate) const COPY_ANEW: &[u8] = b"copy-anew";
 
-/// Takes a page of the copy in, if it is one of the copy that is being taken. Others may have been asked for one as well.
+/// Takes a page of the copy, if it belongs to the copy that is being taken. Other suppliers may also have been asked for a copy.
 pub(crate) async fn take(
     replica: &Arc<LocalReplica>,
     inbox: &Inbox,
     incoming: &Incoming,
 ) -> std::result::Result<(), Unfit> {
     let page: BasePage = wire::decode(&incoming.message.payload)?;
-    // Between looking and writing no page of another one's copy is taken.
+    // No page of another supplier's copy is taken between the check and the write.
     let _one_at_a_time = replica.state.copying.lock().await;
     let held = *replica.state.held.borrow();
     if !is_awaited(&page, held, taken(replica, inbox.from)) {
@@ -263,7 +259,7 @@ pub(crate) async fn take(
             let pages = begin.pages;
             tracing::info!(peer = inbox.from.0, pages, "receiving the tree");
             if pages == 0 {
-                // Before the rows go that it speaks of.
+                // Removed before the rows to which it refers.
                 replica
                     .store
                     .put_facts(vec![(TAKEN.to_vec(), None)])
@@ -275,7 +271,7 @@ pub(crate) async fn take(
         }
         BasePage::Rows(place, rows) => {
             let rows = rows.into_iter().map(RowChange::from);
-            // A witness lacks all contents, and nobody waits for that.
+            // A witness lacks all contents, and no operation waits for those.
             let rows = rows.filter(|row| {
                 !replica.state.is_witness
                     || !matches!(row.subject(), Some(RowSubject::Incomplete(_)))
@@ -296,7 +292,7 @@ pub(crate) async fn take(
             Ok(rows_are_here(replica).await?)
         }
         BasePage::Complete => {
-            // Of those that are left the supplier owes nothing any more: they were cut, or removed.
+            // The supplier owes nothing more of the files that are left: they were cut, or removed.
             let files = replica.store.files_to_fetch()?;
             replica.store.note_fetched(&files).await?;
             note(replica, Held::Everything).await?;
@@ -311,11 +307,11 @@ pub(crate) async fn take(
     }
 }
 
-/// Whether a page of a supplier's is to be taken by a replica that holds so much, and has taken so much of that supplier's copy.
+/// Whether a replica takes this page, given what it holds and how much of that supplier's copy it has taken.
 fn is_awaited(page: &BasePage, held: Held, taken: Option<Taken>) -> bool {
     match page {
         BasePage::Begin(begin) if begin.pages == 0 => held == Held::Nothing,
-        // Rows from this place on follow what is here, or repeat some of it.
+        // Rows from this place on follow the rows here, or repeat some of them.
         BasePage::Begin(begin) => {
             let same = |taken: Taken| {
                 (taken.incarnation, taken.copy) == (begin.incarnation, begin.copy)
@@ -332,7 +328,7 @@ fn is_awaited(page: &BasePage, held: Held, taken: Option<Taken>) -> bool {
 
 async fn rows_are_here(replica: &Arc<LocalReplica>) -> Result<()> {
     if replica.state.is_witness {
-        // It asks nobody for contents.
+        // A witness does not ask for contents.
         let files = replica.store.files_to_fetch()?;
         replica.store.note_fetched(&files).await?;
         note(replica, Held::Everything).await?;
@@ -353,7 +349,7 @@ async fn rows_are_here(replica: &Arc<LocalReplica>) -> Result<()> {
     for inbox in inboxes {
         ask_for_lacking(replica, inbox.from);
         let applied = replica.store.applied(inbox.from)?;
-        // It is stable. Of one that is lost nobody asks how far it came, but the others compare.
+        // It is stable. If the maker is lost, it does not ask for the position, but the other survivors compare it.
         inbox.note_acknowledged(applied);
         for piece in inbox.reached(applied) {
             crate::replication::contents::put_in_place(replica, &inbox, piece);
@@ -375,7 +371,7 @@ mod tests {
         }
     }
 
-    /// A new server took its copy from one member; then one with a smaller number came back, was asked as well, and supplied one, too.
+    /// A new server took its copy from one member; then a member with a smaller number came back, was asked as well, and also supplied a copy.
     #[test]
     fn pages_of_two_copies_are_not_mixed() {
         let rows = |copy, pages| BasePage::Rows(place(copy, pages), Vec::new());

@@ -1,4 +1,4 @@
-//! What is said to a peer as long as its session lasts, besides updates and contents.
+//! What is said to a peer during its session, besides updates and contents.
 //!
 //! What must never enter: when a session begins and ends (`membership::sessions`).
 
@@ -15,21 +15,20 @@ use crate::state::lists::{List, Lists};
 use crate::state::members::Speaker;
 use crate::state::wire::{self, BasePage, Greeting};
 
-/// Sends a list, however long, as fast as a peer takes it, in order. Nothing of it is dropped as long as the session lasts, but for
-/// a newer list about the same, which takes its place.
+/// Sends a list of any length, in order, as fast as the peer takes it. Nothing of it is dropped during the session, except when a newer list of its
+/// kind replaces it.
 pub(crate) fn send_list(replica: &LocalReplica, to: ReplicaSlot, list: List, parts: Vec<Message>) {
     let lists = replica
         .state
         .conversations
         .with(to, |with| with.lists.clone());
-    // Without a session: a peer that is sent such lists is sent them anew in the next one.
+    // Without a session: the next session sends such lists again.
     if let Some(lists) = lists.filter(|lists| lists.tell(list, parts)) {
         send_lists(replica, to, lists);
     }
 }
 
-/// Asks a peer for the contents of files, in the same way; tells it how many were asked for where these are none. A witness
-/// asks for nothing, and is asked for nothing.
+/// Asks a peer for the contents of files, in the same way; without files, tells only the count. A witness asks for nothing, and is asked for nothing.
 pub(crate) fn want(replica: &LocalReplica, of: ReplicaSlot, files: &[ObjectId]) {
     if replica.state.is_witness || replica.speaker(of) == Speaker::Witness {
         return;
@@ -62,7 +61,7 @@ fn send_lists(replica: &LocalReplica, to: ReplicaSlot, lists: Arc<Lists>) {
     converse(replica, to, sending);
 }
 
-/// Tells a peer, for the first time or anew, how far its stream is applied here.
+/// Tells a peer, for the first time or again, how far its stream is applied here.
 pub(crate) fn say_hello(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
     let greeting = Greeting {
         begins,
@@ -80,10 +79,10 @@ pub(crate) fn say_hello(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
         .send(inbox.from, Lane::Control, message);
 }
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are summed later.
 const NOT_KEPT: &str = "updates that a peer lacks are not kept any more";
 
-/// A peer lacks updates that are not kept any more: it has to take a whole copy.
+/// A peer lacks updates that are no longer kept: it has to take a whole copy.
 pub(crate) fn too_far_behind(replica: &LocalReplica, peer: ReplicaSlot) {
     if let Some(sum) = replica.state.repeats.is_to_tell(NOT_KEPT, peer) {
         tracing::warn!(
@@ -96,7 +95,7 @@ pub(crate) fn too_far_behind(replica: &LocalReplica, peer: ReplicaSlot) {
     replica.state.outbound.send(peer, Lane::Control, message);
 }
 
-/// Has a task end with the conversation, which may have ended meanwhile.
+/// Ends a task with the conversation, which may have ended meanwhile.
 pub(crate) fn converse(replica: &LocalReplica, with: ReplicaSlot, task: JoinHandle<()>) {
     let mut task = Some(task);
     replica.state.conversations.with(with, |conversation| {
@@ -108,7 +107,7 @@ pub(crate) fn converse(replica: &LocalReplica, with: ReplicaSlot, task: JoinHand
     }
 }
 
-/// A peer has all content of a file; perhaps the last one of the copy that it began with.
+/// A peer has all content of a file, which may be the last file of the copy with which it began.
 pub(crate) fn has_content(replica: &LocalReplica, peer: ReplicaSlot, file: ObjectId) {
     replica.state.conversations.with(peer, |conversation| {
         if let Some(owed) = &mut conversation.base {
@@ -118,8 +117,8 @@ pub(crate) fn has_content(replica: &LocalReplica, peer: ReplicaSlot, file: Objec
     look_at_base(replica, peer);
 }
 
-/// Looks for files that a copy waits for and of which nothing is owed any more: they were removed, cut, or changed by
-/// others, or are written so often that something new is always on its way.
+/// Finds files that a copy waits for and of which nothing is owed any more: they were removed, cut, or changed by others, or are written so often
+/// that something new is always on its way.
 pub(crate) fn let_go_of_settled(replica: &LocalReplica) {
     for peer in replica.state.conversations.beginners() {
         let owed = replica.state.conversations.owed(peer, LOOKED_AT);
@@ -130,7 +129,7 @@ pub(crate) fn let_go_of_settled(replica: &LocalReplica) {
     }
 }
 
-/// Tells a peer when it has everything that it began without.
+/// Tells a peer when it has everything that it lacked at the beginning.
 pub(crate) fn look_at_base(replica: &LocalReplica, peer: ReplicaSlot) {
     let complete = replica.state.conversations.with(peer, |conversation| {
         let owed = conversation.base.as_ref()?;
@@ -146,5 +145,5 @@ pub(crate) fn look_at_base(replica: &LocalReplica, peer: ReplicaSlot) {
     }
 }
 
-/// At most this many files that a copy waits for are looked at in one go.
+/// One pass checks at most this many files that a copy waits for.
 const LOOKED_AT: usize = 4096;

@@ -1,14 +1,13 @@
-//! How updates of our stream are put into messages.
+//! How updates of this replica's stream are put into messages.
 //!
-//! What must never enter: to whom they go (`sending`), and which of them become one record (`shipping` of `state`).
+//! What must never enter: which peers get them (`sending`), and which of them become one record (`shipping` of `state`).
 
 use store::UpdateRecord;
 
 use crate::state::shipping::{bytes_of, merge};
 use crate::state::wire::{Note, Record};
 
-/// A message is sent when its records have this many bytes. One record may exceed it: the largest
-/// holds an extended attribute.
+/// A message is sent when its records have this many bytes. One record may exceed it: the largest holds an extended attribute.
 const MESSAGE_BYTES: usize = 256 << 10;
 
 /// What one message carries: the updates of an interval of positions.
@@ -37,8 +36,8 @@ impl Part {
     }
 }
 
-/// Cuts the updates between two positions into parts, at least one. Positions have gaps, and a part ends with a gap: somebody may have built on the
-/// end of one, and the update behind it on what that one has made then. A receiver that learned of both at once would wait for ever
+/// Cuts the updates between two positions into parts, at least one. Positions have gaps, and a part ends at a gap: another replica may have built on
+/// the end of the gap, and the update behind it on what that replica made then. A receiver that learned of both at once would wait for ever
 /// (counterexample 74).
 pub(super) fn cut(
     updates: Vec<(UpdateRecord, Note)>,
@@ -96,7 +95,7 @@ mod tests {
             .collect()
     }
 
-    /// Replica 2 had been told that this stream is at 8, and made its seventh update then; that is what the one at 9 follows.
+    /// Replica 2 had been told that this stream is at 8, and then made its seventh update; the update at 9 follows that one.
     #[test]
     fn counterexample_74_a_gap_is_told_before_the_update_behind_it() {
         let updates = vec![update(3, 6), update(4, 6), update(9, 7)];

@@ -1,7 +1,7 @@
-//! A replica that cannot store what others have changed (rule 34): it leaves the view, so that nobody waits for it
-//! and it answers nobody, and comes back by itself when it can.
+//! A replica that cannot store what others have changed (rule 34): it leaves the view, so that no replica waits for it and it answers no client. It
+//! comes back by itself when it can.
 //!
-//! What must never enter: what else keeps a replica outside.
+//! What must never enter: other reasons to stay outside.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use vfs::Error;
 
 use crate::driver::local_replica::LocalReplica;
 
-/// Between attempts to store something, doubled each time up to the longer.
+/// The pause between attempts to store something; doubled each time, up to the longer one.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// While the others wait for this replica, it goes on trying until a pause would be as long as this.
+/// While the others wait for this replica, it keeps trying until the next pause would be this long.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// Leaves the view. What follows is as after a crash: it starts anew outside, and catches up.
+/// Leaves the view. As after a crash, this replica restarts outside the view, and catches up.
 pub(crate) async fn degraded(replica: &Arc<LocalReplica>, error: &Error) {
     let reason = reason(error);
     tracing::error!(reason, "this replica leaves the view");
@@ -24,8 +24,8 @@ pub(crate) async fn degraded(replica: &Arc<LocalReplica>, error: &Error) {
     replica.lease.leave(&reason);
 }
 
-/// Contents could not be stored here. A replica that is up to date leaves, and starts anew. For one in the view that is not the others
-/// wait, though it answers nobody: it leaves where it has no space, and stays outside until it has.
+/// Contents could not be stored here. An up-to-date replica leaves and restarts. The others wait for a member that is not up to date, though it
+/// answers no client: without space it leaves, and stays outside until it has space.
 pub(crate) async fn contents_not_stored(replica: &Arc<LocalReplica>, error: &Error) {
     if replica.lease.is_up_to_date() {
         degraded(replica, error).await;
@@ -38,7 +38,7 @@ fn reason(error: &Error) -> String {
     format!("it cannot store what others have changed: {error}")
 }
 
-/// How often something has been tried in vain.
+/// The failed attempts so far, as the next pause.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     pause: Duration,
@@ -49,8 +49,8 @@ impl Attempts {
         Attempts { pause: FIRST_PAUSE }
     }
 
-    /// Whether it is to be tried again after this error: outside the view, when there was no space, or something else was
-    /// lacking that passes, some time later. Inside, the replica leaves, soon or at once.
+    /// Waits, and returns whether to try again after this error: outside the view, if there was no space or the reason may pass. Inside, the replica
+    /// soon gives up and leaves.
     pub(crate) async fn again(&mut self, replica: &Arc<LocalReplica>, error: &Error) -> bool {
         let passes = *error == Error::Delay;
         if replica.lease.is_up_to_date() {
@@ -65,7 +65,7 @@ impl Attempts {
         }
         *replica.state.trouble.lock() = Some(reason(error));
         if replica.takes_part() {
-            // The others wait for it, though it answers nobody.
+            // The others wait for it, though it answers no client.
             replica.exclude(replica.slot(), &reason(error)).await;
         }
         self.wait().await;

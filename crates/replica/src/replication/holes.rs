@@ -1,5 +1,5 @@
-//! A hole goes to a peer as one piece, however long it is: one of a terabyte, walked in pieces like bytes, takes minutes, and
-//! for as long the control of its file is kept.
+//! A hole goes to a peer as one piece of any length: walking a hole of a terabyte in normal pieces takes minutes, and keeps the control of its file
+//! for that time.
 //!
 //! What must never enter: how bytes are read and sent.
 
@@ -13,8 +13,8 @@ use crate::driver::local_replica::LocalReplica;
 use crate::replication::offers;
 use crate::state::shipping::{Manner, Piece};
 
-/// Has a piece in which there was nothing but a hole reach as far as that goes, and the peer lacks it. `content` is what was
-/// read of it; returned is what there is now, since a piece is read after it was taken.
+/// Extends a piece that contains only a hole over the rest of that hole, as far as the peer lacks it. `content` is what was read of the piece.
+/// Returns what the piece contains now, because a piece is read after it was taken.
 pub(super) async fn gather(
     replica: &Arc<LocalReplica>,
     to: ReplicaSlot,
@@ -35,7 +35,7 @@ pub(super) async fn gather(
     }
     let end = hole_end(replica, piece.file, taken.start).await?;
     if end < piece.range.end {
-        // Somebody has written into it, or cut it.
+        // The hole was written to, or cut.
         reach(replica, to, piece, end.max(taken.end));
     }
     match end < taken.end {
@@ -44,13 +44,13 @@ pub(super) async fn gather(
     }
 }
 
-/// Has a piece reach to `end`, as far as that can be. False when its session is over.
+/// Extends a piece to `end`, as far as possible. False if its session is over.
 fn reach(replica: &LocalReplica, to: ReplicaSlot, piece: &mut Piece, end: u64) -> bool {
     let Some((range, follows)) = replica.engine.extend_piece(to, piece.id, end) else {
         return false;
     };
     if range.end > piece.range.end {
-        // One that goes no further may have been read before.
+        // A piece that is not longer than before may have been read before.
         piece.follows = follows;
     }
     piece.range = range;

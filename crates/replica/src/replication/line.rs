@@ -10,20 +10,20 @@ use vfs::ReplicaSlot;
 use crate::driver::local_replica::LocalReplica;
 use crate::state::arrivals::{Inbox, StreamMessage};
 
-/// Whether nothing more of a lost replica is taken in at first hand for now: it is being agreed what counts of it, or was decided to go on without
-/// what it alone had. It may be back by now, and a server that was away learns of old decisions first (counterexample 76); or it takes part again in
-/// the same session (counterexample 68).
+/// Whether this replica accepts no updates directly from a lost replica for now. The survivors are agreeing what counts of it, or decided to continue
+/// without what only it had. The lost replica may be back by now, and a server that was away learns old decisions first (counterexample 76); or it
+/// takes part again in the same session (counterexample 68).
 pub(super) fn is_closed(replica: &LocalReplica, from: ReplicaSlot) -> bool {
     replica.state.losses.closing.has_begun(from) || replica.is_given_up(from)
 }
 
-/// Messages of a stream in their order, but for those of a lost replica itself while its stream is closed: they keep their
-/// credit, and those that others relay go before. What others relay of one that was given up comes again.
+/// Messages of a stream in their order. While the stream of a lost replica is closed, its own messages wait with their credit, and relayed messages
+/// go first. Relayed messages of a replica that was given up come again.
 #[derive(Default)]
 pub(super) struct Line(VecDeque<(u64, StreamMessage)>);
 
 impl Line {
-    /// What is to be taken in next.
+    /// The next message to apply.
     pub(super) async fn next(
         &mut self,
         replica: &LocalReplica,
@@ -32,7 +32,7 @@ impl Line {
     ) -> Option<(u64, StreamMessage)> {
         loop {
             let first = self.0.front().map(|(session, _)| *session);
-            // What came in an earlier session comes again, and is taken off the line.
+            // Messages of an earlier session come again, and are removed from the line.
             let is_over = || first.is_some_and(|session| session != inbox.session());
             let open = || is_over() || !is_closed(replica, inbox.from);
             let opened = replica.engine.until(|| open().then_some(()));
@@ -54,7 +54,7 @@ impl Line {
         }
     }
 
-    /// The stream was closed, or given up, while this was being taken in.
+    /// The stream was closed, or its maker given up, while this message was being applied.
     pub(super) fn put_off(&mut self, next: (u64, StreamMessage)) {
         self.0.push_front(next);
     }

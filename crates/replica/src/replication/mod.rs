@@ -1,13 +1,13 @@
-//! How copies become equal: what this replica sends of its own changes, and what it takes in of others'.
+//! How copies become equal: what this replica sends of its own changes, and what it applies of others' changes.
 //!
-//! `streams` applies rows as records in order (`sending`: those of our own, `cutting`: as messages; `line`: those that wait to be applied), `contents` carries what files hold beside them
-//! (`offers`: what may be there already, `holes`: as one piece however long), `base` a whole copy (`taken`: how much of it is here); `conversing` is what else
-//! is said to a peer. `withheld` and `settled` say what is not sent or taken because a replica is lost, `renewing` gives files new
-//! versions, `degraded` leaves the view when nothing can be stored, `unfit` is why what came cannot be applied. `progress` says how far those are who are on their way back,
-//! `removed` keeps removed files that are open elsewhere, and `scrub` compares copies.
+//! `streams` applies rows as records in order (`sending`: this replica's own, `cutting`: into messages, `line`: those that wait to be applied).
+//! `contents` carries file contents separately (`offers`: contents that the peer may already have, `holes`: each as one piece), `base` a whole copy
+//! (`taken`: how much of it is here). `conversing` says everything else to a peer. `withheld` and `settled` decide what is not sent or taken because
+//! a replica is lost, `renewing` gives files new versions, `degraded` leaves the view when nothing can be stored, `unfit` tells why a message cannot
+//! be applied. `progress` reports how far returning replicas are, `removed` keeps removed files that are open elsewhere, and `scrub` compares copies.
 //!
-//! What must never enter: who takes part, and what is done about the lost. Modules in here import from this folder and
-//! `frontend`, `driver`, `state`.
+//! What must never enter: which replicas take part, and what is done about lost replicas. Modules in here import from this folder and `frontend`,
+//! `driver`, `state`.
 
 pub(crate) mod base;
 pub(crate) mod contents;

@@ -1,6 +1,6 @@
-//! Contents that the other side may have already: they go as sums of their blocks, and only what it lacks goes as bytes.
+//! Contents that the other side may already have: the sums of their blocks are sent, and then only the missing blocks as bytes.
 //!
-//! What must never enter: of what sums are sent, which `shipping` decides.
+//! What must never enter: which contents are sent as sums (`shipping`).
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::shipping::{BLOCK_BYTES, Manner};
 use crate::state::wire::{PieceHead, Stretch, Sum};
 
-/// Fewer bytes than these are sent at once: to ask first would take longer and save nothing.
+/// Fewer bytes than this are sent at once: asking first would take longer and save nothing.
 const WORTH_ASKING: u64 = 1 << 10;
 
 /// Punched and never written bytes count as zeros.
@@ -39,7 +39,7 @@ pub(super) fn read(
     Ok(content)
 }
 
-/// Whether it is worth asking first whether this is there already.
+/// Whether to ask first whether the peer already has this.
 pub(super) fn is_worth_asking(manner: Manner, content: &[ContentPiece]) -> bool {
     let bytes = |part: &ContentPiece| match part {
         ContentPiece::Data { bytes, .. } => bytes.len() as u64,
@@ -48,7 +48,7 @@ pub(super) fn is_worth_asking(manner: Manner, content: &[ContentPiece]) -> bool 
     manner == Manner::Sums && content.iter().map(bytes).sum::<u64>() > WORTH_ASKING
 }
 
-/// Content from `start` on, without gaps, as a stretch and a sum for each block; a block without any bytes is a hole.
+/// Lays out content from `start` on, without gaps, as a stretch and a sum for each block; a block without any bytes is a hole.
 pub(super) fn lay_out(head: &mut PieceHead, start: u64, content: &[ContentPiece]) {
     let mut blocks = Blocks {
         head,
@@ -131,11 +131,10 @@ fn add_zeros(sum: &mut blake3::Hasher, mut length: u64) {
     }
 }
 
-/// Which stretches of a piece that came as sums are something else in the copy here, as bits. Reads from the disk and may
-/// block for as long as that takes.
+/// Which stretches of a piece that came as sums differ in the copy here, as bits. Reads from the disk, and blocks meanwhile.
 ///
 /// # Errors
-/// What is wrong with the object, which has no contents.
+/// The object has no contents; the error says why.
 fn lacking(store: &Store, head: &PieceHead) -> Result<u64> {
     let mut sums = head.sums.iter();
     let mut lacking = 0;
@@ -145,9 +144,9 @@ fn lacking(store: &Store, head: &PieceHead) -> Result<u64> {
         }
         let there = match store.content(head.file, stretch.offset, stretch.length) {
             Ok(content) => sum_of(stretch, &content).as_ref() == sums.next(),
-            // Removed meanwhile: nobody needs it any more.
+            // Removed meanwhile: no longer needed.
             Err(Error::Stale) => return Ok(0),
-            // Damaged here, or cannot be read: what comes takes its place.
+            // Damaged here, or unreadable: the bytes that come replace it.
             Err(Error::Io(_) | Error::Delay | Error::NoSpace) => {
                 let _ = sums.next();
                 false
@@ -155,14 +154,14 @@ fn lacking(store: &Store, head: &PieceHead) -> Result<u64> {
             Err(error) => return Err(error),
         };
         if !there {
-            // Looked at when it came: there are no more stretches than bits.
+            // Checked on arrival: there are at most as many stretches as bits.
             lacking |= 1_u64.checked_shl(bit as u32).unwrap_or(0);
         }
     }
     Ok(lacking)
 }
 
-/// Which stretches of a piece that came as sums are something else here. What is the same is stable on return.
+/// Which stretches of a piece that came as sums differ here. The equal stretches are stable on return.
 pub(super) async fn look(replica: &LocalReplica, head: &PieceHead) -> Result<u64> {
     let (store, looked_at) = (replica.store.clone(), head.clone());
     let since = store.verifier();
@@ -176,7 +175,7 @@ pub(super) async fn look(replica: &LocalReplica, head: &PieceHead) -> Result<u64
     }
 }
 
-/// The sum of a stretch as it is here; nothing when the file ends before.
+/// The sum of a stretch in the copy here; `None` if the file ends before its end.
 fn sum_of(stretch: &Stretch, content: &[ContentPiece]) -> Option<Sum> {
     let (mut sum, mut length) = (blake3::Hasher::new(), 0_u64);
     for part in content {

@@ -1,10 +1,9 @@
-//! How far a replica is on its way back into the view, as those know who send it what it lacks.
+//! How far a replica is on its way back into the view, as the replicas know that send it what it lacks.
 //!
-//! A replica that sends says about once a second how much there is left; the one that is on its way
-//! adds up what all say. The time left follows from how fast the rest has become less lately, new
-//! changes included.
+//! About once a second each sending replica reports how much is left; the returning replica adds up the reports. The time left follows from how fast
+//! the rest has shrunk lately, new changes included.
 //!
-//! What must never enter: what is sent when, and whether anybody is admitted.
+//! What must never enter: what is sent when, and whether a replica is admitted.
 
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use crate::state::wire;
 /// The sizes of at most this many files are looked up at a time.
 const LOOKED_AT: usize = 4096;
 
-/// Looks at what those lack who are on their way back, and tells them.
+/// Finds out what the returning replicas lack, and tells them.
 pub(crate) fn tell(replica: &Arc<LocalReplica>) {
     let rejoining = rejoining(replica);
     replica.state.peers.with_each(|slot, peer| {
@@ -39,7 +38,7 @@ pub(crate) fn tell(replica: &Arc<LocalReplica>) {
     }
 }
 
-/// Those in contact that are outside the view, or in it and not up to date.
+/// The connected replicas that are outside the view, or in it and not up to date.
 fn rejoining(replica: &LocalReplica) -> Vec<ReplicaSlot> {
     if !replica.is_whole() {
         return Vec::new();
@@ -48,7 +47,7 @@ fn rejoining(replica: &LocalReplica) -> Vec<ReplicaSlot> {
     let others = replica.state.members.others().into_iter();
     let rejoining = others.filter(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
-        let behind = said.is_some_and(|(ask, _)| !ask.up_to_date);
+        let behind = said.is_some_and(|(request, _)| !request.up_to_date);
         replica.state.outbound.is_in_session(*slot) && (!view.active.contains(slot) || behind)
     });
     rejoining.collect()

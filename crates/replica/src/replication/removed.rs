@@ -1,15 +1,14 @@
-//! Removed files that clients of other replicas may have open: who keeps them, and until when.
+//! Removed files that clients of other replicas may have open: which replicas keep them, and until when.
 //!
-//! The replica that carries a removal out keeps the file without a name; it is the file's home. It lets the file go when
-//! every replica that keeps contents has applied the removal, and none has said that a client of its own has the file
-//! open. Nobody is asked: a replica that applies a removal looks at its own opens, keeps what is open, and tells
-//! the others all that it keeps ([`HeldOpen`]), which is nothing nearly always and then is not said at all. Its
-//! acknowledgement names the telling that belongs to it, so neither overtakes the other.
+//! The replica that carries out a removal keeps the file without a name; it is the file's home. It lets the file go when every replica that keeps
+//! contents has applied the removal, and no replica has reported a client with the file open. The home does not ask: a replica that applies a removal
+//! checks its own opens, keeps what is open, and tells the others everything that it keeps ([`HeldOpen`]). That is nearly always nothing, and then it
+//! sends no message. Its acknowledgement names the version of that report, so neither overtakes the other.
 //!
-//! What clients do with a removed file is done at its home. A replica that keeps it does the same to its own copy, and goes on
-//! with that one when the home is lost.
+//! Clients' operations on a removed file are done at its home. A replica that keeps the file does the same to its own copy, and continues with that
+//! copy if the home is lost.
 //!
-//! What must never enter: who has what open here, which the store knows.
+//! What must never enter: what clients have open here, which the store knows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,10 +21,10 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::members::Speaker;
 use crate::state::wire::{self, HeldOpen, Kind};
 
-/// How long opens and acknowledgements are gathered before they are told of or looked at.
+/// How long opens and acknowledgements gather before they are reported or checked.
 const GATHERING: Duration = Duration::from_millis(10);
 
-/// Tells one peer what clients here have open of what was removed. A witness keeps nothing that could go.
+/// Tells one peer which removed files clients here have open. A witness keeps no such files.
 pub(crate) fn tell(replica: &LocalReplica, peer: ReplicaSlot) {
     if !replica.state.is_witness && replica.speaker(peer) != Speaker::Witness {
         let (version, files) = replica.store.orphans_held();
@@ -34,7 +33,7 @@ pub(crate) fn tell(replica: &LocalReplica, peer: ReplicaSlot) {
     }
 }
 
-/// Tells others what is kept here, and lets go what nobody has open, until the replica stops.
+/// Reports to others what is kept here, and lets files go that no client has open, until the replica stops.
 pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     if replica.state.is_witness {
         return;
@@ -60,14 +59,14 @@ pub(crate) async fn keep(replica: Arc<LocalReplica>) {
         }
         tokio::time::sleep(GATHERING).await;
         tokio::select! {
-            // The senders live in the store and the engine. The latter notifies now and then, so that it is seen whose time is over.
+            // The senders live in the store and the engine. The engine notifies now and then, so that expired times are noticed.
             _ = changes.changed() => {}
             _ = notifications.changed() => {}
         }
     }
 }
 
-/// What an earlier start has left: others have seen none of their places in this one.
+/// Files left by an earlier start: the others have applied none of their places in this start.
 fn take_up(replica: &LocalReplica) {
     let place = *replica.store.stable_position().borrow();
     let own = replica.store.orphans().into_iter();
@@ -76,7 +75,7 @@ fn take_up(replica: &LocalReplica) {
     replica.engine.take_up_removed(left);
 }
 
-/// Lets files go that nobody has open any more.
+/// Lets files go that no client has open any more.
 async fn let_go(replica: &LocalReplica) -> Result<()> {
     let Some(counted) = replica
         .engine

@@ -1,4 +1,4 @@
-//! New versions of files whose data is not what it was: after a crash, or when it is decided to go on with what there is.
+//! New versions of files whose data has changed: after a crash, or when the replicas decide to continue with what is left.
 //!
 //! What must never enter: when that is decided.
 
@@ -14,8 +14,8 @@ use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{CALM, UNNOTIFIED, changed};
 
-/// Gives files new versions whose unstable data a crash has taken, of this server or of a data server of its pool: everybody gets what is
-/// left, and no client trusts what it remembers. Until the replica stops.
+/// Gives new versions to files that lost unstable data in a crash of this server or of a data server of its pool: all replicas get what is left, and
+/// no client trusts its cache. Runs until the replica stops.
 pub(crate) async fn renew_recovered(replica: Arc<LocalReplica>, mut recovered: Vec<ObjectId>) {
     let mut found_lost = replica.store.found_lost();
     // Some may have been found since the list was made.
@@ -41,7 +41,7 @@ async fn renew_all(replica: &LocalReplica, recovered: &[ObjectId]) {
     left(recovered.len());
     for (done, file) in recovered.iter().enumerate() {
         loop {
-            // What changes from here on counts.
+            // Changes from here on count.
             let mut changes = replica.engine.notifications();
             if renew(replica, *file).await {
                 break;
@@ -52,7 +52,7 @@ async fn renew_all(replica: &LocalReplica, recovered: &[ObjectId]) {
     }
 }
 
-/// Says whether it is done. A version of which a lost replica has a part comes first, or what is decided about it.
+/// Returns whether it is done. If a lost replica has part of a version, that version or the decision about it comes first.
 async fn renew(replica: &LocalReplica, file: ObjectId) -> bool {
     if replica.store.is_abandoned(file) || replica.engine.lacks_frozen(file) {
         return false;
@@ -61,7 +61,7 @@ async fn renew(replica: &LocalReplica, file: ObjectId) -> bool {
     give_new_version(replica, file, renew).await
 }
 
-/// Has the store give a file a new version, and all others told of its contents. Says whether it is done; it can be tried again.
+/// Makes the store give a file a new version, and tells all others of its contents. Returns whether it is done; otherwise it can be tried again.
 pub(crate) async fn give_new_version<F>(
     replica: &LocalReplica,
     file: ObjectId,
@@ -77,7 +77,7 @@ where
     match renewed {
         Ok(()) => true,
         Err(Error::Delay) => {
-            // It is tried again, whatever becomes of it; without a verdict this replica takes no part at present.
+            // The caller tries again, whatever the verdict; without a verdict this replica takes no part at present.
             if let Some(verdict) = hook.take_refusal() {
                 let _ = verdict.await;
             }

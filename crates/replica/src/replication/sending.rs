@@ -1,4 +1,4 @@
-//! Our own stream of updates on its way to the others: each message is made once, and a record is sent once it is stable here.
+//! Sends this replica's stream of updates to the others: each message is made once, and a record is sent once it is stable here.
 //!
 //! What must never enter: what is done with the streams of others (`streams`).
 
@@ -21,17 +21,17 @@ use crate::state::wire::{self, Note, Records};
 
 /// At most this many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
-/// Updates that come one by one travel together if they come within such a time, unless the peer has
-/// applied those before: a message for each would keep everybody's processors busier than the updates do.
+/// Single updates within this time travel together, unless the peer has applied the earlier ones before: a message for each would load all processors
+/// more than the updates do.
 const GATHERING: Duration = Duration::from_millis(2);
 
-/// To a peer that is far away updates travel together that come within this part of the way there and back, at most within such a
-/// time: so little later hardly shows there, and fewer messages are signed, encrypted, read and answered.
+/// To a distant peer, updates within this part of the round trip travel together, at most for the time below: so short a delay hardly matters there,
+/// and fewer messages are signed, encrypted, read and answered.
 const FAR_PART: u32 = 16;
 const FAR_GATHERING: Duration = Duration::from_millis(5);
 
-/// Sends our stream to one peer from behind `sent` on, for as long as its session lasts. Nothing of a copy that was given up: what was made there may
-/// be what the others went on without, and they could take it for what is made later in the same session.
+/// Sends this replica's stream to one peer, from behind `sent`, for as long as its session lasts. It sends nothing of a copy that was given up: the
+/// others may have continued without those updates, and could confuse them with later ones of the same session.
 pub(crate) async fn send(
     replica: Arc<LocalReplica>,
     session: Session,
@@ -56,7 +56,7 @@ pub(crate) async fn send(
             Err(error) => {
                 tell_of_end(&session, &error);
                 if matches!(error, StreamError::Trimmed) {
-                    // It takes a whole copy, perhaps in this session, and says then how far that one reaches.
+                    // It takes a whole copy, perhaps in this session, and then reports how far that copy reaches.
                     let slot = session.peer().slot;
                     replica
                         .state
@@ -66,13 +66,13 @@ pub(crate) async fn send(
                 return;
             }
         }
-        // Whether time is over or everything is applied makes no difference.
+        // A timeout and complete application are handled alike.
         let all_applied = applied.wait_for(|applied| *applied >= sent);
         let _ = tokio::time::timeout(gathering(&replica, &session), all_applied).await;
     }
 }
 
-/// How long updates gather before the next message to a peer. Where a majority is waited for, no longer than anywhere.
+/// How long updates gather before the next message to a peer. If an operation waits for a majority, only the short time.
 fn gathering(replica: &LocalReplica, session: &Session) -> Duration {
     let awaited = replica.state.majority_awaited.load(Ordering::Acquire) > 0;
     if awaited || replica.state.settings.durability == Durability::Majority {
@@ -93,7 +93,7 @@ pub(crate) enum StreamError {
     Send(#[from] peer::SendError),
 }
 
-/// Nobody sends the peer anything more in this session, and it is not the peer's fault when the store cannot be read.
+/// Logs why the peer gets nothing more in this session. A store that cannot be read is not the peer's fault.
 fn tell_of_end(session: &Session, error: &StreamError) {
     let peer = session.peer().slot.0;
     match error {
@@ -135,7 +135,7 @@ fn known(replica: &LocalReplica) -> Known {
     }
 }
 
-/// Reads the next updates, and makes messages of them, for other peers too.
+/// Reads the next updates, and makes messages of them, also for other peers.
 fn make_segments(
     replica: &LocalReplica,
     session: &Session,
@@ -154,7 +154,7 @@ fn make_segments(
         updates.push((update, note));
     }
     let last = updates.last().map_or(sent, |(update, _)| update.position);
-    // Positions have gaps: behind the last record there may be none up to what is stable.
+    // Positions have gaps: there may be no record between the last one and the stable position.
     let through = if complete { through } else { last };
     let parts = cut(updates, replica.state.settings.merging, (sent, through)).into_iter();
     Ok(parts.map(|part| segment(replica, part)).collect())
@@ -171,7 +171,7 @@ fn segment(replica: &LocalReplica, part: Part) -> Arc<Segment> {
         mac: replica.state.lineage.attest_updates(part.through),
     };
     let mut message = wire::payload(wire::Kind::Records, &records);
-    // The replica that gets it may have to pass it on, when this replica is lost.
+    // The receiver may have to relay it if this replica is lost.
     message.body = replica
         .signatures
         .sign(wire::UPDATES, &message.payload)
@@ -205,8 +205,8 @@ async fn send_segment(
     Ok(())
 }
 
-/// This many bytes were sent to a peer. Returns when more may be, if it is on its way back into the view: later, or when it is admitted,
-/// since others wait for what it lacks then.
+/// Notes that this many bytes were sent to a peer. For a peer outside the view, returns when more may be sent: after a pause, or at once when it is
+/// admitted, because then other replicas wait for what it lacks.
 pub(crate) async fn sent(replica: &LocalReplica, to: ReplicaSlot, bytes: u64) {
     replica.state.conversations.note_sent(to, bytes);
     let is_admitted = || replica.lease.view().active.contains(&to);

@@ -1,5 +1,4 @@
-//! Settlements, as far as this copy has to know of them: up to which one it is right, and whether updates may be applied that were
-//! made after one.
+//! Settlements from the point of view of this copy: up to which settlement it is right, and whether updates made after a settlement may be applied.
 //!
 //! What must never enter: what a settlement ends, and how it is decided.
 
@@ -10,7 +9,7 @@ use crate::driver::local_replica::LocalReplica;
 /// The fact that says which settlement of this replica's own controls has been dealt with.
 pub(crate) const DEALT_WITH: &[u8] = b"settlement";
 
-/// What the others decided about this replica's controls while it was away, and what it has not dealt with.
+/// The settlement of this replica's controls that the others decided while it was away, and that it has not dealt with.
 pub(crate) fn undealt(replica: &LocalReplica) -> vfs::Result<Option<Settlement>> {
     let state = replica.view_state();
     let loss = state
@@ -32,10 +31,9 @@ pub(crate) fn settlements(replica: &LocalReplica) -> u64 {
     replica.view_state().map_or(0, |state| state.settlements)
 }
 
-/// Whether a replica outside the view may apply what a sender sends that knows `known_there`
-/// settlements. What was made after one may replace what was changed here and given up by it, which
-/// has to be put aside before; and it builds on what the others kept of a lost replica, of which
-/// this copy may have more.
+/// Whether a replica outside the view may apply what a sender that knows `known_there` settlements sends. What was made after a settlement may
+/// replace changes made here that the settlement has given up; these must be put aside first. It also builds on what the others kept of a lost
+/// replica, of which this copy may have more.
 pub(crate) fn may_follow(replica: &LocalReplica, known_there: u64) -> bool {
     let dealt_with = || matches!(undealt(replica), Ok(None));
     let gone_through = || known(replica).ok().flatten();
@@ -43,8 +41,8 @@ pub(crate) fn may_follow(replica: &LocalReplica, known_there: u64) -> bool {
         || (is_right_for(settlements(replica), known_there, gone_through) && dealt_with())
 }
 
-/// Whether a sender that knows `known_there` settlements builds on what this copy is. The copy has
-/// gone through `gone_through` of the `known_here` settlements that are known here.
+/// Whether a sender that knows `known_there` settlements builds on the state of this copy. The copy has gone through `gone_through` of the
+/// `known_here` settlements that are known here.
 fn is_right_for(known_here: u64, known_there: u64, gone_through: impl Fn() -> Option<u64>) -> bool {
     known_here >= known_there && gone_through().is_some_and(|through| through >= known_here)
 }
@@ -52,7 +50,7 @@ fn is_right_for(known_here: u64, known_there: u64, gone_through: impl Fn() -> Op
 /// The fact that says how many settlements this copy has gone through.
 const KNOWN: &[u8] = b"gone-through";
 
-/// The copy here has gone through all settlements that are known here.
+/// This copy has gone through all settlements that are known here.
 pub(crate) async fn note_known(replica: &LocalReplica) -> vfs::Result<()> {
     match replica.view_state() {
         Some(state) => note(replica, state.settlements).await,
@@ -81,8 +79,8 @@ pub(crate) fn known(replica: &LocalReplica) -> vfs::Result<Option<u64>> {
 mod tests {
     use super::*;
 
-    /// A lost replica had sent its last update to a server outside the view and to nobody else. The others gave it up, and went on. What
-    /// they made then was applied to the copy that had more.
+    /// A lost replica had sent its last update only to a server outside the view. The others gave it up, and continued. Their later updates were
+    /// applied to the copy that had more.
     #[test]
     fn counterexample_54_a_copy_that_has_not_gone_through_a_settlement_follows_nobody_who_knows_of_it()
      {

@@ -1,8 +1,7 @@
-//! The ordered streams of updates that others make, and how they are applied here (`sending`: our own).
+//! The ordered streams of updates that others make, and how they are applied here (`sending`: this replica's own stream).
 //!
-//! A stream is named by the slot of the replica that made its updates; positions are never used twice, not
-//! even after a restart. A record is sent once it is stable here, and applied when the controls it was
-//! made under have been granted here.
+//! The slot of the replica that made the updates names a stream; positions are never used twice, not even after a restart. A record is sent once it
+//! is stable at its maker, and applied when the controls it was made under have been granted here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +26,7 @@ use crate::state::relays::Signed;
 use crate::state::segments::Known;
 use crate::state::wire::{self, Applied, Record, Records};
 
-/// Keeps a place for the stream of another replica, from wherever it comes.
+/// Keeps an inbox for the stream of another replica, from whichever replica it comes.
 pub(crate) fn follow(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
     if !replica.state.inboxes.lock().contains_key(&slot) {
         let applied = replica.store.applied(slot).unwrap_or_else(|error| {
@@ -60,7 +59,7 @@ pub(crate) async fn apply(
             Ok(Taken::InPart) => line.put_off((session, received)),
             Err(Unfit::Nonsense(what)) => refuse(&replica, &inbox, &received, &what),
             Err(Unfit::NotStored(error)) => {
-                // Going on would leave a hole in the stream.
+                // Continuing would leave a hole in the stream.
                 let peer = inbox.from.0;
                 tracing::error!(peer, %error, "this replica cannot follow a peer any more");
                 degraded::degraded(&replica, &error).await;
@@ -70,16 +69,16 @@ pub(crate) async fn apply(
     }
 }
 
-/// How much of a message was taken in.
+/// How much of a message was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
-    /// All of it, or what is left comes again.
+    /// All of it, or the rest comes again.
     Whole,
-    /// Its maker's stream was closed meanwhile, or given up. The rest has to wait until it counts: it does not come again in this session.
+    /// Its maker's stream was closed meanwhile, or the maker given up. The rest waits until it counts: it does not come again in this session.
     InPart,
 }
 
-/// What follows in the same session would leave a hole, and is not taken in either.
+/// Refuses the message. What follows in the same session would leave a hole, and is not applied either.
 fn refuse(replica: &LocalReplica, inbox: &Inbox, received: &StreamMessage, what: &str) {
     match received {
         StreamMessage::Own(incoming) => replica.refuse_nonsense(incoming.from, what),
@@ -96,7 +95,7 @@ fn refuse(replica: &LocalReplica, inbox: &Inbox, received: &StreamMessage, what:
     }
 }
 
-/// Takes a message in, again and again while there is no space for it and nobody waits for this replica.
+/// Applies a message; tries again while there is no space for it and no replica waits for this one.
 async fn take_in_patiently(
     replica: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
@@ -148,7 +147,7 @@ async fn take_in(
         StreamMessage::Relayed(signed) => {
             let records: Records = wire::decode(&signed.records)?;
             if records.behind > inbox.applied() {
-                // Something before it was not taken. All of it comes again.
+                // Something before it was not accepted. All of it comes again.
                 return Ok(Taken::Whole);
             }
             Ok(apply_message(replica, inbox, (session, false), (records, signed.clone())).await?)
@@ -157,7 +156,7 @@ async fn take_in(
     }
 }
 
-/// Applies records that came in a session. First hand: from their maker itself, whose word of them is kept.
+/// Applies records that came in a session. First hand: directly from their maker, whose attestation is kept.
 async fn apply_message(
     replica: &Arc<LocalReplica>,
     inbox: &Arc<Inbox>,
@@ -181,7 +180,7 @@ async fn apply_message(
         }
         match apply_record(replica, inbox, (session, first_hand), known, record).await? {
             Attempt::Applied(ticket) => last = Some(ticket),
-            // The rest comes again, cut into records from where this replica is.
+            // The rest comes again, cut into records from this replica's position on.
             Attempt::Over => return put_down(replica, inbox, last, Taken::Whole).await,
             Attempt::Closed => return put_down(replica, inbox, last, Taken::InPart).await,
         }
@@ -189,7 +188,7 @@ async fn apply_message(
     let goes_on = inbox.session() == session;
     if goes_on {
         if through > inbox.applied() {
-            // What others are told is reached here has to be in a copy that they take of it, and after a restart.
+            // A position that the others are told must also be in a copy that they take of this one, and must survive a restart.
             last = Some(replica.store.reached(inbox.from, through).await?);
         }
         reached(replica, inbox, through);
@@ -211,7 +210,7 @@ async fn apply_message(
     Ok(Taken::Whole)
 }
 
-/// A message is put down in the middle: what was applied of it is stable, and acknowledged.
+/// Stops in the middle of a message: what was applied of it is stable, and acknowledged.
 async fn put_down(
     replica: &LocalReplica,
     inbox: &Inbox,
@@ -225,12 +224,12 @@ async fn put_down(
     Ok(taken)
 }
 
-/// What became of a record.
+/// The result of applying a record.
 enum Attempt {
     Applied(Ticket),
-    /// The session that brought it is over, or it was decided to go on without what others relay of it while it waited.
+    /// The session that brought it is over, or the survivors decided to continue without relayed updates of its maker while it waited.
     Over,
-    /// Its maker's stream was closed, or given up.
+    /// Its maker's stream was closed, or its maker given up.
     Closed,
 }
 
@@ -245,12 +244,12 @@ pub(crate) fn acknowledge(replica: &LocalReplica, inbox: &Inbox) {
     let position = inbox.applied();
     let applied = Applied {
         position,
-        // Behind the position: what is kept because of it is counted by now.
+        // Read after the position: what is kept because of it is counted by now.
         held_open: replica.store.orphans_version(),
     };
     inbox.note_acknowledged(applied.position);
     if replica.state.losses.closing.has_begun(inbox.from) {
-        // Somebody may wait until the others have been told all of it.
+        // An operation may wait until the others have been told all of it.
         replica.engine.notify();
     }
     let message = wire::body(wire::Kind::Applied, &applied);
@@ -312,7 +311,7 @@ async fn apply_record(
         }
         let _undecided = (!relaxed.is_empty()).then(|| replica.state.losses.undecided());
         match replica.store.apply(update.clone(), before_commit).await {
-            // What the update was made under has gone meanwhile.
+            // The controls of the update have gone meanwhile.
             Err(_) if refused.swap(false, Ordering::Relaxed) => {}
             Err(error) => return Err(error),
             Ok(ticket) => {
@@ -325,14 +324,14 @@ async fn apply_record(
     }
 }
 
-/// The update that a record stands for, which is given the rows and the list of files of the record.
+/// The update of a record; takes the record's rows and list of files.
 fn update_of(replica: &LocalReplica, from: ReplicaSlot, record: &mut Record) -> ForeignUpdate {
     let rows = std::mem::take(&mut record.rows);
     ForeignUpdate {
         from,
         position: record.position,
         changes: rows.into_iter().map(RowChange::from).collect(),
-        // A witness waits for no contents.
+        // A witness does not wait for contents.
         incomplete: match replica.state.is_witness {
             true => Vec::new(),
             false => std::mem::take(&mut record.data),
@@ -351,8 +350,8 @@ fn changed_by(update: &ForeignUpdate) -> (Vec<ObjectId>, bool) {
     (objects.collect(), sets_attributes)
 }
 
-/// Whether an update may be applied whatever it was made under: this replica takes no part, or took none
-/// when it was made, or takes part anew and hears of it from others because its maker is lost.
+/// Whether an update may be applied without its controls: this replica takes no part, or took none when the update was made, or has just been
+/// admitted and gets it from others because its maker is lost.
 fn exempt(replica: &LocalReplica, from: ReplicaSlot, position: u64) -> bool {
     if !replica.takes_part() {
         return true;

@@ -1,4 +1,4 @@
-//! How much of a whole copy was taken so far, on the disk, so that it goes on after a break.
+//! How much of a whole copy has been taken so far, kept on the disk, so that it continues after a break.
 //!
 //! What must never enter: what a copy consists of (`base`).
 
@@ -8,11 +8,11 @@ use vfs::{ReplicaSlot, Result};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{self, Taken};
 
-/// From whom rows are being taken, and how many.
+/// The replica from which rows are being taken, and how many were taken.
 pub(super) const TAKEN: &[u8] = b"rows-taken";
 
-/// How much of a copy this replica, which holds nothing, has taken from another one. Rows of a copy that was finished,
-/// but not noted as held before a crash, are taken again: nothing can be added to them.
+/// How much of a copy this replica, which holds nothing, has taken from another one. If a crash came after the last row and before the copy was noted
+/// as held, the rows are taken again: no rows can be added to them.
 pub(super) fn taken(replica: &LocalReplica, from: ReplicaSlot) -> Option<Taken> {
     if matches!(replica.store.base_state(), Ok(BaseState::Whole)) {
         return None;
@@ -30,6 +30,6 @@ pub(super) async fn note_taken(
 ) -> Result<()> {
     let value = wire::encode(&(from.0, taken));
     let rows = vec![(TAKEN.to_vec(), Some(value))];
-    // Written behind the rows, so that they are there if it is.
+    // Written behind the rows: if this fact is there, so are the rows.
     replica.store.put_facts(rows).await.map(drop)
 }

@@ -6,10 +6,10 @@ use vfs::Error;
 
 use crate::state::wire::Malformed;
 
-/// Why something that was sent is not taken in.
+/// Why something that was sent is not accepted.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// It is none that a replica sends, which is nobody's fault here.
+    /// No correct replica sends it; this replica is not at fault.
     Nonsense(String),
     /// This copy cannot store it.
     NotStored(Error),
@@ -22,7 +22,7 @@ impl From<Malformed> for Unfit {
 }
 
 impl From<Error> for Unfit {
-    /// What the store says of rows that cannot be is the sender's fault; everything else is of this copy.
+    /// The sender is at fault if the store finds rows invalid; every other error is of this copy.
     fn from(error: Error) -> Unfit {
         match error {
             Error::Invalid(what) => Unfit::Nonsense(what.to_string()),

@@ -1,6 +1,6 @@
-//! Files of which a lost replica's data is missing here: what of them is sent, to whom, and what is taken from whom.
+//! Files that lack data of a lost replica here: what this replica sends of them, to which replicas, and what it takes from which replica.
 //!
-//! What must never enter: how it is found out who has the best of a file (`membership::losses`).
+//! What must never enter: how the replicas find the best copy of a file (`membership::losses`).
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use crate::state::given_way::InFavourOf;
 use crate::state::losses::{Best, best, lacking, told_of_all};
 use crate::state::time::unix_seconds;
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are summed later.
 const KEEPING: &str = "what gives way cannot be kept aside";
 
-/// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
+/// Whether this replica sends its part of a file because it has the best copy, although it lacks some of the file.
 pub(crate) fn supplies(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
     let all = replica.state.losses.equalling();
     all.values().any(|one| one.supplies_in_part(to, file))
 }
 
-/// Whether what a peer has sent of a file is here in vain, should it be lost with others: data is missing here that those made, so that another copy
-/// takes the place of this one (counterexample 66), or what was here of the peer's has given way, and it has not sent all of it again.
+/// Whether the peer's data of a file would be useless here if the peer were lost together with others: this copy lacks data of those others, so
+/// another copy would replace it (counterexample 66), or the peer's data has given way here and has not been sent again.
 pub(crate) fn is_in_vain(replica: &LocalReplica, peer: ReplicaSlot, file: ObjectId) -> bool {
     let store = &replica.store;
     let mut missing = store.lacks_data_of(file).into_iter();
     missing.any(|maker| maker != peer) || store.has_given_way(peer, Some(file))
 }
 
-/// Whether a peer has the best of a file of which lost replicas had sent this one only a part.
+/// Whether a peer has the best copy of a file of which lost replicas had sent this replica only a part.
 pub(crate) fn is_supplied_by(replica: &LocalReplica, from: ReplicaSlot, file: ObjectId) -> bool {
     best_elsewhere(replica, file).is_some_and(|best| best.slot == from)
 }
 
-/// The best copy of a file that this replica lacks a lost one's data of, by what all survivors have told.
+/// The best copy, by the reports of all survivors, of a file that lacks a lost replica's data here. `None` if the best copy is here.
 fn best_elsewhere(replica: &LocalReplica, file: ObjectId) -> Option<Best> {
     let (lost, others, own) = (replica.lost(), replica.holders(), replica.slot());
     let all = replica.state.losses.equalling();
@@ -44,20 +44,20 @@ fn best_elsewhere(replica: &LocalReplica, file: ObjectId) -> Option<Best> {
     (best.slot != own && lacking(&told, file).contains(&own)).then_some(best)
 }
 
-/// What the sender, which has the best of a file, has sent takes the place of what is here. What that lacks of lost ones is missing here, too,
-/// from now on; what is here of it is kept aside (counterexample 66). [`vfs::Error::Delay`] where another copy is the best.
+/// The best copy replaces the local one. From now on the local copy lacks the same data as the best copy. The replaced data is kept aside
+/// (counterexample 66). [`vfs::Error::Delay`] if another copy is the best.
 pub(crate) async fn give_way(
     replica: &LocalReplica,
     from: ReplicaSlot,
     file: ObjectId,
 ) -> Result<()> {
-    // One piece after the other.
+    // One piece at a time.
     let _giving_way = replica.state.giving_way.lock().await;
     let best = best_elsewhere(replica, file);
     let best = best.filter(|best| best.slot == from).ok_or(Error::Delay)?;
     let to = (from, replica.lease.view().epoch.0);
     if best.of_members.iter().any(|(of, _)| *of == replica.slot()) {
-        // What this replica has of its own is nowhere else.
+        // This replica's own data is nowhere else.
         return Err(Error::Delay);
     }
     let mut lacks = best.lacks;
@@ -78,17 +78,17 @@ pub(crate) async fn give_way(
             // The others are told soon.
             equalling.pause = Duration::ZERO;
         }
-        // Should that one be in contact: it takes this copy for complete, or sends no more than what it had not sent yet.
+        // If the lost replica is in contact, it takes this copy for complete, or sends only what it had not sent yet.
         conversing::want(replica, lost, &[file]);
     }
     Ok(())
 }
 
-/// Of a file that another one has changed since, what `from` sends is not put in place: all of it is asked for where it was changed last. Until that
-/// has sent it, what is here of its data counts no more than what lay before, should it be lost (counterexample 75).
+/// Another replica changed the file later than what `from` sends: does not store that, and asks the last writer for the whole file. Until the last
+/// writer has sent it, its data here counts only as the version before that data, should the last writer be lost (counterexample 75).
 ///
 /// # Errors
-/// [`vfs::Error::Delay`] where nobody knows who has changed it last: the sender has to read again.
+/// [`vfs::Error::Delay`] if the last writer is unknown: the sender must read the file again.
 pub(crate) async fn leave_to_last_writer(
     replica: &LocalReplica,
     from: ReplicaSlot,
@@ -108,7 +108,7 @@ pub(crate) async fn leave_to_last_writer(
     Ok(())
 }
 
-/// What is here of a replica's data of a file counts no more: only what it sends when it is asked for all of it from now on.
+/// From now on, a replica's data of a file that is here does not count. Only the data it sends after this replica asks for the whole file counts.
 async fn note_given_way(
     replica: &LocalReplica,
     (of, file): (ReplicaSlot, ObjectId),
@@ -129,14 +129,14 @@ async fn keep_aside(replica: &LocalReplica, file: ObjectId) -> Result<()> {
     let label = format!("replaced-{}-{:x}", unix_seconds(), file.as_u64());
     let reason = "parts of this file that lost servers had written were in different copies";
     match replica.store.save_aside(&label, reason, &[file]).await {
-        // A moment ago.
+        // It was kept aside a moment ago.
         Ok(_) | Err(Error::Exists) => {
             let path = replica.store.path_of(file).unwrap_or_default();
             tracing::error!(%path, label, "another copy of a file takes the place of this one, and lacks what is here of a lost server's; see `meridian recovered`");
             Ok(())
         }
         Err(Error::NoSpace) => {
-            // The others have what is here, but for this file.
+            // The others have the data that is here, except that of this file.
             if let Some(sum) = replica.state.repeats.is_to_tell_of(KEEPING, file.as_u64()) {
                 tracing::error!(%file, %sum, "a file whose copy here gives way to another one cannot be kept aside: the disk has no space for it");
             }
@@ -146,16 +146,16 @@ async fn keep_aside(replica: &LocalReplica, file: ObjectId) -> Result<()> {
     }
 }
 
-/// Whether a peer supplies a file because it has the best of what a lost replica made of it, and that is missing here.
+/// Whether a peer supplies a file because it has the best copy, while a lost replica's data of the file is missing here.
 pub(crate) fn needs_from(replica: &LocalReplica, from: ReplicaSlot, file: ObjectId) -> bool {
     let view = replica.lease.view();
     let mut missing = replica.store.lacks_data_of(file).into_iter();
     missing.any(|maker| !view.active.contains(&maker)) && is_supplied_by(replica, from, file)
 }
 
-/// Whether another replica than the sender, whose data of a file is missing here, is in contact: it sends all of that itself, and what the
-/// sender has of it would take the place of what has come. Not what the sender has of members, where it has all of that (`whole`): they
-/// may wait for it themselves, and send nothing before (counterexample 64). Nor one of whom nothing more is taken in (counterexample 69).
+/// Whether another replica, whose data of a file is missing here, is in contact: it sends that data itself, and the sender's copy of the data would
+/// replace what has come. Two exceptions: data of members that the sender has completely (`whole`), because they may wait for it themselves
+/// (counterexample 64); and replicas whose stream is closed here (counterexample 69).
 pub(crate) fn is_back(
     replica: &LocalReplica,
     file: ObjectId,
@@ -176,8 +176,8 @@ pub(crate) fn is_back(
         .any(|maker| comes(&maker))
 }
 
-/// Takes the mark off a file whose contents are here. Where they were sent because this replica had asked for them, in this turn, they count also if
-/// such contents have given way to another copy before.
+/// Marks a file whose contents are here as complete. If the sender sent the contents because this replica had asked for them in this turn, they count
+/// even if such contents had given way to another copy before.
 pub(crate) async fn settle_flagged(
     replica: &LocalReplica,
     from: ReplicaSlot,

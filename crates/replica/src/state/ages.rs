@@ -1,11 +1,11 @@
-//! When controls were first seen here, for people.
+//! When controls were first seen here, for display.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use control::ControlName;
 
-/// When controls were first seen here, for people.
+/// When controls were first seen here, for display.
 #[derive(Default)]
 pub(crate) struct Ages(BTreeMap<ControlName, control::Moment>);
 
@@ -20,7 +20,7 @@ impl Ages {
         self.0.remove(&name);
     }
 
-    /// For how long, in seconds.
+    /// Its age in seconds.
     pub(crate) fn of(&self, name: ControlName, now: control::Moment) -> f64 {
         let since = self.0.get(&name).copied().unwrap_or(now);
         Duration::from_micros(now.0.saturating_sub(since.0)).as_secs_f64()

@@ -1,4 +1,4 @@
-//! What has arrived from one peer and is on its way into the local copy.
+//! Data that has arrived from one peer and is on its way into the local copy.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -28,8 +28,7 @@ pub(crate) struct Piece {
     pub(crate) incoming: Incoming,
 }
 
-/// What waits in line: a message of the peer itself, or one that another replica had kept, and that was found to be the
-/// peer's.
+/// A message that waits in line: from the peer itself, or kept by another replica and verified to be the peer's.
 pub(crate) enum StreamMessage {
     Own(Incoming),
     Relayed(Signed),
@@ -37,18 +36,17 @@ pub(crate) enum StreamMessage {
     End,
 }
 
-/// Bytes of messages kept of one stream, at most.
+/// At most this many bytes of messages are kept of one stream.
 const KEPT_BYTES: usize = 32 << 20;
-/// Of a stream that others relay, at most this many bytes wait. Each relaying replica has less
-/// under way; there may be many.
+/// At most this many bytes of a relayed stream wait. Each relaying replica has less under way, but there may be many.
 const RELAYED_BYTES_MAX: usize = 32 << 20;
 
-/// Messages of the stream that not everybody may have, oldest first.
+/// Messages of the stream that some replica may lack, oldest first.
 #[derive(Default)]
 struct Keeping {
     messages: VecDeque<Kept>,
     bytes: usize,
-    /// What is being relayed to whom.
+    /// The relays under way, by receiver.
     relays: BTreeMap<ReplicaSlot, Relay>,
 }
 
@@ -56,7 +54,7 @@ struct Waiting {
     pieces: Arrivals<Piece>,
     applied: Position,
     acknowledged: u64,
-    /// Counts sessions; what came in an earlier one comes again, and must not be taken in beside that.
+    /// Counts sessions. What came in an earlier session comes again, and must not be applied in addition.
     session: u64,
 }
 
@@ -71,13 +69,13 @@ impl Keeping {
 /// What an update that cannot be applied yet waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
-    /// Nothing but its turn.
+    /// Only its turn.
     Nothing,
     /// Controls that it was made under.
     Controls,
     /// Another replica's updates up to a place.
     Updates(ReplicaSlot, u64),
-    /// What the others have decided about a lost replica.
+    /// The decision of the others about a lost replica.
     Settlement,
 }
 
@@ -94,29 +92,28 @@ impl fmt::Display for Awaits {
     }
 }
 
-/// What has arrived from one peer. Memory is bounded by the transport's credit, which each item of the peer's own keeps;
-/// what others relay has a bound here.
+/// What has arrived from one peer. Memory is bounded: each item of the peer's own holds the transport's credit, and relayed items have a bound here.
 pub(crate) struct Inbox {
     pub(crate) from: ReplicaSlot,
     records: mpsc::UnboundedSender<(u64, StreamMessage)>,
-    /// Bytes in line that others relayed.
+    /// Bytes of relayed messages in line.
     relayed: AtomicUsize,
-    /// The peer's certificate in DER, once it is known; then what it signed can be relayed.
+    /// The peer's certificate in DER, once known; from then on what the peer signed can be relayed.
     certificate: Inner<Bytes>,
     kept: Inner<Keeping>,
     waiting: Inner<Waiting>,
-    /// Since when the update that is next cannot be applied.
+    /// Since when the next update cannot be applied.
     stuck: Inner<Option<(Instant, Awaits)>>,
-    /// The last rows applied; what follows them counts as stable only when they are.
+    /// The last rows applied. What follows them counts as stable only when they are stable.
     last_rows: Inner<Option<Ticket>>,
-    /// Held while a record is applied, so that a new session begins between two of them.
+    /// Held while a record is applied, so that a new session begins between two records.
     pub(crate) applying: tokio::sync::Mutex<()>,
     /// Permits to put pieces in place.
     pub(crate) putting: Arc<Semaphore>,
 }
 
 impl Inbox {
-    /// An inbox, and the queue of messages that have to be taken in order, each with its session.
+    /// An inbox, and the queue of messages to apply in order, each with its session.
     pub(crate) fn new(
         from: ReplicaSlot,
         applied: u64,
@@ -146,7 +143,7 @@ impl Inbox {
         self.waiting.lock()
     }
 
-    /// Lines a message of the ordered stream up.
+    /// Queues a message of the ordered stream.
     pub(crate) fn take_in(&self, incoming: Incoming) {
         // The queue ends only with the replica.
         let _ = self
@@ -154,7 +151,7 @@ impl Inbox {
             .send((self.session(), StreamMessage::Own(incoming)));
     }
 
-    /// Lines up what another replica had kept of the stream. `false`: too much waits already; it comes again.
+    /// Queues a message of the stream that another replica had kept. `false`: too much waits already; the message comes again.
     pub(crate) fn take_in_relayed(&self, signed: Signed) -> bool {
         let bytes = signed.len();
         let waiting = self.relayed.fetch_add(bytes, Ordering::Relaxed);
@@ -169,19 +166,19 @@ impl Inbox {
         fits
     }
 
-    /// The task that applies the stream is done with this.
+    /// The task that applies the stream has finished with this message.
     pub(crate) fn note_taken(&self, received: &StreamMessage) {
         if let StreamMessage::Relayed(signed) = received {
             self.relayed.fetch_sub(signed.len(), Ordering::Relaxed);
         }
     }
 
-    /// The peer's certificate, which was looked at.
+    /// The peer's certificate, which has been checked.
     pub(crate) fn note_certificate(&self, certificate: Bytes) {
         *self.known_certificate() = certificate;
     }
 
-    /// The peer's certificate; empty when it is not known.
+    /// The peer's certificate; empty if unknown.
     pub(crate) fn certificate(&self) -> Bytes {
         self.known_certificate().clone()
     }
@@ -199,8 +196,7 @@ impl Inbox {
         self.kept.lock()
     }
 
-    /// Keeps a message that is applied here, for those who may lack it. Before it the stream was applied up to
-    /// `behind`.
+    /// Keeps a message that is applied here, for replicas that may lack it. The stream was applied up to `behind` before it.
     pub(crate) fn keep(&self, behind: u64, through: u64, signed: Signed) {
         let mut kept = self.kept();
         if kept
@@ -221,7 +217,7 @@ impl Inbox {
         }
     }
 
-    /// Everybody has the stream up to here.
+    /// All replicas have the stream up to here.
     pub(crate) fn forget_kept(&self, everywhere: u64) {
         let mut kept = self.kept();
         while kept
@@ -233,7 +229,7 @@ impl Inbox {
         }
     }
 
-    /// What to relay now to a peer that has applied the stream so far, by its latest word. `true`: it is the first of it.
+    /// What to relay now to a peer whose latest report says that it has applied the stream up to `applied`. `true`: these are the first messages.
     pub(crate) fn relay(&self, to: ReplicaSlot, applied: u64, now: Instant) -> (Vec<Signed>, bool) {
         let kept = &mut *self.kept();
         let begins = !kept.relays.contains_key(&to);
@@ -242,13 +238,13 @@ impl Inbox {
         let messages = relay.next(applied, now, &kept.messages);
         let begins = begins && !messages.is_empty();
         if relay.is_idle() {
-            // Nothing that follows is kept; it may be later, by another session of the maker's.
+            // No following message is kept; a later session of the maker may bring one.
             kept.relays.remove(&to);
         }
         (messages, begins)
     }
 
-    /// A peer lacks nothing any more that is here, or is not there to take it.
+    /// A peer has everything that is kept here, or is not connected.
     pub(crate) fn end_relay(&self, to: ReplicaSlot) {
         let relay = self.kept().relays.remove(&to);
         if let Some((messages, bytes)) = relay.map(|relay| relay.sum()) {
@@ -276,26 +272,25 @@ impl Inbox {
         waiting.pieces.ready(applied).collect()
     }
 
-    /// The update that is next waits until controls are granted here, or for updates of others. It does until what is returned
-    /// is dropped.
+    /// The next update waits until controls are granted here, or for updates of others, until the returned value is dropped.
     pub(crate) fn note_stuck(&self) -> Stuck<'_> {
         *self.stuck() = Some((Instant::now(), Awaits::Nothing));
         Stuck(self)
     }
 
-    /// What the update that is next waits for.
+    /// What the next update waits for.
     pub(crate) fn note_awaits(&self, awaits: Awaits) {
         if let Some((_, known)) = &mut *self.stuck() {
             *known = awaits;
         }
     }
 
-    /// For how long the update that is next has been waiting; `None`: none is, or it can be applied.
+    /// How long the next update has been waiting; `None`: there is none, or it can be applied.
     pub(crate) fn stuck_for(&self) -> Option<Duration> {
         self.stuck().map(|(since, _)| since.elapsed())
     }
 
-    /// What that update waits for, after this time.
+    /// What that update waits for, if it has waited this long.
     pub(crate) fn awaits_after(&self, time: Duration) -> Option<Awaits> {
         let stuck = *self.stuck();
         let (_, awaits) = stuck.filter(|(since, _)| since.elapsed() >= time)?;
@@ -336,7 +331,7 @@ impl Inbox {
         self.waiting().applied.0
     }
 
-    /// The session is over: what waits will come again.
+    /// The session is over: waiting pieces will come again.
     pub(crate) fn drop_pieces(&self) {
         let mut waiting = self.waiting();
         waiting.pieces = Arrivals::default();
@@ -349,7 +344,7 @@ impl Inbox {
     }
 }
 
-/// The streams of the other replicas, as far as they are here.
+/// The streams of the other replicas, as far as they have arrived.
 #[derive(Default)]
 pub(crate) struct Inboxes(Table<BTreeMap<ReplicaSlot, Arc<Inbox>>>);
 
@@ -358,7 +353,7 @@ impl Inboxes {
         self.0.lock()
     }
 
-    /// That of one replica, if it is followed.
+    /// The inbox of one replica, if its stream is followed.
     pub(crate) fn get(&self, from: ReplicaSlot) -> Option<Arc<Inbox>> {
         self.lock().get(&from).cloned()
     }
@@ -367,7 +362,7 @@ impl Inboxes {
         self.lock().values().cloned().collect()
     }
 
-    /// The replicas whose streams count here: other members, and those that are lost.
+    /// The replicas whose streams count here: other members, and lost replicas.
     pub(crate) fn followed(&self) -> Vec<ReplicaSlot> {
         self.lock().keys().copied().collect()
     }

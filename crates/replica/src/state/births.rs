@@ -1,7 +1,7 @@
-//! Where files were made that not everybody who takes part may have heard of.
+//! Where files were made that some replica that takes part may not know yet.
 //!
-//! A close waits for that (rule 19). It costs memory by the number of files made since the slowest one was heard of, and
-//! beyond a bound the oldest are remembered together: then a close of any file waits for all of them.
+//! A close waits for that (rule 19). Memory grows with the number of files made since the slowest replica was last heard. Beyond a bound the oldest
+//! are remembered together: then a close of any file waits for all of them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,12 +10,12 @@ use vfs::ObjectId;
 /// At most this many are remembered one by one.
 const REMEMBERED: usize = 65_536;
 
-/// Files by the place of our stream at which they were made.
+/// Files by the place in this replica's stream at which they were made.
 #[derive(Debug, Default)]
 pub(crate) struct Births {
     places: HashMap<ObjectId, u64>,
     files: BTreeMap<u64, ObjectId>,
-    /// The last place of one that is not remembered by itself.
+    /// The last place of the files that are remembered together.
     together: u64,
 }
 
@@ -39,7 +39,7 @@ impl Births {
         }
     }
 
-    /// Everybody who takes part has applied our stream up to here.
+    /// All replicas that take part have applied this replica's stream up to here.
     pub(crate) fn known(&mut self, place: u64) {
         while let Some(first) = self.files.first_entry().filter(|one| *one.key() <= place) {
             self.places.remove(&first.remove());
@@ -49,7 +49,7 @@ impl Births {
         }
     }
 
-    /// Up to where our stream has to be applied before a file is known, if somebody may not have heard of it.
+    /// How far this replica's stream has to be applied before all replicas know a file, if some may not know it yet.
     pub(crate) fn of(&self, file: ObjectId) -> Option<u64> {
         let together = (self.together > 0).then_some(self.together);
         self.places.get(&file).copied().or(together)

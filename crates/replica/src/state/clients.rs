@@ -1,4 +1,4 @@
-//! Clients, as servers name them to each other, and what servers ask each other of them.
+//! The names of clients that servers use with each other, and what servers ask each other about them.
 //!
 //! What must never enter: what clients hold.
 
@@ -10,24 +10,24 @@ use vfs::AbsentClients;
 
 use crate::state::locks::Table;
 
-/// The name of a client, as locks and denials carry it.
+/// The name of a client in locks and denials.
 pub(crate) type Client = Arc<[u8]>;
 
-/// Which of these clients does the receiver not have?
+/// Asks which of these clients the receiver does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClientsAsked {
     pub(crate) names: Vec<Bytes>,
-    /// Those that it names may not reclaim there from now on.
+    /// The clients that the answer names may not reclaim there from now on.
     pub(crate) for_good: bool,
 }
 
-/// These.
+/// The clients that it does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClientsAbsent {
     pub(crate) names: Vec<Bytes>,
 }
 
-/// The servers in front of this replica that know which clients they have.
+/// The servers in front of this replica, which know their clients.
 #[derive(Default)]
 pub(crate) struct Servers(Table<Option<AbsentClients>>);
 
@@ -36,7 +36,7 @@ impl Servers {
         *self.0.lock() = Some(absent);
     }
 
-    /// As long as no server has said so, any client may be one of its own.
+    /// Until a server has reported, each client may be one of its own.
     pub(crate) fn absent(&self, names: &[Client], for_good: bool) -> Vec<Client> {
         // The servers take locks of their own.
         let asked = self.0.lock().clone();

@@ -1,4 +1,4 @@
-//! What is going on with each peer that has a session.
+//! The state of the conversation with each peer that has a session.
 //!
 //! What must never enter: what is said (`replication::conversing`).
 
@@ -14,7 +14,7 @@ use crate::state::lists::Lists;
 use crate::state::locks::Table;
 use crate::state::rejoins::{Remainder, Stage};
 
-/// What is going on with each peer that has a session.
+/// The conversation with each peer that has a session.
 #[derive(Default)]
 pub(crate) struct Conversations(Table<BTreeMap<ReplicaSlot, Conversation>>);
 
@@ -23,15 +23,15 @@ pub(crate) struct Conversation {
     pub(crate) tasks: Vec<JoinHandle<()>>,
     /// Lists that the peer has not taken yet.
     pub(crate) lists: Arc<Lists>,
-    /// Our stream is being sent; no more once the peer lacks updates of it that are not kept.
+    /// This replica's stream is being sent. The sending stops if the peer lacks updates that are no longer kept.
     pub(crate) sending: bool,
     /// Contents are being sent.
     pub(crate) shipping: bool,
-    /// How far the peer says it has applied our stream.
+    /// How far the peer says it has applied this replica's stream.
     pub(crate) applied: watch::Sender<u64>,
-    /// The rows of the copy that it begins with are being sent.
+    /// The rows of the copy with which the peer begins are being sent.
     pub(crate) supplying: bool,
-    /// The copy that the peer takes from here: all objects and those sent; nothing once it has all contents.
+    /// The copy that the peer takes from here: the number of all objects and of those sent; `None` once the peer has all contents.
     pub(crate) rows: Option<(u64, u64)>,
     /// The peer began with a copy from here, and lacks these files of it.
     pub(crate) base: Option<Owed>,
@@ -39,13 +39,13 @@ pub(crate) struct Conversation {
     pub(crate) named: bool,
     /// Bytes of rows, updates and contents that it was sent.
     pub(crate) sent: u64,
-    /// How far it had applied our stream when the conversation began.
+    /// How far it had applied this replica's stream when the conversation began.
     pub(crate) begun_at: Option<u64>,
-    /// How much of the tree it holds, as it said last.
+    /// How much of the tree it holds, by its last report.
     pub(crate) held: Option<Held>,
     /// It has greeted.
     pub(crate) begun: bool,
-    /// How many files it has asked for, by what has come of that, and by its own word; those of copies do not count.
+    /// How many files it has asked for, not counting those of copies: requests that have arrived, and the number that it reported.
     pub(crate) wishes_heard: u64,
     pub(crate) wished: u64,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Conversation {
 pub(crate) struct Owed {
     pub(crate) files: BTreeMap<ObjectId, u64>,
     pub(crate) bytes: u64,
-    /// All that were ever named.
+    /// The number of all files that were ever named.
     pub(crate) named: u64,
     pub(crate) named_bytes: u64,
     /// Bytes that the peer had been sent before.
@@ -84,7 +84,7 @@ impl Owed {
             objects_done: self.named - objects_left,
             objects_left,
             bytes_done: sent,
-            // What was sent of files that are not complete is not left.
+            // Bytes already sent of incomplete files are not left.
             bytes_left: Some(self.bytes.min(self.named_bytes.saturating_sub(sent))),
         }
     }
@@ -128,14 +128,14 @@ impl Conversations {
         all.remove(&peer);
     }
 
-    /// The peers that begin with a copy from here and have not got all of it.
+    /// The peers that begin with a copy from here and lack some of it.
     pub(crate) fn beginners(&self) -> Vec<ReplicaSlot> {
         let all = self.0.lock();
         let beginners = all.iter().filter(|(_, with)| with.base.is_some());
         beginners.map(|(slot, _)| *slot).collect()
     }
 
-    /// Whether the contents of a file belong to the copy that a peer begins with.
+    /// Whether the contents of a file belong to the copy with which a peer begins.
     pub(crate) fn owes(&self, peer: ReplicaSlot, file: ObjectId) -> bool {
         let owes = self.with(peer, |conversation| {
             let owed = conversation.base.as_ref();
@@ -154,8 +154,7 @@ impl Conversations {
         owed.unwrap_or_default()
     }
 
-    /// The peer has to get the contents of these files, and of those it may yet name, before its copy is
-    /// complete.
+    /// The peer needs the contents of these files, and of those it may yet name, before its copy is complete.
     pub(crate) fn owe(&self, peer: ReplicaSlot, files: impl Iterator<Item = (ObjectId, u64)>) {
         self.with(peer, |conversation| {
             let sent_before = conversation.sent;
@@ -173,8 +172,7 @@ impl Conversations {
         self.with(peer, |conversation| conversation.named = true);
     }
 
-    /// Of how many files the contents belong to the copy that a peer begins with, and are not
-    /// there.
+    /// How many files of the copy with which a peer begins still lack their contents there.
     pub(crate) fn owed_files(&self, peer: ReplicaSlot) -> usize {
         let owed = self.with(peer, |conversation| {
             let owed = conversation.base.as_ref();
@@ -183,30 +181,30 @@ impl Conversations {
         owed.unwrap_or(0)
     }
 
-    /// Of what is listed for all peers, so much waits.
+    /// How many messages and files wait in the lists for all peers.
     pub(crate) fn listed(&self) -> usize {
         let all = self.0.lock();
         all.values().map(|with| with.lists.len()).sum()
     }
 
-    /// Whether a peer said last that it holds nothing.
+    /// Whether a peer's last report says that it holds nothing.
     pub(crate) fn takes_rows(&self, peer: ReplicaSlot) -> bool {
         self.held(peer) == Some(Held::Nothing)
     }
 
-    /// How many files a peer was asked for in this conversation, besides those of copies.
+    /// How many files a peer was asked for in this conversation, not counting those of copies.
     pub(crate) fn asked_for(&self, peer: ReplicaSlot) -> u64 {
         let asked_for = self.with(peer, |conversation| conversation.lists.named());
         asked_for.unwrap_or(u64::MAX)
     }
 
-    /// How far a peer has said in this conversation that it has applied our stream.
+    /// How far a peer has said in this conversation that it has applied this replica's stream.
     pub(crate) fn applied(&self, peer: ReplicaSlot) -> u64 {
         let applied = self.with(peer, |conversation| *conversation.applied.borrow());
         applied.unwrap_or(0)
     }
 
-    /// Whether a peer said last that it holds everything, and whatever it had asked for by then has come.
+    /// Whether a peer's last report says that it holds everything, and all requests that it had made by then have arrived.
     pub(crate) fn says_whole(&self, peer: ReplicaSlot) -> bool {
         let says = self.with(peer, |conversation| {
             let has_come = conversation.wishes_heard >= conversation.wished;
@@ -220,20 +218,19 @@ impl Conversations {
         self.with(peer, |conversation| conversation.held)?
     }
 
-    /// The rows of `objects` objects are sent to a peer from now on; it has those of the first
-    /// ones.
+    /// From now on the rows of `objects` objects are sent to a peer; it already has those of the first `first`.
     pub(crate) fn supplying(&self, peer: ReplicaSlot, objects: u64, first: u64) {
         self.with(peer, |conversation| {
             conversation.rows = Some((objects, first))
         });
     }
 
-    /// All of them have been sent, or no more can be.
+    /// All rows have been sent, or no more can be sent.
     pub(crate) fn supplied_all(&self, peer: ReplicaSlot) {
         self.with(peer, |conversation| conversation.supplying = false);
     }
 
-    /// Those of `objects` more have been sent.
+    /// The rows of `objects` more objects have been sent.
     pub(crate) fn supplied(&self, peer: ReplicaSlot, objects: u64) {
         self.with(peer, |conversation| {
             if let Some((_, sent)) = &mut conversation.rows {
@@ -246,7 +243,7 @@ impl Conversations {
         self.with(peer, |conversation| conversation.sent += bytes);
     }
 
-    /// How far a peer is that takes a copy from here.
+    /// The progress of a peer that takes a copy from here.
     pub(crate) fn supply(&self, peer: ReplicaSlot) -> Option<Remainder> {
         self.with(peer, |conversation| {
             let (rows, sent) = (conversation.rows, conversation.sent);
@@ -262,7 +259,7 @@ impl Conversations {
         })?
     }
 
-    /// Bytes that a peer was sent in this conversation, and how far it had applied our stream when that began.
+    /// Bytes that a peer was sent in this conversation, and how far it had applied this replica's stream when the conversation began.
     pub(crate) fn course(&self, peer: ReplicaSlot) -> Option<(u64, u64)> {
         self.with(peer, |conversation| {
             Some((conversation.sent, conversation.begun_at?))

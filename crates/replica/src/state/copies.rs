@@ -1,7 +1,7 @@
-//! Copies that others are being sent: all rows of one moment, kept for a while when a connection is lost, so that a
-//! large copy goes on where it was.
+//! Copies that are being sent to others: all rows of one moment. A copy is kept for a while when a connection is lost, so that a large copy can
+//! continue.
 //!
-//! What must never enter: who gets a copy, and connections.
+//! What must never enter: which replica gets a copy, and connections.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use crate::state::locks::{Table, TableGuard};
 /// The fact that says up to where updates were removed.
 pub(crate) const TRIMMED: &[u8] = b"trimmed";
 
-/// How long a copy is kept that is not being sent. It holds back the removal of old rows.
+/// How long a copy is kept while it is not being sent. It holds back the removal of old rows.
 const KEPT: Duration = Duration::from_secs(600);
 
 /// How much of the tree this replica holds.
@@ -26,12 +26,12 @@ pub(crate) enum Held {
     Nothing,
     /// All rows, but not all contents.
     Rows,
-    /// All of it; of a witness, all that it is to have.
+    /// Everything; for a witness, everything that it keeps.
     Everything,
 }
 
 impl Held {
-    /// From its number in a greeting; what is not known counts as nothing.
+    /// From its number in a greeting; an unknown number counts as nothing.
     pub(crate) fn from_number(number: u8) -> Held {
         match number {
             1 => Held::Rows,
@@ -41,7 +41,7 @@ impl Held {
     }
 }
 
-/// Copies by who gets them; one each.
+/// Copies by receiver, one each.
 #[derive(Default)]
 pub(crate) struct Copies(Table<All>);
 
@@ -54,7 +54,7 @@ struct All {
 struct Copy {
     number: u64,
     scan: BaseScan,
-    /// Where each page begins, and how many objects come before; the last one is not read yet.
+    /// Where each page begins, and how many objects precede it; the last page is not read yet.
     places: Vec<(BasePlace, u64)>,
     /// The attempt that sends it.
     sender: Weak<()>,
@@ -78,9 +78,9 @@ pub(crate) struct Attempt {
 pub(crate) enum Next {
     /// These rows, and how many objects they belong to.
     Rows { rows: Vec<RowChange>, objects: u64 },
-    /// Those were all; the streams go on behind these positions.
+    /// Those were all; the streams continue behind these positions.
     Rest(Vec<(ReplicaSlot, u64)>),
-    /// Nothing: another attempt has taken this one's place.
+    /// Nothing: another attempt has replaced this one.
     Replaced,
 }
 
@@ -109,7 +109,7 @@ impl Copies {
             .attempt(to)
     }
 
-    /// Goes on with a copy of which `pages` pages have arrived, if it is kept.
+    /// Continues a copy of which `pages` pages have arrived, if it is kept.
     pub(crate) fn go_on(&self, to: ReplicaSlot, number: u64, pages: u64) -> Option<Attempt> {
         let mut all = self.all();
         let copy = all
@@ -148,12 +148,12 @@ impl Copies {
         self.all().copies.remove(&to);
     }
 
-    /// Nobody is sent anything any more.
+    /// Ends all copies.
     pub(crate) fn end_all(&self) {
         self.all().copies.clear();
     }
 
-    /// Gives copies up that nobody has come back for.
+    /// Drops copies whose receivers have not come back.
     pub(crate) fn forget_unused(&self, now: Instant) {
         let is_used =
             |copy: &Copy| copy.sender.strong_count() > 0 || now.duration_since(copy.used) < KEPT;
@@ -180,7 +180,7 @@ impl Copy {
     }
 }
 
-/// The last record that is not kept any more, as a store has noted it.
+/// The last record that is no longer kept, as noted by a store.
 pub(crate) fn trimmed_before(store: &Store) -> Result<u64> {
     let facts = store.facts(TRIMMED)?;
     let noted = facts.first();

@@ -1,6 +1,6 @@
-//! What directories ask for, as far as it was read.
+//! The durability settings of directories, as far as they were read.
 //!
-//! What must never enter: where it is read, and what waits for it.
+//! What must never enter: where they are read, and what waits for them.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,19 @@ use vfs::ObjectId;
 
 use crate::state::settings::Durability;
 
-/// The settings of at most this many directories are remembered. Then all are forgotten.
+/// At most this many directories are remembered. At the limit all are forgotten.
 const REMEMBERED: usize = 1 << 16;
 
-/// Settings of directories that were asked for lately.
+/// Settings of directories that were needed lately.
 #[derive(Default)]
 pub(crate) struct KnownDurability {
     pub(crate) own: HashMap<ObjectId, Option<Durability>>,
-    /// Counts what was forgotten, so that nothing is learnt that was read before.
+    /// Counts changes, so that no setting is learnt that was read before the latest change.
     pub(crate) generation: u64,
 }
 
 impl KnownDurability {
-    /// The setting of a directory may have changed; `None`: of any.
+    /// The setting of a directory may have changed; `None`: of any directory.
     pub(crate) fn forget(&mut self, directory: Option<ObjectId>) {
         self.generation += 1;
         match directory {

@@ -1,7 +1,7 @@
-//! Operations handed to the replica that controls what they touch, and their answers.
+//! Operations handed to the replica that controls their objects, and their answers.
 //!
-//! A forwarded operation goes one hop: the replica that receives it carries it out with the
-//! client's credentials, or says that it is not primary. Nothing is decided here.
+//! A forwarded operation goes one hop: the receiver carries it out with the client's credentials, or answers that it is not primary. Nothing is
+//! decided here.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use vfs::{
 
 use crate::state::wire::Origin;
 
-/// One operation of [`FileSystem`], or the question that a close asks.
+/// One operation of [`FileSystem`], or a question between replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Operation {
     Attributes(ObjectId),
@@ -44,15 +44,15 @@ pub(crate) enum Operation {
     SetXattr(Credentials, ObjectId, XattrName, Bytes, XattrMode),
     RemoveXattr(Credentials, ObjectId, XattrName),
     Xattrs(Credentials, ObjectId, u64, u32),
-    /// May the close of this written file be answered (rule 19)?
+    /// Asks whether the close of this written file may be answered (rule 19).
     Settle(ObjectId),
-    /// A read by one whose own copy lacks nothing but what the primary sends.
+    /// A read by a replica whose copy lacks only what the primary sends.
     Fetch(OwnedAccessCheck, ObjectId, u64, u32),
 }
 
 impl Operation {
-    /// The object that decides about an operation that must not be carried out twice: the second time it would
-    /// meet what the first one did. `None` for those that say the same again, however often.
+    /// The object that decides about an operation that must not be carried out twice, because the second run would meet the effect of the first.
+    /// `None` for operations that may be repeated.
     pub(crate) fn repeated_on(&self) -> Option<ObjectId> {
         match self {
             Operation::Create(_, object, ..)
@@ -77,7 +77,7 @@ impl Operation {
         }
     }
 
-    /// The name of the client's request, if it is for a change that must not be made twice.
+    /// The name of the client's request, if it asks for a change that must not be made twice.
     pub(crate) fn request(&mut self) -> Option<&mut RequestId> {
         let who = match self {
             Operation::Create(who, ..)
@@ -92,7 +92,7 @@ impl Operation {
         who.request.as_mut()
     }
 
-    /// Whether request or answer may be too large for the control lane.
+    /// Whether the request or the answer may be too large for the control lane.
     pub(crate) fn is_bulky(&self) -> bool {
         match self {
             Operation::Write(_, _, _, data, _) | Operation::SetXattr(_, _, _, data, _) => {
@@ -110,15 +110,15 @@ impl Operation {
 pub(crate) struct Forwarded {
     pub(crate) origin: Origin,
     pub(crate) operation: Operation,
-    /// The sender knows that the file was removed, and changes its own copy likewise.
+    /// The sender knows that the file was removed, and changes its own copy in the same way.
     pub(crate) removed: bool,
 }
 
-/// What is behind a name.
+/// The object of a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Found {
     pub(crate) attributes: Attributes,
-    /// The replica whose copy says so, if nobody else decides about the object as far as that one knows.
+    /// The replica whose copy says so, if as far as it knows no other replica decides about the object.
     pub(crate) vouched_by: Option<ReplicaSlot>,
 }
 
@@ -141,16 +141,16 @@ pub(crate) enum Value {
     Commitment(Commitment),
     Place(Option<u64>),
     XattrPage(XattrPage),
-    /// The asker's own copy has what was asked for.
+    /// The asking replica's own copy has what was asked for.
     Here,
 }
 
-/// What has come of a read that was handed over.
+/// The result of a read that was handed over.
 #[derive(Debug)]
 pub(crate) enum Fetched {
-    /// The answer brings it.
+    /// The answer contains the data.
     Data(ReadData),
-    /// The own copy has it.
+    /// The local copy has the data.
     Here,
 }
 
@@ -173,7 +173,7 @@ pub(crate) enum Answer {
     NotPrimary,
 }
 
-/// A value of the kind that the asker expects.
+/// A value of the kind that the asking replica expects.
 pub(crate) trait Expected: Sized {
     fn from_value(value: Value) -> Option<Self>;
 }
@@ -209,8 +209,8 @@ expected! {
     XattrPage: Value::XattrPage(page) => page;
 }
 
-/// Carries an operation out; all but [`Operation::Settle`], [`Operation::Lookup`] and [`Operation::Fetch`], whose answers
-/// are not those of a file system.
+/// Carries out an operation; all but [`Operation::Settle`], [`Operation::Lookup`] and [`Operation::Fetch`], whose answers do not come from a file
+/// system.
 pub(crate) async fn perform(files: &impl FileSystem, operation: Operation) -> Result<Value> {
     use Operation as O;
     Ok(match operation {
@@ -248,7 +248,7 @@ pub(crate) async fn perform(files: &impl FileSystem, operation: Operation) -> Re
     })
 }
 
-/// The most entries of one forwarded page, so that it fits into a message with long names.
+/// At most this many entries are in one forwarded page, so that it fits into a message even with long names.
 const MOST_ENTRIES: u32 = 4096;
 
 fn nothing(outcome: Result<()>) -> Result<Value> {
@@ -270,7 +270,7 @@ async fn perform_on_data(files: &impl FileSystem, operation: Operation) -> Resul
         O::Write(by, id, offset, data, stability) => {
             let written = files.write(by.access(), id, offset, data, stability);
             let mut written = written.await?;
-            // Clients ask for them with every WRITE, which would go the same way again.
+            // Clients ask for them with every WRITE; asking again would take the same way again.
             written.attributes = files.attributes(id).await.ok();
             Value::Written(written)
         }

@@ -1,9 +1,9 @@
-//! What may still be filled on the disks of the other replicas, as they told last.
+//! How many bytes may still be written to the disks of the other replicas, by their last report.
 //!
-//! From what a replica tells is taken what is on its way to it, and a reserve for what others send it meanwhile. From then until
-//! it tells again every admitted change counts.
+//! From each report this module subtracts what is on its way to that replica, and a reserve for what other replicas send to it meanwhile. Until the
+//! next report it subtracts every admitted change.
 //!
-//! What must never enter: what is refused for want of it.
+//! What must never enter: which changes are refused for lack of space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,48 +14,48 @@ use vfs::{ReplicaSlot, Space};
 
 use crate::state::locks::{Table, TableGuard};
 
-/// The most that is kept back when nothing is set.
+/// The largest reserve when none is configured.
 const AUTOMATIC_BYTES: u64 = 64 << 20;
-/// The part of the own file system that is kept back then: one in this many.
+/// The reserve is then at most the local file system divided by this.
 const AUTOMATIC_PART: u64 = 50;
-/// Where less than this, or than the reserve, is left beside the reserve, changes will soon be refused.
+/// If less than this, or less than the reserve, is left besides the reserve, changes will soon be refused.
 const LITTLE_BYTES: u64 = 16 << 20;
-/// Contents may rest where this many times the reserve is left.
+/// Contents may rest if this multiple of the reserve is left,
 const RESTING_RESERVES: u64 = 16;
-/// And this part of the own file system, one in this many,
+/// and also the local file system divided by this,
 const RESTING_PART: u64 = 10;
-/// or this much, if that is less: of a large disk a tenth is more than what rests.
+/// or this much, if that is less: a tenth of a large disk is more than what rests.
 const RESTING_BYTES: u64 = 4 << 30;
-/// For how long a refusal counts.
+/// How long a refusal counts.
 const LATELY: Duration = Duration::from_secs(60);
-/// What is not known of the own disk yet.
+/// The free space of the local disk is not known yet.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// What this replica may still fill at the others.
+/// How much this replica may still write at the others.
 #[derive(Debug)]
 pub(crate) struct FreeSpace {
-    /// Bytes left at each other replica that has told.
+    /// Bytes left at each other replica that has reported.
     left: Table<BTreeMap<ReplicaSlot, u64>>,
-    /// Kept back of what each of them says.
+    /// Subtracted from each report.
     reserve: AtomicU64,
     is_set: bool,
-    /// Bytes that users may still fill here.
+    /// Bytes that users may still write here.
     own: AtomicU64,
-    /// Where less is left contents do not rest, as far as the size of the own disk says.
+    /// With less space left, contents do not rest; derived from the size of the local disk.
     resting: AtomicU64,
     refusals: Table<Refusals>,
 }
 
-/// Changes that were refused because a disk elsewhere has no space.
+/// Changes that were refused because another replica's disk has no space.
 #[derive(Debug, Default)]
 struct Refusals {
     count: u64,
-    /// Because of whom, when last.
+    /// The time of the last refusal, by the replica that caused it.
     last: BTreeMap<ReplicaSlot, Instant>,
 }
 
 impl FreeSpace {
-    /// With the reserve that was set, in bytes, or else one that suits the disk.
+    /// With the configured reserve in bytes, or else one that suits the disk.
     pub(crate) fn new(reserve: Option<u64>) -> FreeSpace {
         FreeSpace {
             left: Table::default(),
@@ -67,7 +67,7 @@ impl FreeSpace {
         }
     }
 
-    /// The own disk is like this.
+    /// Notes the space of the local disk.
     pub(crate) fn note_own(&self, space: &Space) {
         self.own.store(space.available_bytes, Ordering::Relaxed);
         let resting = RESTING_BYTES.min(space.total_bytes / RESTING_PART);
@@ -78,18 +78,18 @@ impl FreeSpace {
         }
     }
 
-    /// Bytes kept back at every replica.
+    /// Bytes reserved at every replica.
     pub(crate) fn reserve(&self) -> u64 {
         self.reserve.load(Ordering::Relaxed)
     }
 
-    /// Bytes that users may still fill here, as far as is known.
+    /// Bytes that users may still write here, as far as is known.
     pub(crate) fn own(&self) -> u64 {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// What is left at a replica when contents on their way there may rest: `None` while that is not known, and while it, or the own disk,
-    /// has little. What other replicas let rest is not known here, and has to be stored there, too.
+    /// How much space a replica has left, if contents on their way to it may rest. `None` if that is unknown, or if that disk or the local one has
+    /// little space. That disk must also hold what other replicas let rest, which is not known here.
     pub(crate) fn left_for_resting(&self, slot: ReplicaSlot) -> Option<u64> {
         let reserves = self.reserve().saturating_mul(RESTING_RESERVES);
         let little = self.resting.load(Ordering::Relaxed).max(reserves);
@@ -97,7 +97,7 @@ impl FreeSpace {
         (left.min(self.own()) >= little).then_some(left)
     }
 
-    /// Takes so much at every replica, or nothing if one of them has less: returns that one and what it has.
+    /// Takes `wanted` bytes at every replica. If a replica has less, takes nothing and returns the replica with the least space, and that space.
     pub(crate) fn take(&self, wanted: u64) -> std::result::Result<(), (ReplicaSlot, u64)> {
         let mut left = self.left();
         let least = left.iter().min_by_key(|(_, left)| **left);
@@ -114,7 +114,7 @@ impl FreeSpace {
         refusals.last.insert(slot, now);
     }
 
-    /// How many changes were refused because others have no space, since the start.
+    /// How many changes were refused since the start because other replicas have no space.
     pub(crate) fn refused(&self) -> u64 {
         self.refusals().count
     }
@@ -137,8 +137,8 @@ impl FreeSpace {
         self.refusals.lock()
     }
 
-    /// A replica has space for `available` bytes, and `on_its_way` of them are taken; `None` is more than
-    /// can be counted, which leaves no more than there was.
+    /// Notes that a replica has space for `available` bytes, of which `on_its_way` are taken. `None`: more than can be counted, so the space left
+    /// does not grow.
     pub(crate) fn set(&self, slot: ReplicaSlot, available: u64, on_its_way: Option<u64>) {
         let taken = on_its_way.unwrap_or(0).saturating_add(self.reserve());
         let mut now = available.saturating_sub(taken);
@@ -158,8 +158,8 @@ impl FreeSpace {
     }
 }
 
-/// Whether a replica that lacks so much of what one of this many members sends has space for as much again of each of them: then what all of
-/// them let rest fits, together with what they write while it is sent.
+/// Whether a replica that lacks this many bytes from one member can store the same amount from every member. Then it can store what all of them let
+/// rest, and what they write while that is sent.
 pub(crate) fn is_fair_part(lacking: u64, left: u64, members: usize) -> bool {
     let members = u64::try_from(members).unwrap_or(u64::MAX);
     lacking <= left / members.saturating_mul(2).max(1)
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(space.least(), Some(83), "the other one counts, too");
     }
 
-    /// At 64 of 271 MiB left clients were refused, and nobody had an alarm.
+    /// Clients were refused when 64 of 271 MiB were left, and there was no alarm.
     #[test]
     fn who_has_little_left_is_named_before_anything_is_refused() {
         let space = FreeSpace::new(Some(64 << 20));
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!((space.take(1), space.refused()), (Ok(()), 0));
         space.set(ONE, 64 << 20, Some(0));
         assert_eq!(space.take(1), Err((ONE, 0)));
-        // Whatever is too large for a disk that is not nearly full is told for a minute.
+        // A change that is too large for a disk that is not nearly full is reported for a minute.
         space.set(ONE, 1 << 40, Some(0));
         assert!(space.short_of(now).is_empty());
         space.note_refusal(OTHER, now);
@@ -222,8 +222,8 @@ mod tests {
         assert_eq!(space.least(), Some(3));
     }
 
-    /// Three replicas with equal disks fill them, each with files that it controls. What was admitted is everywhere
-    /// before each tells how much is left. Returns how many disks could not take what was answered.
+    /// Three replicas with equal disks fill them, each with files that it controls. Every admitted change is everywhere before the replicas report
+    /// their space. Returns how many disks could not store what was answered.
     fn fill_equal_disks(reserve: u64) -> usize {
         const WRITE_BYTES: u64 = 10;
         let slots = [1, 2, 3].map(ReplicaSlot);
@@ -234,7 +234,7 @@ mod tests {
                 let others = slots.iter().zip(free).filter(|(other, _)| *other != slot);
                 others.for_each(|(other, free)| space.set(*other, free, Some(0)));
             }
-            // The store refuses what its own disk cannot take, too.
+            // The store also refuses what its own disk cannot hold.
             let places = spaces.iter().zip(free);
             let admitted = places.filter(|(space, free)| {
                 *free >= WRITE_BYTES + reserve && space.take(WRITE_BYTES).is_ok()
@@ -257,8 +257,8 @@ mod tests {
         assert_eq!(fill_equal_disks(0), 3, "every replica leaves the view");
     }
 
-    /// Three replicas write what only they read, and let it rest on its way to a fourth one. Returns whether that one could store all that
-    /// was answered.
+    /// Three replicas write files that only they read, and let them rest on their way to a fourth replica. Returns whether the fourth could store
+    /// everything that was answered.
     fn rest_towards_one_disk(free: u64, may_rest: impl Fn(&FreeSpace, u64) -> bool) -> bool {
         const WRITE_BYTES: u64 = 10;
         let mut writers = [1; 3].map(|_| (FreeSpace::new(Some(3 * WRITE_BYTES)), 0));

@@ -1,7 +1,7 @@
-//! When copies of files here gave way to others, so that what was sent of them before does not count for them afterwards.
+//! When copies of files here gave way to others. What was sent of them before then does not count for them afterwards.
 //!
-//! What must never enter: which copy gives way (`replication::withheld`). That one has is noted durably by the store; with a start sessions begin,
-//! in which everything is asked for anew.
+//! What must never enter: which copy gives way (`replication::withheld`). The store durably notes that a copy gave way. After a restart, sessions
+//! begin in which everything is asked for again.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::state::locks::Table;
 /// A file, and a replica whose data of it gave way.
 type Of = (ReplicaSlot, ObjectId);
 
-/// What took the place of data: what this replica sent, in this epoch.
+/// What replaced the data: what this replica sent in this epoch.
 pub(crate) type InFavourOf = (ReplicaSlot, u64);
 
 #[derive(Default)]
 struct Turns {
     turn: u64,
-    /// In which turn data gave way last that is missing yet, and to what once that is noted durably.
+    /// Data that gave way and is still missing: the turn in which it last gave way and, once durably noted, what replaced it.
     gave_way: BTreeMap<Of, (u64, Option<InFavourOf>)>,
 }
 
@@ -35,7 +35,7 @@ impl GivenWay {
         turns.gave_way.insert(of, (turn, None));
     }
 
-    /// It is noted durably that data has given way to this.
+    /// The store has durably noted that data gave way to this.
     pub(crate) fn noted(&self, of: Of, to: InFavourOf) {
         if let Some((_, gave_way_to)) = self.0.lock().gave_way.get_mut(&of) {
             *gave_way_to = Some(to);
@@ -56,7 +56,7 @@ impl GivenWay {
         self.0.lock().turn
     }
 
-    /// Whether data that was sent because of a wish of this turn is what has given way.
+    /// Whether data sent for a wish of this turn restores what gave way.
     pub(crate) fn brings_back(&self, of: Of, wish: u64) -> bool {
         let turns = self.0.lock();
         let gave_way = turns.gave_way.get(&of);

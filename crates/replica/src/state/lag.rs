@@ -1,4 +1,4 @@
-//! What a member of the view lacks that lacks too much.
+//! How far a member of the view lags behind that lacks too much.
 //!
 //! What must never enter: how much is too much.
 
@@ -10,12 +10,12 @@ pub(crate) struct Lag {
     pub(crate) slot: ReplicaSlot,
     pub(crate) updates: u64,
     pub(crate) files: usize,
-    /// Files that it has and has not noted that it has.
+    /// Files that it has, but has not noted that it has.
     pub(crate) untold: usize,
 }
 
 impl Lag {
-    /// Why it leaves the view, for people.
+    /// Why it leaves the view, for display.
     pub(crate) fn reason(&self) -> String {
         let Lag {
             updates,

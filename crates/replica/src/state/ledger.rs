@@ -1,4 +1,4 @@
-//! What is kept below the lock of the core, beside the core: who has what of this replica's changes, and which changes are under way.
+//! What the lock of the core protects besides the core: which replica has what of this replica's changes, and which changes are under way.
 //!
 //! What must never enter: the core itself, and anything that waits.
 
@@ -14,7 +14,7 @@ use crate::state::durability::KnownDurability;
 use crate::state::read_past::ReadPast;
 use crate::state::shipping::Unshipped;
 
-/// What became of an operation that had to wait for control.
+/// The verdict on an operation that had to wait for control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The control is here, or was a moment ago: try again.
@@ -23,10 +23,10 @@ pub(crate) enum Verdict {
     Elsewhere(ReplicaSlot),
 }
 
-/// Where the verdict on such an operation arrives.
+/// The receiver for that verdict.
 pub(crate) type PendingVerdict = oneshot::Receiver<Verdict>;
 
-/// Data of a file is being changed under these controls; they last as long.
+/// Data of a file is being changed under these controls, which last until the change is done.
 #[derive(Debug, Default)]
 pub(crate) struct Pin {
     /// One entry for each operation and control.
@@ -42,29 +42,29 @@ pub(crate) struct Pin {
 pub(crate) struct Previous {
     /// Their last update.
     pub(crate) position: u64,
-    /// Files with content that not everybody has.
+    /// Files with content that some replica may lack.
     pub(crate) files: HashSet<ObjectId>,
 }
 
-/// The last files that were looked at, of those that a peer may not know to have and of those that it has in part.
+/// The last checked files: of those that a peer may not know to have, and of those that it has in part.
 pub(crate) type LookedAt = (
     Option<(ReplicaSlot, ObjectId)>,
     Option<(ReplicaSlot, ObjectId)>,
 );
 
-/// What belongs to the core's lock besides the core.
+/// Everything besides the core that the core's lock protects.
 pub(crate) struct Ledger {
     pub(crate) slot: ReplicaSlot,
     pub(crate) pins: HashMap<ObjectId, Pin>,
     /// Files that get a new version with all the data that is here.
     pub(crate) renewing: HashSet<ObjectId>,
-    /// Where files were made that not everybody may have heard of.
+    /// Where files were made that some replica may not know yet.
     pub(crate) births: Births,
-    /// Files that were removed here and may be open at other replicas, each behind the place of its removal.
+    /// Files that were removed here and may be open at other replicas, each with the place of its removal.
     pub(crate) removed: BTreeSet<(u64, ObjectId)>,
     /// What each peer lacks of file contents.
     pub(crate) unshipped: Unshipped,
-    /// Files whose content everybody has; their durable marks can go.
+    /// Files whose content all replicas have; their durable marks can go.
     pub(crate) shipped: HashSet<ObjectId>,
     pub(crate) previous: Option<Previous>,
     pub(crate) durability: KnownDurability,
@@ -75,32 +75,32 @@ pub(crate) struct Ledger {
     /// The replicas that take part in the view in force, and members that hold no contents.
     pub(crate) active: BTreeSet<ReplicaSlot>,
     pub(crate) witnesses: BTreeSet<ReplicaSlot>,
-    /// The replicas of which a majority is needed, this one among them: those that the view in force is agreed by.
+    /// The replicas that agree on the view in force, including this one: a majority is counted over them.
     pub(crate) voters: BTreeSet<ReplicaSlot>,
     /// Files of which a peer has everything and may not know it.
     pub(crate) unconfirmed: BTreeSet<(ReplicaSlot, ObjectId)>,
-    /// Files that peers have as far as they are sent from here, and of which they lack data that others made.
+    /// Files that peers have as far as this replica sends them, but in which they lack data of other replicas.
     pub(crate) apart: BTreeSet<(ReplicaSlot, ObjectId)>,
-    /// Files that peers have asked for since their sessions began, and have not noted yet, with the turns of their last wishes.
+    /// Files that peers have asked for since their sessions began, and have not noted yet, with the turns of their last requests.
     pub(crate) asked: BTreeMap<(ReplicaSlot, ObjectId), u64>,
-    /// The last of them that was looked at.
+    /// The last checked entries of `unconfirmed` and `apart`.
     pub(crate) looked_at: LookedAt,
-    /// Those of them that were complete without any content being sent, and up to which place of our stream.
+    /// Files that became complete at a peer without any content being sent, and up to which place of this replica's stream.
     pub(crate) complete: Vec<(ReplicaSlot, ObjectId, u64)>,
     /// How far the stream of each peer is applied here.
     pub(crate) heard: BTreeMap<ReplicaSlot, u64>,
-    /// How far each peer has applied our stream.
+    /// How far each peer has applied this replica's stream.
     pub(crate) applied: BTreeMap<ReplicaSlot, u64>,
-    /// The place of our last update.
+    /// The place of this replica's last update.
     pub(crate) last_position: u64,
-    /// When the present configuration of the set came into force here, and the place of our last update then.
+    /// When the present configuration of the set came into force here, and the place of this replica's last update then.
     pub(crate) configured_at: Option<(Moment, u64)>,
     pub(crate) verdicts: HashMap<OperationId, oneshot::Sender<Verdict>>,
     operations: u64,
 }
 
 impl Ledger {
-    /// A new operation, and where the verdict on it will arrive.
+    /// A new operation, and the receiver for its verdict.
     pub(crate) fn begin_operation(&mut self) -> (OperationId, PendingVerdict) {
         self.operations += 1;
         let (sender, receiver) = oneshot::channel();
@@ -109,14 +109,14 @@ impl Ledger {
         (operation, receiver)
     }
 
-    /// Nobody will ask for it.
+    /// Nothing will ask for its verdict.
     pub(crate) fn abandon(&mut self, operation: OperationId) {
         self.verdicts.remove(&operation);
     }
 
     pub(crate) fn decide(&mut self, operation: OperationId, verdict: Verdict) {
         if let Some(waiter) = self.verdicts.remove(&operation) {
-            // The task that gave up waiting has told the client to come again.
+            // If the waiting task has given up, it has told the client to try again.
             let _ = waiter.send(verdict);
         }
     }
@@ -151,7 +151,7 @@ impl Ledger {
         }
     }
 
-    /// Everybody who takes part has all content of a file. Before a view is known nobody can tell who that is.
+    /// All replicas that take part have all content of a file. Before a view is known, that set is unknown.
     pub(crate) fn note_handed_over(&mut self, file: ObjectId) {
         if let Some(previous) = &mut self.previous
             && !self.active.is_empty()
@@ -160,7 +160,7 @@ impl Ledger {
         }
     }
 
-    /// Others take part than those to whom it was handed over, and this replica does not: whatever they lack is owed again.
+    /// Other replicas take part now than those that got the file, and this replica takes no part: whatever they lack is owed again.
     pub(crate) fn take_up_again(&mut self) {
         let active = &self.active;
         let backlogs = self.unshipped.peers();
@@ -183,7 +183,7 @@ mod tests {
     const NEAR: ReplicaSlot = ReplicaSlot(2);
     const FAR: ReplicaSlot = ReplicaSlot(3);
 
-    /// Replica 1 was started anew; the near one has got the file that it wrote before, the far one has not.
+    /// Replica 1 was restarted; the near replica has the file that it wrote before, the far one lacks it.
     fn ledger() -> Ledger {
         let mut unshipped = Unshipped::new(Settings::default());
         unshipped.add_peer(NEAR);

@@ -1,9 +1,9 @@
 //! Lists of files for one peer, which may be long, until the peer has taken them.
 //!
-//! They are sent as fast as the peer takes them, one part after the other. Memory is bounded by the number of files, however long the
-//! peer takes nothing: a list that is told anew takes the place of the one before, and files that are asked for are a set.
+//! They are sent as fast as the peer takes them, one part after the other. The number of files bounds the memory, even if the peer takes nothing for
+//! long: a repeated list replaces the earlier one, and wanted files are a set.
 //!
-//! What must never enter: what a list says, and when one is told.
+//! What must never enter: what a list says, and when it is sent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,10 +13,10 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::state::locks::{Inner, InnerGuard};
 use crate::state::wire::{self, Kind, Wanted};
 
-/// At most this many files are named in one message.
+/// One message names at most this many files.
 pub(crate) const FILES_AT_ONCE: usize = 1024;
 
-/// What a list is about: of each there is one at most.
+/// What a list is about; there is at most one list of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum List {
     /// The files that the sender lacks of a copy.
@@ -29,13 +29,13 @@ pub(crate) enum List {
 struct Waiting {
     lists: BTreeMap<List, VecDeque<Message>>,
     wanted: BTreeSet<ObjectId>,
-    /// How many files were asked for in this conversation; nothing before it is known what is lacking.
+    /// How many files were asked for in this conversation; `None` until it is known what is lacking.
     named: Option<u64>,
-    /// The peer is to be told how many, though nothing more is asked for.
+    /// The peer must be told the count, even if nothing more is asked for.
     tells: bool,
-    /// How far the peer's stream was applied here when files were asked for last, and how often copies had given way.
+    /// At the last request for files: how far the peer's stream was applied here, and how often copies had given way.
     asked_at: (u64, u64),
-    /// Somebody sends what waits.
+    /// A task sends what waits.
     is_sending: bool,
 }
 
@@ -48,15 +48,15 @@ impl Lists {
         self.0.lock()
     }
 
-    /// Tells a list, in the place of an earlier one of its kind. Whether somebody has to begin to send.
+    /// Queues a list and replaces an earlier list of its kind. Returns whether the caller has to start sending.
     pub(crate) fn tell(&self, list: List, messages: Vec<Message>) -> bool {
         let mut waiting = self.waiting();
         waiting.lists.insert(list, messages.into());
         !std::mem::replace(&mut waiting.is_sending, true)
     }
 
-    /// Asks for the contents of files, where the peer's stream is applied so far and copies have given way so often; tells how many were asked for
-    /// where these are none. Whether somebody has to begin to send.
+    /// Asks for the contents of files; without files, tells only the count. `applied`: how far the peer's stream is applied here; `turn`: how often
+    /// copies have given way. Returns whether the caller has to start sending.
     pub(crate) fn want(&self, files: &[ObjectId], (applied, turn): (u64, u64)) -> bool {
         let mut waiting = self.waiting();
         waiting.wanted.extend(files);
@@ -65,8 +65,8 @@ impl Lists {
         !std::mem::replace(&mut waiting.is_sending, true)
     }
 
-    /// How many files were asked for, those that wait among them. More than any number before the peer has said something in the conversation: what is
-    /// lacking is asked for then, and how many files that are is said afterwards.
+    /// How many files were asked for, including those that wait. `u64::MAX` before the peer has said something in the conversation: only then does
+    /// this replica ask for what is lacking, and tell how many files that are.
     pub(crate) fn named(&self) -> u64 {
         let waiting = self.waiting();
         let named = waiting.named;
@@ -78,7 +78,7 @@ impl Lists {
         self.waiting().named.get_or_insert_default();
     }
 
-    /// What to send next; `None`: nothing waits, and the sending task is done.
+    /// The next message to send; `None`: nothing waits, and the sending task is done.
     pub(crate) fn next(&self) -> Option<Message> {
         let mut waiting = self.waiting();
         let next = waiting.next();
@@ -134,7 +134,7 @@ mod tests {
         Message::new(number, "")
     }
 
-    /// A survivor told what it lacks of a lost replica twice a minute, and a peer that took nothing was kept all of it.
+    /// A survivor told twice a minute what it lacks of a lost replica, and all these lists were kept for a peer that took nothing.
     #[test]
     fn what_is_told_again_and_again_takes_the_place_of_what_was_not_sent() {
         let (lists, lost) = (Lists::default(), List::Incomplete(ReplicaSlot(3)));

@@ -1,7 +1,7 @@
-//! How busy clients keep this server with the contents of files: for which part of the last moments at least one of their reads, writes and
-//! commits was being carried out. Waiting for control, or for another replica, is not being carried out.
+//! How busy clients keep this server with file contents: the part of the recent time in which at least one of their reads, writes and commits was
+//! being carried out. Waiting for control, or for another replica, does not count.
 //!
-//! What must never enter: what is done about it.
+//! What must never enter: what follows from it.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::state::locks::Table;
 
-/// What was this long ago counts for the e-th part of what is now.
+/// Load from this long ago counts for 1/e of the present load.
 const MEMORY: Duration = Duration::from_secs(1);
 
-/// From this part of the time on the server is busy.
+/// The server is busy above this part of the time.
 const BUSY: f64 = 0.5;
 
 /// See the module.
@@ -22,7 +22,7 @@ pub(crate) struct Load(Table<Level>);
 #[derive(Debug, Default)]
 struct Level {
     under_way: u32,
-    /// The part of the time, as it was then.
+    /// The part of the time, at the moment `at`.
     part: f64,
     at: Option<Instant>,
 }
@@ -32,7 +32,7 @@ struct Level {
 pub(crate) struct Work<'a>(&'a Load);
 
 impl Load {
-    /// A client's operation on contents begins to be carried out.
+    /// A client's operation on contents begins.
     pub(crate) fn begin(&self) -> Work<'_> {
         let mut level = self.0.lock();
         level.advance(Instant::now());
@@ -40,7 +40,7 @@ impl Load {
         Work(self)
     }
 
-    /// Whether such operations were being carried out for most of the last moments.
+    /// Whether such operations ran for most of the recent time.
     pub(crate) fn is_busy(&self, now: Instant) -> bool {
         let mut level = self.0.lock();
         level.advance(now);
@@ -86,11 +86,11 @@ mod tests {
             rest(8).await;
         }
         assert!(!is_busy());
-        // One burst, after which the contents are wanted elsewhere.
+        // One burst, after which another replica asks for the contents.
         let work = load.begin();
         rest(300).await;
         assert!(!is_busy());
-        // It goes on, several at a time.
+        // The load continues, with several operations at a time.
         for _ in 0..10 {
             let other = load.begin();
             rest(100).await;

@@ -1,9 +1,9 @@
-//! Locks that know their place in an order, so that no two threads wait for each other.
+//! Locks with a place in an order, so that no two threads wait for each other.
 //!
-//! A thread takes a lock only while all that it holds have earlier places; the place is part of the lock's type. In builds with debug
-//! assertions, as those of tests are, a thread that takes a lock out of its order panics, also when no other thread waits. The store's
-//! writer lock comes before all of them, and needs no place: a task waits for it, and no task waits while it holds one of these, since
-//! their guards stay in one thread, and the core is lent to closures that cannot wait.
+//! A thread takes a lock only if all locks that it holds have earlier places; the place is part of the lock's type. In builds with debug assertions,
+//! as in tests, a thread that takes a lock out of order panics, even if no other thread waits. The store's writer lock comes before all of them, and
+//! needs no place: a task waits for it, but no task waits while it holds one of these, because their guards stay in one thread, and the core is lent
+//! to closures that cannot wait.
 //!
 //! What must never enter: what is locked.
 
@@ -14,24 +14,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Held while the core is asked.
 pub(crate) type BeforeCore<T> = Lock<0, T>;
 
-/// The lock of the core, and of what is locked with it.
+/// The lock of the core, and of what it protects besides.
 pub(crate) type AroundCore<T> = Lock<1, T>;
 
-/// Taken with the core or without it, for one look or change. No thread holds two of them.
+/// Taken with or without the core, for one read or change. No thread holds two of them.
 pub(crate) type Table<T> = Lock<2, T>;
 
-/// What an entry of a [`Table`] locks for itself. No thread holds two of them.
+/// A lock inside an entry of a [`Table`]. No thread holds two of them.
 pub(crate) type Inner<T> = Lock<3, T>;
 
 pub(crate) type TableGuard<'a, T> = Locked<'a, 2, T>;
 pub(crate) type InnerGuard<'a, T> = Locked<'a, 3, T>;
 
-/// A mutual exclusion lock with a place in the order. After a panic the content is what the last complete assignment left; to go on
-/// with that is better than to refuse every client for ever.
+/// A mutual exclusion lock with a place in the order. After a panic the content is what the last complete assignment left; continuing with that is
+/// better than refusing all clients for ever.
 #[derive(Debug, Default)]
 pub(crate) struct Lock<const PLACE: u8, T>(Mutex<T>);
 
-/// What is locked, for as long as the lock is held. The lock is given back first, and then its place.
+/// The content of a lock, while the lock is held. The lock is released first, and then its place.
 pub(crate) struct Locked<'a, const PLACE: u8, T> {
     content: MutexGuard<'a, T>,
     _place: Place<PLACE>,
@@ -45,7 +45,7 @@ impl<const PLACE: u8, T> Lock<PLACE, T> {
     /// Waits for the lock.
     ///
     /// # Panics
-    /// In builds with debug assertions, when the thread holds a lock of this or a later place.
+    /// In builds with debug assertions, if the thread holds a lock of this or a later place.
     pub(crate) fn lock(&self) -> Locked<'_, PLACE, T> {
         let place = Place::take();
         Locked {
@@ -69,7 +69,7 @@ impl<const PLACE: u8, T> DerefMut for Locked<'_, PLACE, T> {
     }
 }
 
-/// The present thread holds a lock of this place, and goes on holding it: this cannot be sent to another.
+/// The present thread holds a lock of this place. The value cannot be sent to another thread.
 struct Place<const PLACE: u8>(PhantomData<*const ()>);
 
 #[cfg(debug_assertions)]

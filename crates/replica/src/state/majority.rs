@@ -1,8 +1,9 @@
-//! Who of the set has what: majorities of the configuration that is agreed, and everybody who takes part.
+//! Which replicas of the set have what: majorities of the agreed configuration, and all replicas that take part.
 //!
-//! Nobody is counted because there is an account of it here: accounts are kept of members that are away, of newcomers
-//! that do not vote yet, and for a moment of those that were removed. What must never enter: when a majority is asked
-//! for.
+//! An account here does not make a replica count: accounts exist for members that are away, for newcomers that do not vote yet, and for a moment for
+//! removed replicas.
+//!
+//! What must never enter: when a majority is needed.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -12,11 +13,11 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::ledger::Ledger;
 
-/// At most this many files are looked at in one go.
+/// At most this many files are checked in one pass.
 const LOOKED_AT_ONCE: usize = 256;
 
 impl Ledger {
-    /// How far somebody has applied our stream, as far as it has said so.
+    /// How far a replica has applied this replica's stream, by its own report.
     pub(crate) fn applied_by(&self, slot: ReplicaSlot) -> u64 {
         self.applied.get(&slot).copied().unwrap_or(0)
     }
@@ -29,7 +30,7 @@ impl Ledger {
         slots.iter().copied().filter(move |slot| *slot != own)
     }
 
-    /// Whether a majority has applied our stream up to `position`. Who is outside the view does not count: it may give its copy up.
+    /// Whether a majority has applied this replica's stream up to `position`. A replica outside the view does not count: it may give its copy up.
     pub(crate) fn majority_applied(&self, position: u64) -> bool {
         self.majority_has(|slot| self.active.contains(&slot) && self.applied_by(slot) >= position)
     }
@@ -45,8 +46,8 @@ impl Ledger {
         })
     }
 
-    /// Whether everybody who takes part has what was answered in earlier configurations of the set: then the configuration
-    /// may change again. A majority of one need not have a member in common with those of its neighbours' neighbours.
+    /// Whether all replicas that take part have what was answered in earlier configurations of the set: then the configuration may change again. A
+    /// majority of one configuration need not overlap a majority of the configuration two steps later.
     pub(crate) fn is_settled_in_configuration(&self, contents: bool) -> bool {
         let Some((since, position)) = self.configured_at else {
             return false;
@@ -60,8 +61,8 @@ impl Ledger {
         })
     }
 
-    /// Whether enough others have something to make a majority of the agreed configuration together with this replica,
-    /// which has it. Where the set has a witness, which holds nothing, everybody else who takes part is needed (rule 36).
+    /// Whether this replica and the others for which `has` holds make a majority of the agreed configuration. If the set has a witness, which holds
+    /// nothing, all other replicas that take part are needed (rule 36).
     pub(crate) fn majority_has(&self, has: impl Fn(ReplicaSlot) -> bool) -> bool {
         if self.voters.is_disjoint(&self.witnesses) {
             let having = self.without_own(&self.voters).filter(|slot| has(*slot));
@@ -71,15 +72,15 @@ impl Ledger {
         active.all(|slot| self.witnesses.contains(&slot) || has(slot))
     }
 
-    /// The position up to which everybody else who takes part has applied our stream.
+    /// The position up to which all other replicas that take part have applied this replica's stream.
     pub(crate) fn known_to_active(&self) -> u64 {
         let applied = self.without_own(&self.active);
         let applied = applied.map(|slot| self.applied_by(slot));
         applied.min().unwrap_or(self.last_position)
     }
 
-    /// The position up to which updates need not be kept: everybody has them, or they are not among the last `kept(slot)` of
-    /// which a replica out of the view lacks some.
+    /// The position up to which updates need not be kept: all replicas have them, or a replica outside the view lacks them and they are not among the
+    /// last `kept(slot)`.
     pub(crate) fn needed_by_nobody(&self, kept: impl Fn(ReplicaSlot) -> u64) -> u64 {
         let needed = self.unshipped.peers().map(|(slot, _)| {
             let applied = self.applied_by(slot);
@@ -103,7 +104,7 @@ impl Ledger {
         backlogs.sum::<usize>() + self.births.len() + told + self.shipped.len() + previous
     }
 
-    /// How many files a peer has not noted that it has, as far as it may be more than `most`.
+    /// How many files a peer has not noted that it has; 0 if it cannot be more than `most`.
     pub(crate) fn untold(&self, slot: ReplicaSlot, most: usize) -> usize {
         if self.unconfirmed.len() <= most {
             return 0;
@@ -112,7 +113,7 @@ impl Ledger {
         of_peer.take_while(|(of, _)| *of == slot).count()
     }
 
-    /// A file is gone, so that nobody need know that all of it is anywhere.
+    /// A file is gone: no peer needs to know that it has all of it.
     pub(crate) fn confirmed_by_all(&mut self, file: ObjectId) {
         for slot in self.unshipped.peers().map(|(slot, _)| slot) {
             self.unconfirmed.remove(&(slot, file));
@@ -121,14 +122,14 @@ impl Ledger {
         }
     }
 
-    /// Nothing counts any more that a peer has said of files which it has in part.
+    /// What a peer has said of files that it has in part no longer counts.
     pub(crate) fn forget_answers_of(&mut self, slot: ReplicaSlot) {
         self.apart.retain(|(of, _)| *of != slot);
         self.asked.retain(|(of, _), _| *of != slot);
     }
 
-    /// Looks at the next few files of which a peer may not know that it has everything, and at the first again behind the last. Those that are
-    /// gone are forgotten: a piece of one was read while it was removed. Of the others it is told again.
+    /// Checks the next few files of which a peer may not know that it has everything, and starts again after the last one. Removed files are
+    /// forgotten: their piece was read during the removal. The peers are told again of the other files.
     pub(crate) fn look_at_untold(&mut self, tree: &impl Tree) {
         let (untold, apart) = self.looked_at;
         let untold = next_behind(&self.unconfirmed, untold);
@@ -145,7 +146,7 @@ impl Ledger {
         self.tell_again(there);
     }
 
-    /// Peers are told soon that these files are complete there, as far as they are.
+    /// Peers are told soon that these files are complete there, if they are.
     pub(crate) fn tell_again(&mut self, files: Vec<(ReplicaSlot, ObjectId)>) {
         let is_there = |(slot, file): &(ReplicaSlot, ObjectId)| {
             let backlog = self.unshipped.backlog(*slot);
@@ -158,7 +159,7 @@ impl Ledger {
         self.complete.extend(told);
     }
 
-    /// The same of one file, to all who have not said that they know.
+    /// The same for one file, for all peers that have not confirmed it.
     pub(crate) fn tell_of(&mut self, file: ObjectId) {
         let all = self.active.iter().map(|slot| (*slot, file));
         let untold = all.filter(|entry| {
@@ -174,14 +175,14 @@ impl Ledger {
         !lacking.any(|slot| self.active.contains(&slot))
     }
 
-    /// Whether every other replica that takes part has applied our stream up to `position`.
+    /// Whether every other replica that takes part has applied this replica's stream up to `position`.
     pub(crate) fn applied_by_active(&self, position: u64) -> bool {
         let mut active = self.without_own(&self.active);
         active.all(|slot| self.applied_by(slot) >= position)
     }
 }
 
-/// The next few behind one, and the first again behind the last.
+/// The next few entries behind one; the first again behind the last.
 fn next_behind(
     entries: &BTreeSet<(ReplicaSlot, ObjectId)>,
     last: Option<(ReplicaSlot, ObjectId)>,
@@ -203,7 +204,7 @@ mod tests {
     const NEAR: ReplicaSlot = ReplicaSlot(2);
     const FAR: ReplicaSlot = ReplicaSlot(3);
 
-    /// What replica 1 knows that has made one update with content, in a set where the far one is a witness or not.
+    /// The ledger of replica 1, which has made one update with content; `witness`: the far replica is a witness.
     fn ledger(witness: bool) -> Ledger {
         let mut unshipped = Unshipped::new(Settings::default());
         unshipped.add_peer(NEAR);
@@ -236,7 +237,7 @@ mod tests {
         assert!(ledger.majority_applied(1) && ledger.majority_holds(FILE));
     }
 
-    /// It was answered because one outside had it, which gave its copy up for another one's.
+    /// The update was answered because a replica outside the view had it, which then gave its copy up for another one.
     #[test]
     fn counterexample_58_one_outside_the_view_is_no_part_of_a_majority() {
         let mut ledger = ledger(false);
@@ -262,7 +263,7 @@ mod tests {
         assert!(ledger.majority_applied(9) && ledger.majority_holds(FILE));
     }
 
-    /// The far one is removed and a fourth one takes its place, which is lost in turn: two of three are left.
+    /// The far replica is removed, and a fourth replaces it and is lost in turn: two of three are left.
     #[test]
     fn counterexample_42_a_majority_is_one_of_the_agreed_configuration() {
         let mut ledger = ledger(false);

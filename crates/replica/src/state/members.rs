@@ -1,6 +1,6 @@
-//! Who is in the set, who was, and what each of them is to this replica.
+//! The present and former members of the set, and what each of them is to this replica.
 //!
-//! What must never enter: how lists of members travel, and what follows when one changes (`membership::members`).
+//! What must never enter: how lists of members travel, and what follows from a change (`membership::members`).
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,23 @@ use vfs::ReplicaSlot;
 
 use crate::state::locks::{Table, TableGuard};
 
-/// What people are told of a replica that was removed.
+/// The message about a removed replica for people.
 pub(crate) const REMOVED: &str = "this server was removed from the set and serves nobody; what only it has is still in its data directory. To return, let it join with a new invitation and a new data directory";
 
-/// Who is in the set.
+/// The members of the set.
 #[derive(Default)]
 struct Membership {
     current: BTreeSet<ReplicaSlot>,
     list: MemberList,
-    /// Who was in it, by the list or by what was agreed. Nobody ever comes back.
+    /// Former members, by the list or by agreement. They never come back.
     removed: BTreeSet<ReplicaSlot>,
-    /// Who has shown its list since this replica started.
+    /// Peers that have shown their lists since this replica started.
     greeted: BTreeSet<ReplicaSlot>,
-    /// Who has shown one that the authority did not sign.
+    /// Peers that have shown a list that the authority did not sign.
     forgers: BTreeSet<ReplicaSlot>,
 }
 
-/// Who is in the set, who was, and what is known of each, under one lock.
+/// The present and former members of the set, and what is known of each, under one lock.
 pub(crate) struct Members {
     /// This replica.
     own: ReplicaSlot,
@@ -44,7 +44,7 @@ impl Members {
         self.known.lock()
     }
 
-    /// What a replica is by the list and by what was agreed; `None` of a member that keeps contents.
+    /// What a replica is by the list and by agreement; `None` for a member that keeps contents.
     pub(crate) fn speaker(&self, slot: ReplicaSlot) -> Option<Speaker> {
         let membership = self.membership();
         if membership.removed.contains(&slot) {
@@ -71,12 +71,12 @@ impl Members {
         self.membership().removed.contains(&slot)
     }
 
-    /// The members as far as this replica knows.
+    /// The members, as far as this replica knows.
     pub(crate) fn list(&self) -> MemberList {
         self.membership().list.clone()
     }
 
-    /// Takes over a list of members, and who of it are members now.
+    /// Adopts a list of members, and which of them are members now.
     pub(crate) fn set(&self, current: BTreeSet<ReplicaSlot>, list: MemberList) {
         let mut membership = self.membership();
         let revoked = list.members.iter().filter(|member| member.revoked);
@@ -86,14 +86,14 @@ impl Members {
         membership.list = list;
     }
 
-    /// A replica is a member no more. Says whether this one is alone now.
+    /// A replica is no longer a member. Returns whether this one is alone now.
     pub(crate) fn drop_member(&self, slot: ReplicaSlot) -> bool {
         let mut membership = self.membership();
         membership.current.remove(&slot);
         membership.current.len() <= 1
     }
 
-    /// It was agreed that these are members no more, whatever the list says. Says whether that is new of anybody.
+    /// The set agreed that these are no longer members, whatever the list says. Returns whether that is new for any of them.
     pub(crate) fn note_removed(&self, slots: &BTreeSet<ReplicaSlot>) -> bool {
         let mut membership = self.membership();
         let is_news = !slots.is_subset(&membership.removed);
@@ -101,12 +101,12 @@ impl Members {
         is_news
     }
 
-    /// Who was a member and is none any more.
+    /// The former members.
     pub(crate) fn removed(&self) -> BTreeSet<ReplicaSlot> {
         self.membership().removed.clone()
     }
 
-    /// A peer has shown its list of members, and what is new in it is known here.
+    /// A peer has shown its list of members, and its news is known here.
     pub(crate) fn note_greeted(&self, peer: ReplicaSlot) {
         let mut membership = self.membership();
         membership.greeted.insert(peer);
@@ -117,7 +117,7 @@ impl Members {
         self.membership().greeted.contains(&peer)
     }
 
-    /// A peer has shown a list that the authority did not sign. Says whether for the first time.
+    /// A peer has shown a list that the authority did not sign. Returns whether it is the first time.
     pub(crate) fn note_forger(&self, peer: ReplicaSlot) -> bool {
         let mut membership = self.membership();
         membership.forgers.insert(peer)
@@ -142,7 +142,7 @@ pub(crate) enum Speaker {
     Witness,
     /// It was a member.
     Removed,
-    /// It has a certificate of the set, and the receiver has not heard of it.
+    /// It has a certificate of the set, but the receiver does not know it.
     Stranger,
 }
 

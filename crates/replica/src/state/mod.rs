@@ -1,21 +1,21 @@
 //! What a replica knows, and the words that replicas use: data, and what follows from it.
 //!
-//! `replica_state` is all of it in one struct, but for what lies below the core's lock.
+//! `replica_state` is all of it in one struct, except what the core's lock protects.
 //!
-//! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other (`encoding`: as which bytes), `plausible` what of that can be, `time` the time of day.
-//! - Of this replica: `ledger` is what lies below the lock of the core, with `ages`, `births`, `durability`, `majority` and `read_past`; `opens`
-//!   are opens of clients here, `scrub` what was found to be damaged, `free_space` what may still be filled, `segments` messages of
-//!   its stream that were made lately, `writers` who changed files last, `lock_listeners` who is told of locks, `repeats` what is told in the log of what fails again and again.
-//! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
-//!   taking part, `losses` who has how much of a lost replica's objects, `clients` who a server's clients are, and what servers ask of them.
-//! - Of one peer: `peers` is one map of what lasts longer than a session, `arrivals` and `relays` of its stream, `conversations` of the session with it, `outbound` and `lists` wait to be said,
-//!   `outcomes` of operations that it was handed, `nonsense` of what it sent that nobody sends, `copies` and `rejoins` of what brings it up to date, `removed` of files that it
-//!   has open, `lag` if it lacks too much, `shipping`, `shipments` and `pace` of contents that it lacks.
-//!
+//! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other (`encoding`: as bytes), `plausible`
+//!   checks such messages, `time` is the time of day.
+//! - Of this replica: `ledger` is what the lock of the core protects, with `ages`, `births`, `durability`, `majority` and `read_past`. `opens` are
+//!   opens of clients here, `scrub` the damage found, `free_space` what may still be written, `segments` recent messages of this replica's stream,
+//!   `writers` the last writers of files, `lock_listeners` the listeners for locks, `repeats` limits the log.
+//! - Of the others: `members` are the members of the set, `lineage` what is known of the past of every data directory, `views` what is known of
+//!   taking part, `losses` which replica has how much of a lost replica's data, `clients` the clients of servers.
+//! - Of one peer: `peers` is one map of what lasts longer than a session. `arrivals` and `relays` belong to the peer's stream, `conversations` to the
+//!   session, `outbound` and `lists` to messages that wait, `outcomes` to operations that it was handed, `nonsense` to its invalid messages, `copies`
+//!   and `rejoins` to bringing it up to date, `removed` to files that it has open, `lag` to a lack of too much, `shipping`, `shipments` and `pace` to
+//!   contents that it lacks.
 //! - Of neither: `locks` have an order in which they are taken.
 //!
-//! What must never enter: the core of replication control, and anything that waits for another replica. Modules in here
-//! import from this folder only.
+//! What must never enter: the core of replication control, and anything that waits for another replica. Modules in here import from this folder only.
 
 pub(crate) mod ages;
 pub(crate) mod arrivals;

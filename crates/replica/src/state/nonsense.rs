@@ -1,26 +1,26 @@
-//! What a member sent that no member sends.
+//! Messages of a member that no correct member sends.
 //!
-//! Such bytes cost their sender its session, and its place in the view as if it were silent; they cost the receiver nothing. The
-//! same start of the sender gets no other session, lest it send them again; a later start is heard.
+//! Such a message costs its sender the session, and its place in the view as if it were silent; it costs the receiver nothing. The same incarnation
+//! of the sender gets no other session, so that it cannot send the message again; a later incarnation is heard.
 //!
-//! What must never enter: what makes sense (`wire`), and how a session ends.
+//! What must never enter: which messages are valid (`wire`), and how a session ends.
 
 use peer::Incarnation;
 
-/// What somebody sent.
+/// An invalid message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Offence {
-    /// Which start of it; `None` when others relayed it, so that nobody knows.
+    /// The incarnation that sent it; `None` if others relayed it, so that the incarnation is unknown.
     by: Option<Incarnation>,
     what: String,
 }
 
-/// What a member sent that makes no sense, since this replica started.
+/// What a member sent that is invalid, since this replica started.
 #[derive(Debug, Default)]
 pub(crate) struct Nonsense(Option<Offence>);
 
 impl Nonsense {
-    /// One start of the member sent this. Whether that is the first such thing of that start, and of none before a later one's.
+    /// This incarnation of the member sent an invalid message. Returns whether it is the first of this incarnation, and of no earlier one.
     pub(crate) fn note(&mut self, by: Incarnation, what: &str) -> bool {
         let known = self.0.as_ref().and_then(|offence| offence.by);
         let is_news = known.is_none_or(|known| known < by);
@@ -31,7 +31,7 @@ impl Nonsense {
         is_news
     }
 
-    /// Others relayed this of the member's making. Whether nothing was known of it.
+    /// Others relayed this message, which the member made. Returns whether none was known.
     pub(crate) fn note_relayed(&mut self, what: &str) -> bool {
         let is_news = self.0.is_none();
         self.0.get_or_insert_with(|| Offence {
@@ -41,24 +41,24 @@ impl Nonsense {
         is_news
     }
 
-    /// A session with this start of the member begins: earlier ones are past.
+    /// A session with this incarnation of the member begins: earlier incarnations are over.
     pub(crate) fn begin(&mut self, with: Incarnation) {
         self.0
             .take_if(|offence| offence.by.is_none_or(|by| by < with));
     }
 
-    /// What this start of the member sent, if it is to have no session any more.
+    /// What this incarnation of the member sent, if it gets no more sessions.
     pub(crate) fn refuses(&self, start: Incarnation) -> Option<String> {
         let offence = self.0.as_ref()?;
         (offence.by >= Some(start)).then(|| offence.what.clone())
     }
 
-    /// Whether the latest start of the member that was met is refused.
+    /// Whether the latest known incarnation of the member is refused.
     pub(crate) fn is_refused(&self) -> bool {
         self.0.as_ref().is_some_and(|offence| offence.by.is_some())
     }
 
-    /// What the member sent, for people.
+    /// What the member sent, for display.
     pub(crate) fn told(&self) -> Option<String> {
         self.0.as_ref().map(|offence| offence.what.clone())
     }
@@ -80,7 +80,7 @@ mod tests {
         assert!(known.is_refused());
         known.begin(Incarnation(6));
         assert!(!known.is_refused());
-        // What came before and is looked at now is of the earlier start.
+        // A message that came before and is read now belongs to the earlier incarnation.
         assert!(known.note(Incarnation(5), "late"));
         assert_eq!(known.refuses(Incarnation(6)), None);
     }

@@ -1,4 +1,4 @@
-//! Which opens of clients here matter beyond this server: those that write, and those that deny.
+//! Which opens of clients here matter beyond this server: opens for writing, and opens that deny.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ impl Opens {
         self.0.lock()
     }
 
-    /// Notes an open for writing; says whether it is new.
+    /// Notes an open for writing; returns whether it is new.
     pub(crate) fn note_writer(&self, id: ObjectId, owner: &OpenOwner) -> bool {
         let mut tables = self.tables();
         tables.writers.entry(id).or_default().insert(owner.clone())
@@ -35,12 +35,12 @@ impl Opens {
             .is_some_and(|owners| owners.contains(owner))
     }
 
-    /// Whether anybody here has the file open for writing.
+    /// Whether a client here has the file open for writing.
     pub(crate) fn has_writer(&self, id: ObjectId) -> bool {
         self.tables().writers.contains_key(&id)
     }
 
-    /// Says whether there was one to forget.
+    /// Returns whether there was an open to forget.
     pub(crate) fn forget_writer(&self, id: ObjectId, owner: &OpenOwner) -> bool {
         let mut tables = self.tables();
         let Some(owners) = tables.writers.get_mut(&id) else {

@@ -1,10 +1,9 @@
 //! One-way messages to peers, in order, from code that cannot wait.
 //!
-//! What is said to an incarnation of a peer dies with it. Messages wait here while there is no connection, and there is a
-//! queue for each kind of lane, so that none is held up by what travels on the other. Memory is bounded: of messages that
-//! tell how something is now only the newest waits, and when too much waits, everything is dropped that a new
-//! conversation would say again; it is said again when there is a connection, at once the first time, then after growing pauses: should
-//! what is said again be too much itself, it does not take all of the line for ever.
+//! Messages to an incarnation of a peer end with it. They wait here while there is no connection. Each kind of lane has its own queue, so that
+//! traffic on one lane does not delay the other. Memory is bounded: of messages that tell a current state only the newest waits. When too much waits,
+//! everything that a new conversation repeats is dropped. It is repeated when there is a connection, at once the first time, then after growing
+//! pauses: if the repetition itself is too long, it does not block the line for ever.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,26 +16,25 @@ use vfs::ReplicaSlot;
 use crate::state::locks::{Inner, InnerGuard, Table, TableGuard};
 use crate::state::wire::Kind;
 
-/// At most this many bytes wait on one lane for a peer with a connection, which is sent them as
-/// fast as it goes.
+/// At most this many bytes wait on one lane for a peer with a connection, which gets them as fast as the connection allows.
 const CONNECTED_BYTES_MAX: usize = 32 << 20;
-/// A peer has no more pieces in flight than this, by the credit that it had (64 MiB, and 256 bytes for each), so it waits for no more answers.
+/// A peer has at most this many pieces in flight, by its credit (64 MiB, and 256 bytes for each), so it waits for at most this many answers.
 const OWED_MAX: usize = 1 << 18;
 /// The same without a connection.
 const AWAY_BYTES_MAX: usize = 2 << 20;
 
-/// Between saying again and the next time, at least; twice as long each time, until nothing was dropped for long.
+/// The first pause before the next repetition. It doubles each time, until nothing has been dropped for long.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
-/// What becomes of a message that waits.
+/// What may be done with a message that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
-    /// It tells how something is now: the newest takes the place of the one before.
+    /// It tells a current state: the newest replaces the earlier one.
     Newest,
-    /// A new conversation says again what matters of it.
+    /// A new conversation repeats what matters of it.
     SaidAgain,
-    /// The peer counts on it, and has bounded how many there can be: one for each piece that it has sent.
+    /// The peer relies on it, and has bounded the number: one for each piece that it has sent.
     Owed,
 }
 
@@ -47,7 +45,7 @@ fn waiting(kind: u32) -> Waiting {
             | Kind::LeaseGrant
             | Kind::Applied
             | Kind::Members
-            | Kind::Entered
+            | Kind::Joined
             | Kind::CaughtUp
             | Kind::Remainder
             | Kind::HeldOpen
@@ -71,11 +69,11 @@ struct Queue {
     entries: VecDeque<Entry>,
     newest: BTreeMap<u32, Message>,
     bytes: usize,
-    /// How many of the entries the peer counts on.
+    /// How many of the entries the peer relies on.
     owed: usize,
     /// Something was dropped.
     dropped: bool,
-    /// When what was dropped was said again last, and how long not to do so after that.
+    /// When dropped messages were last repeated, and the pause before the next repetition.
     said_again: Option<(Instant, Duration)>,
 }
 
@@ -89,8 +87,8 @@ enum Step {
 }
 
 impl Queue {
-    /// Appends a message, or puts it in the place of an older one: what it tells was true when it was made, so it may
-    /// overtake what was said in between.
+    /// Appends a message, or replaces an older message of a current state. The new one may overtake messages queued in between, because it was true
+    /// when it was made.
     fn push(&mut self, message: Message, bytes_max: usize) {
         let kind = message.kind;
         match waiting(kind) {
@@ -175,17 +173,17 @@ pub(crate) struct Outbox {
     session: Session,
     control: Inner<Queue>,
     metadata: Inner<Queue>,
-    /// Each for its lane alone: what is delivered there has nothing to do for messages of the other.
+    /// One for each lane: a delivery task ignores messages of the other lane.
     control_changed: Notify,
     metadata_changed: Notify,
 }
 
-/// What a queue has come to.
+/// Why a delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivered {
     /// The session is over.
     Ended,
-    /// Something was dropped, and may be said again now.
+    /// Something was dropped, and may be repeated now.
     SayAgain,
 }
 
@@ -214,12 +212,12 @@ impl Outbox {
         self.changed(lane).notify_waiters();
     }
 
-    /// Sends what waits for one lane, while there is a connection, until the session ends or something has to be said again.
+    /// Sends what waits for one lane, while there is a connection, until the session ends or something must be repeated.
     pub(crate) async fn deliver(&self, lane: Lane) -> Delivered {
         loop {
             let changed = self.changed(lane).notified();
             tokio::pin!(changed);
-            // Registered before looking, or what is queued in between would go unnoticed.
+            // Registered before the check; otherwise a message that is queued in between would go unnoticed.
             changed.as_mut().enable();
             if !self.session.connected(lane).await {
                 return Delivered::Ended;
@@ -234,7 +232,7 @@ impl Outbox {
                 }
                 Step::SayAgain => return Delivered::SayAgain,
                 Step::Wait(None) => changed.await,
-                // Whether it is time or something has come makes no difference.
+                // A timeout and a new message are handled alike.
                 Step::Wait(Some(due)) => drop(tokio::time::timeout_at(due, changed).await),
             }
         }
@@ -250,7 +248,7 @@ impl Outbound {
         self.0.lock()
     }
 
-    /// A session has begun. What was to be said in the one before is forgotten.
+    /// A session has begun. Messages of the session before are forgotten.
     pub(crate) fn begin(&self, session: Session) -> Arc<Outbox> {
         let slot = session.peer().slot;
         let outbox = Arc::new(Outbox {
@@ -273,7 +271,7 @@ impl Outbound {
         self.outboxes().contains_key(&peer)
     }
 
-    /// Whether a peer has a connection at present, by which messages of this lane travel.
+    /// Whether a peer has a connection now that carries messages of this lane.
     pub(crate) fn is_connected(&self, peer: ReplicaSlot, lane: Lane) -> bool {
         let outbox = self.outboxes().get(&peer).cloned();
         outbox.is_some_and(|outbox| outbox.session.is_connected(lane))
@@ -294,7 +292,7 @@ impl Outbound {
         })
     }
 
-    /// Sends a message behind those sent before on that lane; without a session, it is dropped.
+    /// Queues a message behind the earlier ones of that lane; without a session, drops it.
     pub(crate) fn send(&self, to: ReplicaSlot, lane: Lane, message: Message) {
         let outbox = self.outboxes().get(&to).cloned();
         if let Some(outbox) = outbox {
@@ -334,7 +332,7 @@ mod tests {
         assert_eq!(queue.bytes, 0);
     }
 
-    /// What a new conversation begins with is more than may wait, so that saying it again drops it again.
+    /// The repetition is longer than what may wait, so it is dropped again.
     #[test]
     fn what_is_dropped_time_and_again_is_said_again_more_and_more_seldom() {
         let (mut queue, begin) = (Queue::default(), Instant::now());
@@ -354,7 +352,7 @@ mod tests {
                 0, 1, 3, 7, 15, 31, 63, 127, 191, 255, 319, 383, 447, 511, 575
             ]
         );
-        // After a long rest it is said at once, and soon after.
+        // After a long rest it is repeated at once, and again soon after.
         queue.dropped = true;
         let late = begin + Duration::from_secs(3600);
         assert!(matches!(queue.next(late), Step::SayAgain));

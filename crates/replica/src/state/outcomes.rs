@@ -1,11 +1,10 @@
-//! What became of forwarded operations that were never answered (rule 18).
+//! The outcome of forwarded operations that were never answered (rule 18).
 //!
-//! The replica that was to carry one out has died or was cut off, perhaps after it did. Its update
-//! names the forward in its origin, so it is recognised when it is applied here; and there is
-//! nothing to wait for any more when this replica has everything that the lost one left. Until then
-//! a client that asks again is not heard a second time: what it asks for may have happened.
+//! The replica that should have carried one out died or was cut off, perhaps after it did. Its update names the forward in its origin, so this
+//! replica recognises the update when it applies it; and once this replica has everything that the lost one left, it need not wait any more. Until
+//! then a client that asks again is not served a second time: its operation may have been carried out.
 //!
-//! What must never enter: how operations travel, and who is primary.
+//! What must never enter: how operations travel, and which replica is primary.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,25 +19,25 @@ use crate::state::forward::{Operation, Value};
 use crate::state::locks::{Table, TableGuard};
 use crate::state::wire::Origin;
 
-/// At most this many operations of clients that were told to come again are remembered.
+/// At most this many operations are remembered whose clients were told to try again.
 const REMEMBERED: usize = 1024;
-/// A client that was told to come again and has not done so by then has given up.
+/// A client that was told to try again and has not done so by then has given up.
 const GIVEN_UP: Duration = Duration::from_secs(60);
 
-/// What is known of own forwards.
+/// What is known of this replica's forwards.
 #[derive(Debug, Default)]
 struct Known {
-    /// Forwards that are under way or not accounted for; for those whose update was applied here its place in
-    /// the stream of the replica that carried it out.
+    /// Forwards under way, or with an unknown outcome; if the update was applied here, with its place in the stream of the replica that carried it
+    /// out.
     applied: BTreeMap<u64, Option<u64>>,
-    /// Which incarnation of each peer was in contact last, and the place of its last update when it first said so.
+    /// The last incarnation of each peer in contact, and the place of its last update when it first reported one.
     said: BTreeMap<ReplicaSlot, (u64, Option<u64>)>,
-    /// Forwards for requests whose clients were told to come again, and when. Nobody else's request
-    /// is meant, whichever client it comes from and whatever it asks for.
+    /// Forwards for requests whose clients were told to try again, and when. Each belongs to exactly one request, even if another client asks for the
+    /// same.
     told: VecDeque<(RequestId, Unanswered, Instant)>,
 }
 
-/// What has come of handing an operation over.
+/// The result of handing an operation over.
 #[derive(Debug)]
 pub(crate) enum Handed {
     /// It was carried out.
@@ -49,33 +48,33 @@ pub(crate) enum Handed {
     Unanswered(Unanswered),
 }
 
-/// Own forwards, as long as it matters what became of them.
+/// This replica's forwards, as long as their outcome matters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcomes(Arc<Table<Known>>);
 
-/// A forward whose update is looked out for as long as this value lives.
+/// A forward whose update is watched for as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct Watch {
     number: u64,
     outcomes: Outcomes,
 }
 
-/// A forward that has got no answer and never will.
+/// A forward that has not been answered and never will be.
 #[derive(Debug)]
 pub(crate) struct Unanswered {
     pub(crate) watch: Watch,
-    /// Who was to carry it out.
+    /// The replica that should have carried it out.
     pub(crate) by: Sender,
     /// The view in force when that became certain.
     pub(crate) epoch: Epoch,
 }
 
-/// What became of one.
+/// The outcome of a forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Carried out, with the update at this place of the stream.
     Done(u64),
-    /// It was not, and never will be.
+    /// It was not carried out, and never will be.
     Nothing,
 }
 
@@ -84,7 +83,7 @@ impl Outcomes {
         self.0.lock()
     }
 
-    /// Looks out for the update of the own forward with this number.
+    /// Watches for the update of this replica's forward with this number.
     pub(crate) fn watch(&self, number: u64) -> Watch {
         self.known().applied.insert(number, None);
         Watch {
@@ -93,7 +92,7 @@ impl Outcomes {
         }
     }
 
-    /// An update is applied here that carries out these forwards of `slot` and `incarnation`, among others.
+    /// An update is applied here that carries out these forwards; some may be of `own`.
     pub(crate) fn note_applied(&self, own: (ReplicaSlot, u64), origins: &[Origin], position: u64) {
         let ours = |origin: &&Origin| (ReplicaSlot(origin.slot), origin.incarnation) == own;
         let mut ours = origins.iter().filter(ours).peekable();
@@ -118,7 +117,7 @@ impl Outcomes {
         }
     }
 
-    /// A peer says where its last update lies.
+    /// A peer reports the place of its last update.
     pub(crate) fn note_said(&self, by: Sender, position: u64) {
         self.note_began(by);
         if let Some((_, first)) = self.known().said.get_mut(&by.slot) {
@@ -126,16 +125,15 @@ impl Outcomes {
         }
     }
 
-    /// The place of the stream that a later incarnation than this one has spoken of first: all that the earlier one
-    /// left lies before.
+    /// The first place in the stream that a later incarnation than this one has reported: everything that the earlier one left lies before it.
     pub(crate) fn left_behind(&self, by: Sender) -> Option<u64> {
         let said = self.known().said.get(&by.slot).copied();
         said.filter(|(incarnation, _)| *incarnation > by.incarnation.0)
             .and_then(|(_, position)| position)
     }
 
-    /// Whether a forward comes from a start of its replica that is over, as a later one has been in contact here. Its clients
-    /// have been told, or will be, what became of their requests by then.
+    /// Whether a forward comes from an incarnation of its replica that has ended, because a later one has been in contact here. Its clients have
+    /// learned, or will learn, the outcome of their requests by other means.
     pub(crate) fn is_over(&self, origin: &Origin) -> bool {
         let said = self.known().said.get(&ReplicaSlot(origin.slot)).copied();
         said.is_some_and(|(incarnation, _)| incarnation > origin.incarnation)
@@ -147,7 +145,7 @@ impl Outcomes {
         said.is_some_and(|(incarnation, _)| incarnation == then.incarnation.0)
     }
 
-    /// Keeps a forward for when its request comes again.
+    /// Keeps a forward until its request comes again.
     pub(crate) fn remember(&self, request: RequestId, unanswered: Unanswered, now: Instant) {
         let mut gone = self.forget_given_up(now);
         let mut known = self.known();
@@ -155,12 +153,12 @@ impl Outcomes {
             gone.extend(known.told.pop_front());
         }
         known.told.push_back((request, unanswered, now));
-        // Their end takes the lock.
+        // Dropping them takes the lock.
         drop(known);
         drop(gone);
     }
 
-    /// The forward of a request that comes again, if it did.
+    /// The forward of a request that has come again, if any.
     pub(crate) fn take(
         &self,
         operation: impl Fn() -> Operation,
@@ -178,7 +176,7 @@ impl Outcomes {
         Some(unanswered)
     }
 
-    /// Takes out those whose clients have not come again for long.
+    /// Removes the forwards whose clients have not tried again for long.
     fn forget_given_up(&self, now: Instant) -> Vec<(RequestId, Unanswered, Instant)> {
         let mut known = self.known();
         let is_old = |since: Instant| now.duration_since(since) > GIVEN_UP;
@@ -224,7 +222,7 @@ mod tests {
         }
     }
 
-    /// The same is asked for by all of them, by users of the same name.
+    /// All ask for the same, as users of the same name.
     fn removal(request: Option<RequestId>) -> Operation {
         let name = Name::new(b"shared".to_vec()).unwrap();
         let who = Credentials::root().with_request(request);

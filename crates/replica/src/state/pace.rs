@@ -1,6 +1,6 @@
-//! How fast this replica may send what those lack who are on their way back into the view.
+//! How fast this replica may send to replicas on their way back into the view.
 //!
-//! What must never enter: what is sent, and who is on the way back.
+//! What must never enter: what is sent, and which replicas are on the way back.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::state::locks::Inner;
 
-/// A limit on bytes a second over everything that is sent under it.
+/// A limit on bytes per second for everything that is sent under it.
 #[derive(Debug)]
 pub(crate) struct Pace {
     bytes_a_second: Option<u64>,
@@ -25,8 +25,7 @@ impl Pace {
         }
     }
 
-    /// This many bytes were sent: returns when the next may be. A caller that comes meanwhile waits
-    /// longer.
+    /// This many bytes were sent: returns when the next may be sent. A caller that comes meanwhile waits longer.
     pub(crate) async fn spend(&self, bytes: u64) {
         if let Some(next) = self.book(Instant::now(), bytes) {
             tokio::time::sleep_until(next).await;
@@ -38,7 +37,7 @@ impl Pace {
         #[expect(clippy::cast_precision_loss, reason = "a time, not an account")]
         let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
         let mut paid = self.paid.lock();
-        // What was not used is not saved up.
+        // Unused time is not saved.
         let next = paid.map_or(now, |paid| paid.max(now)) + cost;
         *paid = Some(next);
         Some(next)

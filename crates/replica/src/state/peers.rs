@@ -1,7 +1,7 @@
-//! What is known of each other member since this replica started, under one lock: who was removed is forgotten with all of it.
+//! What is known of each other member since this replica started, under one lock: a removed member is forgotten with all of it.
 //!
-//! Apart from it stands what ends with something else: with a session (`conversations`, `outbound`), a stream (`arrivals`), a copy (`copies`);
-//! what the core is asked under (debts, `ledger`), and what one decision takes from all members at once (`free_space`).
+//! Kept elsewhere: what ends with a session (`conversations`, `outbound`), a stream (`arrivals`), or a copy (`copies`); what is used under the core's
+//! lock (debts, `ledger`); and what one decision takes from all members at once (`free_space`).
 //!
 //! What must never enter: what follows from it.
 
@@ -22,16 +22,16 @@ use crate::state::wire::LeaseRequest;
 /// What is known of one member.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    /// `None` before it was heard.
+    /// `None` until it is heard.
     pub(crate) news: Option<News>,
-    /// What it sent that no member sends.
+    /// Invalid messages that it sent.
     pub(crate) nonsense: Nonsense,
     pub(crate) rejoin: Rejoin,
     /// Its lack of space for contents.
     pub(crate) shipments: Shipments,
     /// When it has asked for leases.
     pub(crate) questions: Questions,
-    /// Files that are complete there, as it is told next, with the places of the own stream up to which they are.
+    /// Files that are complete there, for the next report to it, each with the place of the local stream up to which it is complete.
     pub(crate) completed: BTreeMap<ObjectId, u64>,
 }
 
@@ -44,18 +44,18 @@ impl Peers {
         self.0.lock()
     }
 
-    /// Notes something of a member, or looks at it.
+    /// Notes or reads something about a member.
     pub(crate) fn with<T>(&self, slot: ReplicaSlot, work: impl FnOnce(&mut Peer) -> T) -> T {
         work(self.all().entry(slot).or_default())
     }
 
-    /// The same of every member of which something is known.
+    /// The same for every member of which something is known.
     pub(crate) fn with_each(&self, mut work: impl FnMut(ReplicaSlot, &mut Peer)) {
         let mut all = self.all();
         all.iter_mut().for_each(|(slot, peer)| work(*slot, peer));
     }
 
-    /// What the members have said lately.
+    /// Recent reports of the members.
     pub(crate) fn news(&self) -> BTreeMap<ReplicaSlot, News> {
         let all = self.all();
         let heard = all.iter();
@@ -68,17 +68,17 @@ impl Peers {
         self.with(slot, |peer| note(peer.news.get_or_insert_with(News::new)))
     }
 
-    /// A peer has answered a question just now.
+    /// A peer has answered a request just now.
     pub(crate) fn note_heard(&self, slot: ReplicaSlot) {
         self.note_news(slot, |news| news.heard = Instant::now());
     }
 
-    /// A peer's answer has shown how far its time of day is from the own one.
+    /// A peer's answer has shown how far its time of day differs from the local one.
     pub(crate) fn note_clock(&self, slot: ReplicaSlot, difference: ClockDifference) {
         self.note_news(slot, |news| news.clock.note(difference));
     }
 
-    /// A peer says which of its contents all members of a view have; what it had said before may be more.
+    /// A peer reports which of its contents all members of a view have; its earlier report may cover more.
     pub(crate) fn note_shipped(&self, slot: ReplicaSlot, shipped: (u64, Moment)) {
         self.note_news(slot, |news| {
             let known = news.shipped.filter(|known| known.0 == shipped.0);
@@ -86,25 +86,25 @@ impl Peers {
         });
     }
 
-    /// Notes what a peer says of itself. Returns whether that is something else than before.
-    pub(crate) fn note_said(&self, slot: ReplicaSlot, ask: LeaseRequest) -> bool {
+    /// Notes a peer's report about itself. Returns whether it differs from the one before.
+    pub(crate) fn note_said(&self, slot: ReplicaSlot, request: LeaseRequest) -> bool {
         self.note_news(slot, |news| {
             let before = news.said.as_ref();
-            let differs = before.is_none_or(|(before, _)| before.differs(&ask));
-            news.said = Some((ask, Instant::now()));
+            let differs = before.is_none_or(|(before, _)| before.differs(&request));
+            news.said = Some((request, Instant::now()));
             differs
         })
     }
 
-    /// Bytes that users may still fill at a peer, as it said last.
+    /// Bytes that users may still write at a peer, by its last report.
     pub(crate) fn available_at(&self, slot: ReplicaSlot) -> Option<u64> {
         self.with(slot, |peer| {
-            let (ask, _) = peer.news.as_ref()?.said.as_ref()?;
-            Some(ask.available)
+            let (request, _) = peer.news.as_ref()?.said.as_ref()?;
+            Some(request.available)
         })
     }
 
-    /// Nobody counts as silent who could not be heard.
+    /// A silence during which peers could not be heard does not count.
     pub(crate) fn forget_silence(&self) {
         self.with_each(|_, peer| {
             if let Some(news) = &mut peer.news {
@@ -113,7 +113,7 @@ impl Peers {
         });
     }
 
-    /// A file is complete at a peer up to a place of our stream; the peer is told soon.
+    /// A file is complete at a peer up to a place of this replica's stream; the peer is told soon.
     pub(crate) fn note_completed(&self, peer: ReplicaSlot, file: ObjectId, position: u64) {
         self.with(peer, |peer| peer.completed.insert(file, position));
     }
@@ -129,13 +129,13 @@ impl Peers {
         completed
     }
 
-    /// How far this replica is on its way back into the view, as the members say.
+    /// How far this replica is on its way back into the view, by the members' reports.
     pub(crate) fn own_rejoin(&self) -> Option<RejoinView> {
         let all = self.all();
         Rejoin::own(all.values().map(|peer| &peer.rejoin))
     }
 
-    /// Nothing that was known of a removed member counts any more.
+    /// Forgets everything about a removed member.
     pub(crate) fn forget(&self, slot: ReplicaSlot) {
         self.all().remove(&slot);
     }

@@ -1,22 +1,21 @@
-//! What can be judged of a message of another replica by itself, once it is decoded.
+//! Checks of a decoded message of another replica that need nothing but the message.
 //!
-//! What must never enter: what is known of the sender, of the copy here, and what becomes of who sends what cannot be.
+//! What must never enter: knowledge of the sender or of the copy here, and the consequences of an invalid message.
 
 use vfs::ReplicaSlot;
 
 use crate::state::shipping::{BLOCK_BYTES, BLOCKS_MAX};
 use crate::state::wire::{Malformed, PieceHead, Record, Records};
 
-/// No stream gets so far, nor does one message lead so far ahead: a store counts up by one with each change, and by a
-/// little with each start.
+/// No stream gets this far, nor does one message lead this far ahead: a store adds one for each change, and a little for each start.
 const PLACES_MAX: u64 = 1 << 62;
 const PLACES_AT_ONCE_MAX: u64 = 1 << 40;
 
 impl Records {
-    /// Looks at what can be judged of another replica's updates by themselves: `maker` is whose stream it is.
+    /// Checks what can be checked of another replica's updates by themselves; `maker` is the owner of the stream.
     ///
     /// # Errors
-    /// What no replica sends.
+    /// No replica sends such updates.
     pub(crate) fn check(&self, maker: ReplicaSlot) -> Result<(), Malformed> {
         if !self.is_plausible() {
             return Err(Malformed::Meaning("no stream of updates has such places"));
@@ -26,14 +25,14 @@ impl Records {
         };
         match self.records.iter().all(controls) {
             true => Ok(()),
-            // Nobody is ever granted these, so the stream would wait for ever.
+            // Such controls are never granted, so the stream would wait for ever.
             false => Err(Malformed::Meaning(
                 "an update was made under no control of its maker's",
             )),
         }
     }
 
-    /// Whether the places are such as a stream can have. Others would end it for good.
+    /// Whether a stream can have these places. Others would end it for good.
     pub(crate) fn is_plausible(&self) -> bool {
         let mut places = self.records.iter().map(|record| record.position);
         let ascend = places.try_fold(self.behind, |last, place| (place > last).then_some(place));
@@ -44,10 +43,10 @@ impl Records {
 }
 
 impl PieceHead {
-    /// Looks at the stretches, whose bytes are a payload of this length.
+    /// Checks the stretches, whose bytes are a payload of this length.
     ///
     /// # Errors
-    /// What no replica sends.
+    /// No replica sends such a piece.
     pub(crate) fn check(&self, payload: usize) -> Result<(), Malformed> {
         let (mut bytes, mut largest, mut with_bytes) = (0_u64, 0, 0);
         for stretch in &self.stretches {
@@ -62,7 +61,7 @@ impl PieceHead {
             }
         }
         if !self.sums.is_empty() {
-            // So that it costs little to look whether they are here.
+            // So that it costs little to check whether they are here.
             let are_blocks = largest <= BLOCK_BYTES && self.stretches.len() as u64 <= BLOCKS_MAX;
             return match are_blocks && with_bytes == self.sums.len() && payload == 0 {
                 true => Ok(()),

@@ -1,11 +1,11 @@
-//! When a peer's questions for leases were heard: a moment on its clock beside one on the own clock. What it asked before something happened here is
-//! told by their order, and no two clocks are compared, which may stand still without knowing.
+//! When a peer's requests for leases were heard: the peer's time of asking beside the local time of hearing. Their order tells what the peer asked
+//! before something happened here. No two clocks are compared, because a clock may stand still unnoticed.
 //!
 //! What must never enter: what is answered.
 
 use control::Moment;
 
-/// At most this many questions of a peer are remembered; older ones are farther apart.
+/// At most this many requests of a peer are remembered; older ones are farther apart.
 const REMEMBERED: usize = 32;
 
 /// See the module.
@@ -16,7 +16,7 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    /// A start of the peer has asked, at `asked` on its clock, and was heard now.
+    /// An incarnation of the peer sent a request at `asked` on its clock, which arrived now.
     pub(crate) fn note(&mut self, incarnation: u64, asked: u64, now: Moment) {
         if incarnation != self.incarnation {
             *self = Questions {
@@ -37,7 +37,7 @@ impl Questions {
         }
     }
 
-    /// When the last question was asked, on the peer's clock, that was heard before this moment, or at it.
+    /// The time on the peer's clock of its last request that was heard at or before this moment.
     pub(crate) fn until(&self, moment: Moment) -> Option<u64> {
         let mut heard = self.heard.iter().rev();
         heard.find(|(_, at)| *at <= moment).map(|(asked, _)| *asked)
@@ -64,7 +64,7 @@ mod tests {
         // It comes late, or twice.
         questions.note(1, 500, Moment(3000));
         assert_eq!(questions.until(Moment(3000)), Some(10_000));
-        // Another start has another clock.
+        // Another incarnation has another clock.
         questions.note(2, 5, Moment(3001));
         assert_eq!(questions.until(Moment(3000)), None);
         assert_eq!(questions.until(Moment(3001)), Some(5));

@@ -1,6 +1,6 @@
 //! Controls that were granted to others here, and under which clients may still be reading past this replica.
 //!
-//! What must never enter: who reads, and how that is ended.
+//! What must never enter: which clients read, and how their reading is ended.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,13 +20,13 @@ pub(crate) struct ReadPast {
     own: ReplicaSlot,
     /// How many records of the control table were handed out.
     recorded: Mark,
-    /// Somebody may read past this replica.
+    /// Clients may read past this replica.
     is_read: bool,
-    /// Nobody reads any more by leave of an earlier start.
+    /// All reading by permission of an earlier start has ended.
     earlier_ended: bool,
-    /// Each behind its last record, until all have ended who could read what it covers.
+    /// Each control with its last record, until all reading of what it covers has ended.
     granted: HashMap<ControlName, Mark>,
-    /// Controls of objects that are being made: there is nothing yet that somebody could read.
+    /// Controls of objects that are being made, of which nothing can be read yet.
     born: HashSet<ControlName>,
 }
 
@@ -42,7 +42,7 @@ impl ReadPast {
         }
     }
 
-    /// From now on, and perhaps since an earlier start, somebody may read past this replica. To be said before anything is granted.
+    /// From now on, and perhaps since an earlier start, clients may read past this replica. Call this before anything is granted.
     pub(crate) fn begin(&mut self) {
         self.is_read = true;
     }
@@ -63,18 +63,18 @@ impl ReadPast {
         }
     }
 
-    /// No more records follow of what has happened until now.
+    /// All records of what has happened until now have been handed out.
     pub(crate) fn all_recorded(&mut self) {
         self.born.clear();
     }
 
-    /// Nobody reads any more what is covered by controls granted in the records up to this one, nor by leave of an earlier start.
+    /// All reading has ended of what is covered by controls granted in the records up to this one, and by permission of an earlier start.
     pub(crate) fn ended(&mut self, through: Mark) {
         self.earlier_ended = true;
         self.granted.retain(|_, recorded| *recorded > through);
     }
 
-    /// Whether nobody can be reading what an update changes that was made under these controls.
+    /// Whether no client can be reading what an update under these controls changes.
     pub(crate) fn has_ended(&self, under: &[ControlName]) -> bool {
         let is_read = |name| self.granted.contains_key(name);
         !self.is_read || (self.earlier_ended && !under.iter().any(is_read))
@@ -120,7 +120,7 @@ mod tests {
         read_past.note(&granted(second));
         assert!(read_past.has_ended(&[name(1, 1), born]));
         assert!(!read_past.has_ended(&[born, first]));
-        // It ended before those who read under it had, and is granted once more.
+        // The control ended before reading under it had ended, and is granted again.
         read_past.note(&Record::Ended(second));
         assert!(!read_past.has_ended(&[second]));
         read_past.note(&granted(second));

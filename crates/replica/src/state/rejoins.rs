@@ -1,8 +1,8 @@
-//! A rejoin of the view under way, as those know who send what is lacking.
+//! A rejoin of the view under way, as the replicas know that send what is lacking.
 //!
-//! The time left follows from how fast the rest has become less lately, new changes included.
+//! The time left follows from how fast the rest has shrunk lately, new changes included.
 //!
-//! What must never enter: what is lacking, and whether anybody is admitted.
+//! What must never enter: what is lacking, and whether a replica is admitted.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,19 +10,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-/// The time left follows from about so much of the past.
+/// The time left follows from about this much of the past.
 const WINDOW: Duration = Duration::from_secs(60);
-/// An estimate from less than this says nothing: what comes first goes at another pace than the rest.
+/// An estimate from less than this is meaningless: the beginning is faster or slower than the rest.
 const SETTLED: Duration = Duration::from_secs(5);
-/// What is told so soon after the one before takes its place.
+/// A report so soon after the last one replaces it.
 const SPACING: Duration = Duration::from_millis(100);
-/// Until half of the window has gone by, an estimate counts only if it is at most this many times
-/// as long as the time that was looked at.
+/// Until half of the window has passed, an estimate counts only if it is at most this many times the observed time.
 const FORESEEN: f64 = 60.0;
-/// What was heard counts for this long.
+/// A report counts for this long.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// What a rejoining replica gets from one that sends it what it lacks.
+/// What a rejoining replica gets from a replica that sends what it lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
     /// The updates that it missed, one after another, and the contents that they changed.
@@ -37,7 +36,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// For people and metrics.
+    /// For display and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,19 +52,19 @@ impl Stage {
 pub struct RejoinView {
     /// What it gets.
     pub stage: Stage,
-    /// Updates, files or objects, as the stage is, that it has got in this stage.
+    /// Updates, files or objects, depending on the stage, that it has got in this stage.
     pub objects_done: u64,
-    /// Those that it lacks yet.
+    /// Those that it still lacks.
     pub objects_left: u64,
     /// Bytes that it was sent in this stage.
     pub bytes_done: u64,
-    /// Bytes of contents that it lacks yet, at most; `None` when nobody knows.
+    /// Bytes of contents that it still lacks, at most; `None` if unknown.
     pub bytes_left: Option<u64>,
-    /// Until nothing is left at the pace of the last minute, in seconds; `None` when it does not become less.
+    /// Seconds until nothing is left, at the pace of the last minute; `None` if the rest does not shrink.
     pub seconds_left: Option<u64>,
 }
 
-/// What one that sends says of it.
+/// What one sending replica reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Remainder {
     pub(crate) stage: Stage,
@@ -75,7 +74,7 @@ pub(crate) struct Remainder {
     pub(crate) bytes_left: Option<u64>,
 }
 
-/// The course of one return.
+/// The course of one rejoin.
 #[derive(Debug)]
 struct Course {
     last: Remainder,
@@ -110,7 +109,7 @@ impl Course {
             .next()
             .is_some_and(|(at, ..)| now.duration_since(*at) < SPACING)
         {
-            // However often it is told.
+            // Independent of how often reports come.
             self.samples.pop_back();
         }
         self.samples.push_back((now, objects, bytes));
@@ -170,7 +169,8 @@ fn time_left(elapsed: f64, before: u64, now: u64) -> Option<f64> {
     Some(elapsed * now as f64 / less as f64)
 }
 
-/// Rejoins under way between this replica and one peer: the peer's, whom this one sends what it lacks, and the own one, as the peer says.
+/// Rejoins under way between this replica and one peer: that of the peer, to which this one sends what it lacks, and this replica's own, as the peer
+/// reports it.
 #[derive(Debug, Default)]
 pub(crate) struct Rejoin {
     sent: Option<Course>,
@@ -186,18 +186,18 @@ fn note(course: &mut Option<Course>, remainder: Remainder) {
 }
 
 impl Rejoin {
-    /// How far the peer is, to which this replica sends what it lacks.
+    /// The progress of the peer to which this replica sends what it lacks.
     pub(crate) fn of_peer(&self) -> Option<RejoinView> {
         self.sent.as_ref().map(Course::view)
     }
 
-    /// What the peer said lately of how much this replica lacks of it.
+    /// What the peer reported lately about how much this replica lacks of it.
     pub(crate) fn heard(&self) -> Option<RejoinView> {
         let course = self.heard.as_ref()?;
         (course.at.elapsed() < FRESH).then(|| course.view())
     }
 
-    /// How far this replica is: all that the peers said lately, of the stage that comes first.
+    /// The progress of this replica: the sum of the peers' recent reports, for the stage that comes first.
     pub(crate) fn own<'a>(of_peers: impl Iterator<Item = &'a Rejoin>) -> Option<RejoinView> {
         let views: Vec<RejoinView> = of_peers.filter_map(Rejoin::heard).collect();
         let stage = views.iter().map(|view| view.stage).max()?;
@@ -218,17 +218,17 @@ impl Rejoin {
         })
     }
 
-    /// The peer is not on its way back any more.
+    /// The peer is no longer on its way back.
     pub(crate) fn end_of_peer(&mut self) {
         self.sent = None;
     }
 
-    /// The peer lacks this much yet of what this replica sends it.
+    /// The peer still lacks this much of what this replica sends it.
     pub(crate) fn note_sent(&mut self, remainder: Remainder) {
         note(&mut self.sent, remainder);
     }
 
-    /// The peer says how much this replica lacks of it.
+    /// The peer reports how much this replica lacks of it.
     pub(crate) fn hear(&mut self, remainder: Remainder) {
         note(&mut self.heard, remainder);
     }

@@ -1,20 +1,20 @@
-//! Messages of a stream that are kept, and what of them is relayed to one peer.
+//! Kept messages of a stream, and what of them is relayed to one peer.
 //!
-//! Only so much is under way to one peer as it has not yet applied, by its own word; that is the credit. What is under way
-//! is not sent again, unless nothing has come of it for long: the receiver may have had reason to drop it.
+//! What a peer has not yet applied, by its own report, limits what is under way to it; that is the credit. Messages under way are not sent again,
+//! unless the peer makes no progress for long: it may have had a reason to drop them.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use tokio::time::{Duration, Instant};
 
-/// At most this many bytes of a stream may be under way to one peer; the last message may exceed
-/// it. Beside them the peer's questions for its lease have to get through the slowest link.
+/// At most this many bytes of a stream may be under way to one peer; the last message may exceed it. The peer's requests for its lease must also get
+/// through the slowest link.
 const UNDER_WAY_BYTES: usize = 4 << 20;
-/// What a peer has not applied for this long, nor anything before it, is relayed again.
+/// Messages are relayed again if the peer makes no progress for this long.
 pub(crate) const AGAIN: Duration = Duration::from_secs(5);
 
-/// A message of the stream with its maker's signature, so that it can be passed on.
+/// A message of the stream with its maker's signature, so that it can be relayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signed {
     pub(crate) records: Bytes,
@@ -27,10 +27,10 @@ impl Signed {
     }
 }
 
-/// A message of a stream, kept.
+/// A kept message of a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
-    /// Before it the stream was applied here up to this place.
+    /// The stream was applied here up to this place before it.
     pub(crate) behind: u64,
     pub(crate) through: u64,
     pub(crate) signed: Signed,
@@ -62,7 +62,7 @@ impl Relay {
         }
     }
 
-    /// The messages to send now, without a gap between them; none when what follows is not kept.
+    /// The messages to send now, without a gap between them; none if the next one is not kept.
     pub(crate) fn next(
         &mut self,
         applied: u64,
@@ -131,8 +131,7 @@ mod tests {
         (0..128).map(message).collect()
     }
 
-    /// Every 200 ms a survivor looks what another one, over a slow link, lacks of 32 MiB. That one says how far it is once a
-    /// second.
+    /// Every 200 ms a survivor checks what another survivor, over a slow link, lacks of 32 MiB. The other reports its progress once a second.
     #[test]
     fn counterexample_46_what_is_under_way_is_bounded_and_not_sent_again() {
         let (kept, begin) = (kept(), Instant::now());

@@ -14,7 +14,7 @@ use crate::state::wire::HeldOpen;
 /// What is known of one peer's opens.
 #[derive(Debug, Default)]
 struct Peer {
-    /// The version told last in this session; nothing was told yet: 0.
+    /// The version of its last report in this session; 0 before the first one.
     told: u64,
     /// The version that its acknowledgement asks for.
     needed: u64,
@@ -23,23 +23,23 @@ struct Peer {
     away: Option<Instant>,
 }
 
-/// What is known of all others, and which homes have failed us.
+/// What is known of all others, and which homes have failed.
 #[derive(Default)]
 pub(crate) struct Removed(Table<State>);
 
 #[derive(Default)]
 struct State {
     peers: BTreeMap<ReplicaSlot, Peer>,
-    /// Files whose home was lost, or has them no more: the own copy is what is left of them here.
+    /// Files whose home was lost, or no longer has them: only the local copy is left here.
     alone: HashSet<ObjectId>,
 }
 
 /// Where an operation on a removed file goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The own copy is the file.
+    /// To the local copy.
     Here,
-    /// The home has it.
+    /// To the home.
     At(ReplicaSlot),
 }
 
@@ -48,21 +48,21 @@ impl Removed {
         self.0.lock()
     }
 
-    /// A session with a peer begins, perhaps with another start of it: what it keeps is not known before it has told.
+    /// A session with a peer begins, perhaps with another incarnation: what it keeps is unknown until its report.
     pub(crate) fn begin(&self, peer: ReplicaSlot) {
         let mut state = self.state();
         let known = state.peers.entry(peer).or_default();
         (known.told, known.needed) = (0, 0);
     }
 
-    /// What a peer acknowledges counts together with this telling.
+    /// A peer's acknowledgement counts only together with this report.
     pub(crate) fn need(&self, peer: ReplicaSlot, version: u64) {
         let mut state = self.state();
         let known = state.peers.entry(peer).or_default();
         known.needed = known.needed.max(version);
     }
 
-    /// A peer tells what it keeps.
+    /// A peer reports what it keeps.
     pub(crate) fn hear(&self, peer: ReplicaSlot, held: HeldOpen) {
         let mut state = self.state();
         let known = state.peers.entry(peer).or_default();
@@ -72,12 +72,12 @@ impl Removed {
         }
     }
 
-    /// The home of a removed file is lost, or does not have it any more.
+    /// The home of a removed file is lost, or no longer has it.
     pub(crate) fn go_on_alone(&self, file: ObjectId) {
         self.state().alone.insert(file);
     }
 
-    /// Files that have gone need not be remembered.
+    /// Forgets files that no longer exist.
     pub(crate) fn forget_gone(&self, has: impl Fn(ObjectId) -> bool) {
         self.state().alone.retain(|file| has(*file));
     }
@@ -86,7 +86,7 @@ impl Removed {
         self.state().alone.contains(&file)
     }
 
-    /// Up to which place removals are judged by all that counts, and what is kept for whom.
+    /// Up to which place every counted peer has reported on removals, and which files must be kept.
     pub(crate) fn judged(
         &self,
         applied: &BTreeMap<ReplicaSlot, Counted>,
@@ -111,7 +111,7 @@ impl Removed {
     }
 }
 
-/// A peer whose clients may have something open.
+/// A peer whose clients may have removed files open.
 pub(crate) struct Counted {
     pub(crate) applied: u64,
     pub(crate) is_active: bool,

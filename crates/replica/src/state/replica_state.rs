@@ -1,7 +1,7 @@
-//! All that a replica knows in memory, but for what lies below the core's lock (`ledger`): one struct of data.
+//! Everything that a replica knows in memory, except what the core's lock protects (`ledger`): one struct of data.
 //!
-//! Each part locks itself, and has its behaviour with it. What a replica works with stands beside this in `driver::local_replica`: the core, the
-//! lease, the store, and connections.
+//! Each part has its own lock and behaviour. `driver::local_replica` holds this together with what a replica works with: the core, the lease, the
+//! store, and connections.
 //!
 //! What must never enter: behaviour.
 
@@ -40,20 +40,20 @@ use crate::state::told::Told;
 use crate::state::views::{Arrival, Debt, Fit};
 use crate::state::writers::Writers;
 
-/// At most this many may wait at once, of all peers. Fewer than a peer may have carried out at
-/// once, lest reads hold up everything else.
+/// At most this many reads of all peers may wait at once. The limit is less than what one peer may have carried out at once, so that reads do not
+/// block everything else.
 const WAITING_AT_ONCE: usize = 128;
 
-/// Counts for people and metrics.
+/// Counts for display and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) forwarded: AtomicU64,
     pub(crate) served: AtomicU64,
     pub(crate) record_bytes: AtomicU64,
     pub(crate) content_bytes: AtomicU64,
-    /// Files whose contents this replica asked for when it began with a copy.
+    /// Files whose contents this replica requested when it began with a copy.
     pub(crate) to_fetch: AtomicU64,
-    /// Files that a crash may have damaged and that have to get a new version.
+    /// Files that a crash may have damaged and that need a new version.
     pub(crate) recovering: AtomicU64,
     /// Messages of relayed updates that were dropped.
     pub(crate) relays_refused: AtomicU64,
@@ -62,17 +62,17 @@ pub(crate) struct Metrics {
 /// See the module.
 pub(crate) struct ReplicaState {
     pub(crate) settings: Settings,
-    /// The number of this start; later ones have larger ones.
+    /// The number of this incarnation; later ones have larger numbers.
     pub(crate) incarnation: u64,
     /// When this incarnation began.
     pub(crate) began: Instant,
-    /// This replica is a witness: it follows the rows, keeps no contents, and serves nobody.
+    /// This replica is a witness: it follows the rows, keeps no contents, and serves no client.
     pub(crate) is_witness: bool,
-    /// Who is in the set.
+    /// The members of the set.
     pub(crate) members: Members,
     pub(crate) lineage: Arc<Lineage>,
 
-    // Of clients and their operations.
+    // About clients and their operations.
     pub(crate) opens: Opens,
     pub(crate) removed: Removed,
     pub(crate) told: Told,
@@ -82,65 +82,65 @@ pub(crate) struct ReplicaState {
     pub(crate) others_went_on: AtomicBool,
     pub(crate) lock_listeners: LockListeners,
     pub(crate) load: Load,
-    /// Numbers the operations that are forwarded.
+    /// Counts the operations that are forwarded.
     pub(crate) requests: AtomicU64,
-    /// Taken while a read of a peer's waits for contents to arrive there.
+    /// Taken while a peer's read waits for contents to arrive there.
     pub(crate) fetches: Semaphore,
-    /// How many wait until a majority knows to be complete.
+    /// How many operations wait until a majority knows that it is complete.
     pub(crate) majority_awaited: AtomicU64,
-    /// Held while the copy of a file here gives way to another one.
+    /// Held while a local copy of a file gives way to another one.
     pub(crate) giving_way: tokio::sync::Mutex<()>,
     pub(crate) given_way: GivenWay,
-    /// What may be filled at the others.
+    /// How much may be written at the others.
     pub(crate) free_space: FreeSpace,
-    /// Who of the view lacked more than is kept when that was looked at last.
+    /// The member of the view that lacked more than is kept, by the last check.
     pub(crate) slow: watch::Sender<Option<Lag>>,
 
-    // Of the other members.
+    // About the other members.
     pub(crate) peers: Peers,
     pub(crate) inboxes: Inboxes,
     pub(crate) conversations: Conversations,
     pub(crate) outbound: Outbound,
-    /// For what those are sent who are not in the view.
+    /// Limits what is sent to replicas outside the view.
     pub(crate) pace: Pace,
     pub(crate) segments: Segments,
-    /// The last record of the own stream that is not kept any more.
+    /// The last record of this replica's stream that is no longer kept.
     pub(crate) trimmed: AtomicU64,
-    /// Copies that others are being sent.
+    /// Copies that are being sent to others.
     pub(crate) copies: Copies,
-    /// Held while it is found out what somebody lacks whose account was given up.
+    /// Held while this replica finds out what a peer lacks whose account was given up.
     pub(crate) balancing: BeforeCore<()>,
 
-    // Of this replica's copy.
+    // About this replica's copy.
     /// How much of the tree is here; clients are answered when it is everything.
     pub(crate) held: watch::Sender<Held>,
-    /// Held while a page of the copy that this replica takes is taken in.
+    /// Held while this replica applies a page of the copy that it takes.
     pub(crate) copying: tokio::sync::Mutex<()>,
-    /// Somebody does not keep any more what this replica lacks.
+    /// Another replica no longer keeps what this replica lacks.
     pub(crate) needs_copy: AtomicBool,
     pub(crate) writers: Writers,
     pub(crate) scrub: Scrub,
-    /// What cannot be stored here at present, for people.
+    /// What cannot be stored here at present, for display.
     pub(crate) trouble: Table<Option<String>>,
 
-    // Of taking part.
+    // About taking part.
     pub(crate) losses: Losses,
-    /// What those lack who take part anew.
+    /// What newly admitted replicas lack.
     pub(crate) debts: BeforeCore<BTreeMap<ReplicaSlot, Debt>>,
     pub(crate) arrival: Table<Arrival>,
-    /// What keeps this replica outside the view, for people.
+    /// What keeps this replica outside the view, for display.
     pub(crate) obstacle: Table<Option<String>>,
     /// This copy is complete as long as this replica takes part, see `driver::complete`.
     pub(crate) complete: AtomicBool,
-    /// Without whom this replica could take part.
+    /// The members without which this replica could take part.
     pub(crate) fit: Table<Option<Fit>>,
 
     pub(crate) metrics: Metrics,
-    /// What is told in the log of what fails again and again.
+    /// Limits log lines about repeated failures.
     pub(crate) repeats: Repeats,
 }
 
-/// What [`ReplicaState::new`] is made of.
+/// The arguments of [`ReplicaState::new`].
 pub(crate) struct Parts {
     pub(crate) slot: ReplicaSlot,
     pub(crate) settings: Settings,

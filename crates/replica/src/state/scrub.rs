@@ -1,4 +1,4 @@
-//! What the scrub has found and how far it is, for people, metrics and alarms.
+//! What the scrub has found and how far it is, for display, metrics and alarms.
 
 mod pace;
 
@@ -13,21 +13,21 @@ use crate::state::locks::{Table, TableGuard};
 use crate::state::time::unix_seconds;
 use pace::Pacer;
 
-/// At most this many findings are remembered, and at most this many objects listed as differing.
+/// At most this many findings, and at most this many differing objects, are remembered.
 const REMEMBERED: usize = 64;
 
 /// The scrub of one replica.
 #[derive(Debug)]
 pub(crate) struct Scrub {
     pub(crate) pacer: Pacer,
-    /// How often somebody has asked for a run now.
+    /// How many runs were requested.
     pub(crate) asked: watch::Sender<u64>,
-    /// Rung when a file was found damaged.
+    /// Notified when a file was found damaged.
     pub(crate) damage: watch::Sender<u64>,
     state: Table<State>,
-    /// Rung when a read of a file has failed.
+    /// Notified when a read of a file has failed.
     pub(crate) suspects: watch::Sender<u64>,
-    /// Files that could not be read: whether they are being looked at already.
+    /// Files that could not be read, each with whether its check has begun.
     looks: Table<BTreeMap<ObjectId, bool>>,
 }
 
@@ -39,8 +39,7 @@ struct State {
     skipped: u64,
     found: u64,
     mended: u64,
-    /// Objects that differ between copies without anybody knowing which is right; each with the run that saw it
-    /// last, and what is the matter.
+    /// Objects that differ between copies while the right copy is unknown; each with the run that saw it last, and the difference.
     differing: BTreeMap<ObjectId, (u64, String)>,
     findings: VecDeque<FindingView>,
 }
@@ -51,12 +50,12 @@ struct Run {
     read_before: u64,
 }
 
-/// What a replica says of its scrub.
+/// The state of a replica's scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubView {
     /// A run is under way.
     pub running: bool,
-    /// Objects that it has looked at.
+    /// Objects that it has checked.
     pub objects: u64,
     /// Objects in the tree.
     pub objects_total: u64,
@@ -66,26 +65,26 @@ pub struct ScrubView {
     pub runs: u64,
     /// When the last run was finished, in seconds since 1970.
     pub last_finished_unix_s: Option<u64>,
-    /// Files that this run, or else the last one, left out because they were being changed.
+    /// Files that this run, or else the last one, skipped because they were being changed.
     pub skipped: u64,
     /// Contents and objects found wrong here since the start.
     pub found: u64,
-    /// Contents that were got back from a good copy since the start.
+    /// Contents that were restored from a good copy since the start.
     pub mended: u64,
     /// Files whose content is damaged here now.
     pub damaged: u64,
-    /// Objects that differ between copies now, and nobody knows which is right.
+    /// Objects that differ between copies now while the right copy is unknown.
     pub undecided: u64,
     /// The last findings, oldest first.
     pub findings: Vec<FindingView>,
 }
 
-/// Something that a scrub has found, or done about it.
+/// Something that a scrub has found or repaired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingView {
     /// When, in seconds since 1970.
     pub at_unix_s: u64,
-    /// What, for people.
+    /// A description, for display.
     pub what: String,
 }
 
@@ -101,7 +100,7 @@ impl Scrub {
         }
     }
 
-    /// Ends all looks, for the replica stops.
+    /// Ends all checks, because the replica stops.
     pub(crate) fn stop(&self) {
         self.pacer.stop();
     }
@@ -110,13 +109,13 @@ impl Scrub {
         self.state.lock()
     }
 
-    /// A read of this file has failed: it is looked at soon, unless it is already.
+    /// A read of this file has failed: it is checked soon, unless a check is under way.
     pub(crate) fn suspect(&self, file: ObjectId) {
         self.looks().entry(file).or_insert(false);
         self.suspects.send_modify(|count| *count += 1);
     }
 
-    /// The files that nobody looks at yet; somebody does from now on.
+    /// The files whose checks have not begun; the caller begins them now.
     pub(crate) fn take_suspects(&self) -> Vec<ObjectId> {
         let mut looks = self.looks();
         let waiting = looks.iter_mut().filter(|(_, begun)| !**begun);
@@ -154,7 +153,7 @@ impl Scrub {
         self.state().skipped += 1;
     }
 
-    /// A run is over. What differed before and was not seen to differ in it is equal again.
+    /// A run is over. Objects that differed before and did not differ in it are equal again.
     pub(crate) fn end_run(&self, finished: bool) {
         let mut state = self.state();
         state.running = None;
@@ -170,7 +169,7 @@ impl Scrub {
         self.state().last_finished_unix_s = Some(at_unix_s);
     }
 
-    /// Something is wrong with the own copy.
+    /// Something is wrong with the local copy.
     pub(crate) fn found(&self, what: String) {
         tracing::error!("the scrub found: {what}");
         let mut state = self.state();
@@ -186,7 +185,7 @@ impl Scrub {
         state.remember(what);
     }
 
-    /// Copies differ, and nobody knows which is right.
+    /// Copies differ, and the right one is unknown.
     pub(crate) fn undecided(&self, object: ObjectId, what: String) {
         let mut state = self.state();
         let run = state.runs;
@@ -210,7 +209,7 @@ impl Scrub {
         }
     }
 
-    /// How it is; the store knows what is damaged.
+    /// The present state; the store knows what is damaged.
     pub(crate) fn view(&self, store: &Store) -> ScrubView {
         let state = self.state();
         let run = state.running.as_ref();

@@ -1,9 +1,7 @@
-//! Messages of our own stream that were made lately: what was read, merged, encoded and signed for one peer goes to the
-//! others as it is.
+//! Recent messages of this replica's stream: what was read, merged, encoded and signed for one peer is reused for the others.
 //!
-//! A message belongs behind a position, and says besides the updates what this replica knew when it
-//! was made. A task that wants to send it again must know just the same, or makes a message of its
-//! own.
+//! A message belongs behind a position, and also says what this replica knew when it was made. A task may send it again only if that knowledge is
+//! unchanged; otherwise the task makes its own message.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +12,10 @@ use crate::state::locks::{Table, TableGuard};
 
 /// At most this many messages are kept: peers that keep pace want the same few.
 const KEPT: usize = 8;
-/// And at most this many bytes of them, plus one message.
+/// At most this many bytes of messages are kept, plus one message.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// What a message says of its sender.
+/// What a message says about its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) settlements: u64,
@@ -42,7 +40,7 @@ pub(crate) struct Segment {
 pub(crate) struct Segments(Table<VecDeque<Arc<Segment>>>);
 
 impl Segments {
-    /// The newest message that goes on behind a position.
+    /// The newest message that continues behind a position.
     pub(crate) fn find(&self, behind: u64, known: Known) -> Option<Arc<Segment>> {
         let kept = self.kept();
         let goes_on = |one: &&Arc<Segment>| one.behind == behind && one.through > behind;

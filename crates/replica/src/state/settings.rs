@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Once it is stable here; the others follow.
+    /// When it is stable here; the others follow.
     #[default]
     Relaxed,
-    /// Once a majority of the set holds it stably.
+    /// When a majority of the set holds it stably.
     Majority,
 }
 
@@ -32,32 +32,31 @@ pub enum NameSpace {
     /// Always at the primary.
     #[default]
     Strict,
-    /// In the own copy when the name is there, at the primary when it is missing. Directories are listed from the own copy.
+    /// In the local copy if it has the name, otherwise at the primary. Directories are listed from the local copy.
     Relaxed,
 }
 
-/// What clients are told while this replica may not answer, because no majority is in contact with it
-/// (rule 35).
+/// What clients are told while this replica may not answer, because no majority is in contact with it (rule 35).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithoutMajority {
-    /// To come again, until it may.
+    /// To try again, until it may answer.
     #[default]
     Wait,
     /// That the operation failed.
     Error,
-    /// What the own copy says, which may be old, when they only read; else to come again.
+    /// What the local copy says, which may be old, if they only read; otherwise to try again.
     StaleReads,
 }
 
 /// What clients are told of an object whose primary was lost (rule 32).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Frozen {
-    /// To come again, until it is decided.
+    /// To try again, until it is decided.
     #[default]
     Wait,
     /// That the operation failed.
     Error,
-    /// What the own copy says, which may be old, when they only read; else to come again.
+    /// What the local copy says, which may be old, if they only read; otherwise to try again.
     LastSynchronised,
 }
 
@@ -70,29 +69,27 @@ pub struct Settings {
     pub peer: peer::Settings,
     /// How names are looked up in directories that another replica controls.
     pub name_space: NameSpace,
-    /// For directories that have no setting of their own, nor any above them.
+    /// For directories without a setting, in themselves or above them.
     pub durability: Durability,
-    /// How long a change of a file rests before its content is shipped, so that what is overwritten or
-    /// removed at once never crosses the wide area.
+    /// How long a change of a file rests before its content is shipped, so that data that is overwritten or removed at once never crosses the wide
+    /// area.
     pub data_delay: Duration,
-    /// How long it rests at most while clients keep the server busy, where much of the file is lacking, no other replica has asked for it and
-    /// `durability` is relaxed. Not longer than `data_delay`: no longer than otherwise.
+    /// How long it rests at most while clients keep the server busy, much of the file is lacking, no other replica has asked for it and `durability`
+    /// is relaxed. A value up to `data_delay` changes nothing.
     pub busy_data_delay: Duration,
-    /// Whether consecutive updates are made one before they are sent, so that of each row only the last state travels.
+    /// Whether consecutive updates are merged before they are sent, so that only the last state of each row travels.
     pub merging: bool,
-    /// How long a client's operation waits for control before the client is told to come again.
-    /// Less than the minute after which a Linux client asks on its own; more than elections take,
-    /// because a client that comes again finds control gone that was won for it.
+    /// How long a client's operation waits for control before the client is told to try again. Less than the minute after which a Linux client asks
+    /// on its own; more than elections take, because a client that comes again finds that control won for it has gone.
     pub patience: Duration,
     /// How long a majority promises to do nothing without this replica. The same at all replicas.
     pub site_lease: Duration,
     /// How much faster or slower than true time clocks may run, in millionths, while their daemons slew them (decision 0012).
     /// The same at all replicas.
     pub clock_drift_ppm: u32,
-    /// After so much silence it is proposed that a replica leaves the view. Less than the lease.
+    /// After this silence another replica proposes that a replica leaves the view. Less than the lease.
     pub suspicion: Duration,
-    /// For how long clients that no server has keep what they hold, to reclaim it at another server: at least the
-    /// lease that servers give their clients.
+    /// How long clients that no server has keep what they hold, to reclaim it at another server: at least the lease that servers give their clients.
     pub client_lease: Duration,
     /// How views are agreed: heartbeats and elections.
     pub views: view::Settings,
@@ -100,21 +97,18 @@ pub struct Settings {
     pub without_majority: WithoutMajority,
     /// What clients are told of objects whose primary was lost.
     pub frozen: Frozen,
-    /// This many updates are kept for a replica that has left the view; when it lacks older ones it
-    /// takes a whole copy as it returns. Ten times as many are kept while it is in contact, lest
-    /// those made during the copy are missed too.
+    /// This many updates are kept for a replica that has left the view. If it lacks older ones, it takes a whole copy when it returns. Ten times as
+    /// many are kept while it is in contact, so that it does not also miss those made during the copy.
     pub kept_updates: u64,
-    /// Bytes of memory for what is kept of files that the others lack contents of, for all others together.
+    /// Bytes of memory for noting the files of which others lack contents, for all others together.
     pub kept_memory: u64,
-    /// At most this many bytes a second are sent to replicas that are on their way back into the
-    /// view; `None` is no limit.
+    /// At most this many bytes per second are sent to replicas on their way back into the view; `None` is no limit.
     pub return_bytes_per_second: Option<u64>,
-    /// Bytes of the space at each other replica that this one leaves free, since others send there too; `None`:
-    /// 64 MiB, or less where disks are small.
+    /// Bytes of the space at each other replica that this one leaves free, because others also send there; `None`: 64 MiB, or less for small disks.
     pub space_reserve: Option<u64>,
-    /// How long after one comparison of the copies the next begins; zero: only when somebody asks for it.
+    /// The pause between two comparisons of the copies; zero: they run only on request.
     pub scrub_interval: Duration,
-    /// Bytes a second that it reads at most, here and for others.
+    /// At most this many bytes per second are read for it, here and for others.
     pub scrub_rate: u64,
 }
 

@@ -1,7 +1,6 @@
 //! A peer that has no space for contents: when it is sent something again, and how much was sent to it in vain.
 //!
-//! The sender looks first at what the peer said that it can still take. Where that was too much all
-//! the same, the peer says so, and is left alone for longer each time.
+//! The sender first checks the space that the peer reported. If the peer still refuses, the sender pauses, longer each time.
 //!
 //! What must never enter: what is sent, and how much space there is.
 
@@ -9,16 +8,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a peer without space is left alone, doubled each time up to the longer.
+/// The pause for a peer without space, doubled each time up to the longer one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What is known of a peer's lack of space.
 #[derive(Debug, Default)]
 pub(crate) struct Shipments {
-    /// Nothing is sent before.
+    /// Nothing is sent before this.
     until: Option<Instant>,
-    /// How often it was left alone without any success in between.
+    /// How many pauses there were without a success in between.
     pauses: u32,
     refused_bytes: u64,
 }
@@ -29,7 +28,7 @@ impl Shipments {
         self.until.filter(|until| *until > now)
     }
 
-    /// The peer says that it has no space for what is next.
+    /// The peer reports that it has no space for the next piece.
     pub(crate) fn hold_back(&mut self, now: Instant) {
         self.until = Some(now + FIRST_PAUSE);
     }
@@ -37,7 +36,7 @@ impl Shipments {
     /// The peer had no space for this many bytes.
     pub(crate) fn refused(&mut self, bytes: u64, now: Instant) {
         self.refused_bytes += bytes;
-        // What was under way together is refused together.
+        // Pieces that were under way together are refused together.
         if self.paused(now).is_none() {
             let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.pauses.min(16));
             self.until = Some(now + pause.min(LONGEST_PAUSE));
@@ -55,7 +54,7 @@ impl Shipments {
         self.until.is_some()
     }
 
-    /// Bytes that the peer had no space for, since the start.
+    /// Bytes for which the peer had no space, since the start.
     pub(crate) fn refused_bytes(&self) -> u64 {
         self.refused_bytes
     }

@@ -1,8 +1,8 @@
-//! The time of day, for people and for what is compared with their word.
+//! The time of day, for display and for comparison with times that people set.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Now, for people.
+/// Now, for display.
 pub(crate) fn unix_seconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

@@ -1,10 +1,10 @@
-//! Which versions of directories the clients of this server were told of that its own copy may not have yet: their names are not answered
-//! from an older copy, since clients keep what they find under the version that they know (rule 21, counterexample 20).
+//! Versions of directories that clients of this server were told, and that its own copy may not have yet. Names are not answered from an older copy,
+//! because clients keep them under the version that they know (rule 21, counterexample 20).
 //!
-//! An entry is needed as long as another replica decides about its directory: control ends only when everything that was made under it
-//! has been applied everywhere (rule 13).
+//! An entry is needed as long as another replica decides about its directory: control ends only when everything made under it has been applied
+//! everywhere (rule 13).
 //!
-//! What must never enter: who decides about a directory, and what names lead to.
+//! What must never enter: which replica decides about a directory, and what names lead to.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct Told(Table<Versions>);
 #[derive(Debug, Default)]
 struct Versions {
     of: HashMap<ObjectId, ChangeAttribute>,
-    /// There was no space for one.
+    /// There was no space for an entry.
     forgot: bool,
 }
 
@@ -51,22 +51,22 @@ impl Told {
         versions.of.len() >= MOST && !versions.forgot && !versions.of.contains_key(&directory)
     }
 
-    /// Asked without the lock, for the core comes before it.
+    /// Calls `is_foreign` without the lock, because the core comes before it in the order of locks.
     fn retain(&self, is_foreign: impl Fn(ObjectId) -> bool) {
         let known: Vec<_> = self.0.lock().of.clone().into_iter().collect();
         let over = known.into_iter().filter(|(id, _)| !is_foreign(*id));
         let over: Vec<_> = over.collect();
         let mut versions = self.0.lock();
         for (directory, version) in over {
-            // Another one may have been noted since.
+            // Another version may have been noted since.
             if versions.of.get(&directory) == Some(&version) {
                 versions.of.remove(&directory);
             }
         }
     }
 
-    /// Forgets all, unless others decide about something: otherwise the own copy has all that anybody was told of. That is looked at when
-    /// nothing can be noted: what is noted before is over then, or they do decide about it.
+    /// Forgets everything, unless others decide about some directory: otherwise the local copy has everything that any client was told. The check
+    /// runs while nothing can be noted, so entries noted before are obsolete, or others do decide about them.
     pub(crate) fn clear_unless(&self, anything_foreign: impl FnOnce() -> bool) {
         let mut versions = self.0.lock();
         if anything_foreign() {
@@ -76,7 +76,7 @@ impl Told {
         versions.forgot = false;
     }
 
-    /// Whether a client may have been told of a newer version of a directory than this one.
+    /// Whether a client may have been told a newer version of a directory than this one.
     pub(crate) fn may_be_newer(&self, directory: ObjectId, version: ChangeAttribute) -> bool {
         let mut versions = self.0.lock();
         let newer = versions
@@ -112,7 +112,7 @@ mod tests {
         assert!(!told.may_be_newer(id(1), NEW));
     }
 
-    /// No copy counts as new enough then, until nobody else decides about anything.
+    /// Then no copy counts as new enough, until no other replica decides about anything.
     #[test]
     fn when_there_is_no_space_every_copy_may_be_older() {
         let told = Told::default();

@@ -1,4 +1,4 @@
-//! What is known of taking part: what the others said lately, what those lack who take part anew, and what this replica waits for.
+//! What is known of taking part: recent reports of the others, what newly admitted replicas lack, and what this replica waits for.
 //!
 //! What must never enter: what follows from it (`membership::views`).
 
@@ -13,13 +13,13 @@ use crate::state::wire::LeaseRequest;
 /// What is known of a peer lately.
 #[derive(Clone, Debug)]
 pub(crate) struct News {
-    /// When it last answered a question.
+    /// When it last answered a request.
     pub(crate) heard: Instant,
-    /// What it said of itself last, and when that came.
+    /// Its last report about itself, and when that came.
     pub(crate) said: Option<(LeaseRequest, Instant)>,
-    /// How far its time of day is from the own one.
+    /// How far its time of day differs from the local one.
     pub(crate) clock: ClockDifferences,
-    /// All members of a view have the contents that it had changed before a moment.
+    /// All members of a view have the contents that it had changed before this moment.
     pub(crate) shipped: Option<(u64, Moment)>,
 }
 
@@ -41,18 +41,17 @@ pub(crate) struct Fit {
     pub(crate) without: BTreeSet<ReplicaSlot>,
 }
 
-/// What this replica owes one that takes part anew.
+/// What this replica owes a newly admitted one.
 #[derive(Debug)]
 pub(crate) struct Debt {
-    /// The view since which the newcomer takes part.
+    /// The view to which the newcomer was admitted.
     pub(crate) epoch: u64,
     pub(crate) through: u64,
-    /// Files of which the newcomer lacked something then that it has not got since. What is written later is
-    /// not owed.
+    /// Files of which the newcomer lacked something then that it has not got since. Later changes are not owed.
     pub(crate) files: BTreeSet<ObjectId>,
 }
 
-/// What this replica, taking part anew, has heard of the others.
+/// What this replica, newly admitted, has heard from the others.
 #[derive(Debug, Default)]
 pub(crate) struct Arrival {
     pub(crate) epoch: u64,
@@ -61,8 +60,7 @@ pub(crate) struct Arrival {
     pub(crate) caught_up: BTreeSet<ReplicaSlot>,
 }
 
-/// Since when fewer others than are needed have been heard, if each counts until it was heard last; never before `began`.
-/// `None`: none is needed.
+/// Since when too few other replicas have been heard, counting each until it was last heard; never before `began`. `None`: none is needed.
 pub(crate) fn alone_since(
     mut heard: Vec<Instant>,
     needed: usize,

@@ -1,7 +1,6 @@
-//! What replicas say to each other besides what the transport knows: kinds of messages, and their encoding.
+//! What replicas say to each other on top of the transport: kinds of messages, and their encoding.
 //!
-//! Encodings are postcard's; the version of the transport's hello covers them all. Every decoder is bounded
-//! by the length of what it is given.
+//! The encoding is postcard; the version in the transport's hello covers all messages. Each decoder is bounded by the length of its input.
 
 use bytes::Bytes;
 use control::{ControlName, Proposal};
@@ -18,7 +17,7 @@ mod contents;
 
 pub(crate) use contents::{Completed, PieceDone, PieceHead, Stretch, Sum, Supplied, Wanted};
 
-/// What a message or a request is. Numbers are never used again for another meaning.
+/// The kind of a message or request. A number never gets another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -45,9 +44,9 @@ pub(crate) enum Kind {
     LeaseRequest = 10,
     /// [`LeaseGrant`], the answer to it. Control lane.
     LeaseGrant = 11,
-    /// [`Entered`], from each member of a view to those who take part anew. Control lane.
-    Entered = 12,
-    /// [`CaughtUp`], likewise, later. Control lane.
+    /// [`Joined`], from each member of a view to a replica that has been admitted to it. Control lane.
+    Joined = 12,
+    /// [`CaughtUp`], to the same replica, later. Control lane.
     CaughtUp = 13,
     /// A request of the crate `view`, answered in kind. Control lane.
     View = 14,
@@ -59,24 +58,24 @@ pub(crate) enum Kind {
     Completed = 17,
     /// [`Wanted`]. Metadata lane.
     Wanted = 18,
-    /// What the receiver lacks of the sender's stream is not kept any more: a whole copy is needed. Empty.
+    /// This replica no longer keeps what the receiver lacks of its stream: the receiver needs a whole copy. Empty.
     TooFar = 19,
-    /// A [`Completed`], given back once it is stable. Metadata lane.
+    /// A [`Completed`], returned once it is stable. Metadata lane.
     Noted = 20,
     /// A [`ScrubQuestion`], answered with a [`ScrubAnswer`]. Data lane.
     Scrub = 21,
     /// [`crate::state::clients::ClientsAsked`], answered with [`crate::state::clients::ClientsAbsent`]. Control lane.
     Clients = 31,
-    /// [`crate::state::rejoins::Remainder`], about once a second to those on their way back into the view. Control lane.
+    /// [`crate::state::rejoins::Remainder`], about once a second to replicas on their way back into the view. Control lane.
     Remainder = 41,
-    /// A [`peer::set::Handover`], answered with nothing once it is stored durably. Control lane.
+    /// A [`peer::set::Handover`], answered with an empty message once it is stored durably. Control lane.
     Authority = 50,
-    /// [`HeldOpen`], when it has changed and when a session begins. Control lane.
+    /// [`HeldOpen`], when it changes and when a session begins. Control lane.
     HeldOpen = 60,
 }
 
 impl Kind {
-    /// All kinds there are.
+    /// All kinds.
     pub(crate) const ALL: [Kind; 25] = [
         Kind::Control,
         Kind::Greeting,
@@ -89,7 +88,7 @@ impl Kind {
         Kind::Base,
         Kind::LeaseRequest,
         Kind::LeaseGrant,
-        Kind::Entered,
+        Kind::Joined,
         Kind::CaughtUp,
         Kind::View,
         Kind::Relayed,
@@ -116,45 +115,45 @@ impl Kind {
     }
 }
 
-/// Why a replica that calls is turned away, for the replica itself.
+/// Why a replica that connects is turned away; sent to that replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Grounds {
-    /// What the two have met of each other before.
+    /// The evidence about the past of the two replicas.
     Past(crate::state::lineage::Evidence),
-    /// It was removed from the set; the list says so.
+    /// It was removed from the set, as the list says.
     Removed(MemberList),
 }
 
-/// What one replica asks another to compare the copies.
+/// What one replica asks another in order to compare the copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ScrubQuestion {
     /// The digest of the rows of all objects from the first identifier to the second.
     Rows { from: ObjectId, through: ObjectId },
-    /// The digest of a file's content; `again` as its disk has it now, not as it was noted.
+    /// The digest of a file's content; with `again`, of what its disk has now, not of what was noted.
     Content { file: ObjectId, again: bool },
-    /// The content of this version from there on, as much as fits into a message.
+    /// The content of this version from this offset on, as much as fits into a message.
     Piece {
         file: ObjectId,
         version: u64,
         offset: u64,
     },
-    /// Others have another content of this file and outvote the receiver: it has to see for itself.
+    /// Others have another content of this file and outvote the receiver: it has to check its own copy.
     Check { file: ObjectId },
 }
 
 /// The answer to a [`ScrubQuestion`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ScrubAnswer {
-    /// How many objects there are, their digest, and how far each stream was applied before they
-    /// were looked at; that of the sender's own slot is the place of its last update.
+    /// How many objects there are, their digest, and how far each stream was applied before the replica read them; for the sender's own slot, the
+    /// place of its last update.
     Rows {
         objects: u64,
         hash: [u8; 32],
         places: Vec<(u16, u64)>,
     },
-    /// Version, size and digest; `None` when the file is being changed, or not to be trusted.
+    /// Version, size and digest; `None` if the file is being changed, or is not to be trusted.
     Content(Option<(u64, u64, [u8; 32])>),
-    /// The bytes of the stretches, one after another; without stretches there is nothing more.
+    /// The bytes of the stretches, one after another. Without stretches the content has ended.
     Piece {
         stretches: Vec<Stretch>,
         bytes: Bytes,
@@ -163,7 +162,7 @@ pub(crate) enum ScrubAnswer {
     Nothing,
 }
 
-/// The sender asks for a grant of its site lease, and tells what others decide by.
+/// The sender asks for a grant of its site lease, and reports what other replicas base decisions on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeaseRequest {
     /// When, on the sender's clock.
@@ -174,46 +173,44 @@ pub(crate) struct LeaseRequest {
     pub(crate) position: u64,
     /// How far it has applied the stream of each other replica, stably.
     pub(crate) applied: Vec<(u16, u64)>,
-    /// Of how many files the receiver has been lacking something of the sender's for longer than
-    /// what was just changed takes to arrive.
+    /// How many files have lacked some of the sender's changes at the receiver for longer than a fresh change takes to arrive.
     pub(crate) owed: u64,
-    /// All own controls and updates of earlier configurations of the set are everywhere.
+    /// All controls and updates of the sender from earlier configurations of the set have reached every replica.
     pub(crate) steady: bool,
     /// The sender lacks nothing that was made before it took part.
     pub(crate) up_to_date: bool,
-    /// The sender takes part and was up to date, if only as an earlier incarnation, and it has not left the view since.
+    /// The sender takes part and was up to date, in this or an earlier incarnation, and has not left the view since.
     pub(crate) complete: bool,
-    /// Bytes that users may still fill.
+    /// Bytes that users may still write.
     pub(crate) available: u64,
-    /// Lost replicas whose stream the sender has applied so far, with all contents that came with it.
+    /// Lost replicas whose streams the sender has applied up to these places, with all contents that came with them.
     pub(crate) whole: Vec<(u16, u64)>,
-    /// Which replicas have answered as today's durability asks, each after a place of its stream.
+    /// Replicas that have answered with today's durability, each since a place in its stream.
     pub(crate) aware: Vec<(u16, u64)>,
-    /// The sender waits for a majority where no directory says anything.
+    /// The sender waits for a majority where no directory sets the durability.
     pub(crate) majority_by_default: bool,
-    /// Which start of the sender this is.
+    /// The incarnation of the sender.
     pub(crate) incarnation: u64,
-    /// The mark of its lineage, behind everything that it had on stable storage a moment ago; nothing is said by nobody.
+    /// The mark of its lineage, which covers everything that it had on stable storage a moment ago; `None` if there is no mark.
     pub(crate) mark: Option<Attested>,
     /// The sender takes part and knows what froze when the view began.
     pub(crate) settled: bool,
-    /// Members of the view that have not answered the sender, which is one of them, for too long.
+    /// Members of the view that have not answered the sender for too long. The sender is a member itself.
     pub(crate) misses: Vec<u16>,
-    /// The sender, which takes no part, could be admitted if it were not for these members of the view. Nobody:
-    /// it could not.
+    /// The sender, which takes no part, could be admitted without these members of the view. Empty: it could not.
     pub(crate) fit_without: Vec<u16>,
-    /// The sender's links to all others, for people.
+    /// The sender's links to all others, for display.
     pub(crate) links: Vec<LinkView>,
     /// Members whose disks have too little space, so that the sender refuses changes, or soon will.
     pub(crate) short_of: Vec<u16>,
-    /// Replicas of whose contents the sender lacks something, each with the place in its stream through which it has all contents.
+    /// Replicas whose contents the sender lacks in part, each with the place in its stream up to which the sender has all contents.
     pub(crate) lacks: Vec<(u16, u64)>,
-    /// Lost replicas of which the sender, in this view, takes in nothing more but what others relay.
+    /// Lost replicas of which the sender, in this view, accepts only updates that others relay.
     pub(crate) closed: Vec<u16>,
 }
 
 impl LeaseRequest {
-    /// Whether another request of the same sender says something that others decide by and this one does not.
+    /// Whether another request of the same sender differs in something that other replicas base decisions on.
     pub(crate) fn differs(&self, other: &LeaseRequest) -> bool {
         let decisive = |one: &LeaseRequest| LeaseRequest {
             asked: 0,
@@ -225,49 +222,48 @@ impl LeaseRequest {
     }
 }
 
-/// A link between two members, as one of them sees it and says to the others.
+/// A link between two members, as one of them sees it and reports it to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkView {
-    /// The other end's place in the set.
+    /// The slot of the other end.
     pub to: u16,
-    /// There and back, in microseconds; `None` when they are not connected.
+    /// The round trip in microseconds; `None` if they are not connected.
     pub round_trip_us: Option<u64>,
-    /// Updates of the one that says so that the other end lacks.
+    /// The number of updates of the reporting member that the other end lacks.
     pub lag_updates: u64,
-    /// Files of which the other end lacks something.
+    /// The number of files of which the other end lacks something.
     pub lag_files: u64,
 }
 
 /// The answer to a [`LeaseRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeaseGrant {
-    /// Which start of the receiver asked, as in the question.
+    /// The incarnation of the receiver that asked, as in the request.
     pub(crate) incarnation: u64,
-    /// As in the question.
+    /// As in the request.
     pub(crate) asked: u64,
     /// The sender joins no view without the receiver while the grant lasts.
     pub(crate) given: bool,
     /// The sender's time of day when it answered, in microseconds since 1970.
     pub(crate) time_of_day_us: i64,
-    /// Which contents of the sender's the other members have; nothing when it cannot tell.
+    /// Which contents of the sender the other members have; `None` if it cannot tell.
     pub(crate) shipped: Option<Shipped>,
 }
 
-/// All other members of a view that keep contents have those that the sender had changed before it heard an earlier question of the receiver.
+/// All other members of a view that keep contents have all contents that the sender changed before it heard an earlier request of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shipped {
     /// The view in force at the sender.
     pub(crate) epoch: u64,
-    /// When that was asked, on the receiver's clock.
+    /// When the receiver sent that request, on its own clock.
     pub(crate) asked: u64,
 }
 
-/// The sender has entered a view in which the receiver takes part anew.
+/// The sender has entered a view to which the receiver was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Entered {
+pub(crate) struct Joined {
     pub(crate) epoch: u64,
-    /// The place of the sender's last update at that moment. What was made up to there was made
-    /// under controls that the receiver need not know.
+    /// The place of the sender's last update at that moment. The receiver need not know the controls of updates up to there.
     pub(crate) through: u64,
 }
 
@@ -277,34 +273,34 @@ pub(crate) struct CaughtUp {
     pub(crate) epoch: u64,
 }
 
-/// A message of a lost replica's stream, [`Records`] as they came, from somebody who has applied them.
+/// A message of a lost replica's stream, with its original [`Records`], from a replica that has applied them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Relayed {
     pub(crate) of: u16,
     pub(crate) records: Bytes,
-    /// The maker's, of the records as [`UPDATES`].
+    /// The maker's signature of the records, as [`UPDATES`].
     pub(crate) signature: Bytes,
-    /// The maker's, in DER.
+    /// The maker's certificate, in DER.
     pub(crate) certificate: Bytes,
 }
 
-/// What the maker of records signs them as.
+/// The purpose in the signature of records.
 pub(crate) const UPDATES: &str = "updates 1";
 
 /// Files of a lost replica that are not complete at the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Incomplete {
     pub(crate) of: u16,
-    /// So far the sender has applied that replica's stream.
+    /// How far the sender has applied that replica's stream.
     pub(crate) applied: u64,
     pub(crate) epoch: u64,
-    /// The sender takes in nothing more of it at first hand.
+    /// The sender accepts no more updates directly from that replica.
     pub(crate) closed: bool,
-    /// None came before.
+    /// This is the first part.
     pub(crate) first: bool,
     /// Each with the replica whose data is missing: the lost one, or a member that has it.
     pub(crate) files: Vec<(u16, Lack)>,
-    /// No more follow.
+    /// This is the last part.
     pub(crate) last: bool,
 }
 
@@ -316,15 +312,15 @@ pub(crate) struct Lack {
     pub(crate) through: u64,
     /// The last position whose data may be missing.
     pub(crate) at: u64,
-    /// The version of the file before the first change whose data may be missing; 0 when that is not known.
+    /// The version of the file before the first change whose data may be missing; 0 if that is unknown.
     pub(crate) follows: u64,
-    /// Nothing of what is missing has come: up to this size it is the version before.
+    /// None of the missing data has come: up to this size the file is the previous version.
     pub(crate) whole: Option<u64>,
-    /// Durability of the file is `majority`: whatever was answered as stable is at a majority.
+    /// The durability of the file is `majority`: a majority has everything that was answered as stable.
     pub(crate) majority: bool,
 }
 
-/// What rides with an update record: opaque to the store.
+/// Metadata of an update record, opaque to the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
     /// The controls it was made under.
@@ -335,7 +331,7 @@ pub(crate) struct Note {
     pub(crate) origin: Option<Origin>,
     /// The file whose data it changes, if any.
     pub(crate) data: Option<ObjectId>,
-    /// How far the streams of others were applied at the primary when it was made.
+    /// How far the primary had applied the streams of others when it made the update.
     pub(crate) after: Vec<(u16, u64)>,
 }
 
@@ -347,22 +343,23 @@ pub(crate) struct Origin {
     pub(crate) number: u64,
 }
 
-/// The first thing each side says in a session.
+/// The first message of each side in a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Greeting {
-    /// The sender begins the conversation, and may have taken no notice of what was said before.
+    /// The sender begins the conversation, and may have ignored earlier messages.
     pub(crate) begins: bool,
     /// How far the sender has applied the receiver's stream, stably.
     pub(crate) applied: u64,
     /// How much of the tree the sender holds: 0 nothing, 1 all rows, 2 everything.
     pub(crate) held: u8,
-    /// How many files the sender has asked for besides those of copies ([`Wanted::named`]). What it has asked for last may come later, on another lane.
+    /// How many files the sender has asked for, not counting those of copies ([`Wanted::named`]). Its last requests may arrive later, on another
+    /// lane.
     pub(crate) wished: u64,
-    /// Holding nothing, it has taken so much of a copy from the receiver.
+    /// The sender holds nothing, and has taken this part of a copy from the receiver.
     pub(crate) taken: Option<Taken>,
     /// The set, as the sender knows it.
     pub(crate) members: MemberList,
-    /// The sender's, in DER, for those to whom its updates are relayed should it be lost.
+    /// The sender's certificate, in DER, for replicas to which its updates are relayed if it is lost.
     pub(crate) certificate: Bytes,
 }
 
@@ -394,10 +391,10 @@ impl From<Row> for RowChange {
     }
 }
 
-/// One update, or several consecutive ones made one.
+/// One update, or several consecutive updates merged into one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// Its place in the stream; of several updates made one, the last one's.
+    /// Its place in the stream; that of the last update if several are merged.
     pub(crate) position: u64,
     /// The controls it was made under.
     pub(crate) under: Vec<ControlName>,
@@ -405,15 +402,15 @@ pub(crate) struct Record {
     pub(crate) inherited: Vec<Proposal>,
     /// The forwarded requests that it carries out.
     pub(crate) origins: Vec<Origin>,
-    /// The files whose data it changes; their contents come beside it.
+    /// The files whose data it changes; their contents are sent separately.
     pub(crate) data: Vec<ObjectId>,
-    /// How far the streams of others were applied at the primary when it was made. A replica that
-    /// applies it without knowing the controls it was made under has to have them this far.
+    /// How far the primary had applied the streams of others when it made the update. A replica that applies the update without knowing its controls
+    /// must have applied the streams this far.
     pub(crate) after: Vec<(u16, u64)>,
     pub(crate) rows: Vec<Row>,
 }
 
-/// Consecutive updates of the sender's stream. The body of the message is its signature of the payload, as [`UPDATES`].
+/// Consecutive updates of the sender's stream. The body of the message is the sender's signature of the payload, as [`UPDATES`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Records {
     /// They follow this place: there are no others between it and the first of them.
@@ -421,12 +418,11 @@ pub(crate) struct Records {
     pub(crate) records: Vec<Record>,
     /// There are no others up to here; positions have gaps.
     pub(crate) through: u64,
-    /// How many settlements the sender knew. What was made after one may replace what that has
-    /// given up.
+    /// How many settlements the sender knew. An update made after a settlement may replace what the settlement has given up.
     pub(crate) settlements: u64,
-    /// The number of the view in force at the sender. Who takes part in an earlier one may reach the receiver only later.
+    /// The number of the view in force at the sender. The receiver may get updates of a replica that is still in an earlier view only later.
     pub(crate) epoch: u64,
-    /// With which the maker of the stream attests that it has come so far.
+    /// The maker of the stream attests with this that the stream has come this far.
     pub(crate) mac: Mac,
 }
 
@@ -434,14 +430,14 @@ pub(crate) struct Records {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applied {
     pub(crate) position: u64,
-    /// Which of the sender's [`HeldOpen`] tells what it keeps of what was removed up to there: this one or a later one.
+    /// The number of the sender's [`HeldOpen`] that tells which files removed up to there it keeps: this one or a later one.
     pub(crate) held_open: u64,
 }
 
 /// All files without a name that the sender's clients have open, or may yet reclaim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeldOpen {
-    /// Grows with each change during one start of the sender.
+    /// Grows with each change during one incarnation of the sender.
     pub(crate) version: u64,
     pub(crate) files: Vec<ObjectId>,
 }
@@ -449,22 +445,22 @@ pub(crate) struct HeldOpen {
 /// A place in a copy of all rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Taken {
-    /// Which start of the supplier began it.
+    /// The incarnation of the supplier that began it.
     pub(crate) incarnation: u64,
     /// Which copy of that incarnation it is.
     pub(crate) copy: u64,
-    /// How many pages of rows come before.
+    /// How many pages of rows precede this place.
     pub(crate) pages: u64,
 }
 
-/// Part of the copy that a joining replica begins with.
+/// Part of the copy with which a joining replica begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum BasePage {
-    /// Rows follow from this place on. At the first page: what was sent of an earlier copy is to be forgotten.
+    /// Rows follow from this place on. At the first page, the receiver must forget an earlier copy.
     Begin(Taken),
-    /// Rows, which belong in this place.
+    /// The rows of this place.
     Rows(Taken, Vec<Row>),
-    /// All rows come before this place; the streams go on behind these positions.
+    /// All rows precede this place; the streams continue behind these positions.
     Rest(Taken, Vec<(u16, u64)>),
     /// The contents of all files have been acknowledged: the copy is complete.
     Complete,

@@ -1,4 +1,4 @@
-//! Who changed files last while this replica took no part: it asks that one for contents.
+//! The replica that last changed each file while this replica took no part: this replica asks it for contents.
 //!
 //! What must never enter: when that is noted.
 
@@ -8,8 +8,7 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::locks::Table;
 
-/// The last writer is remembered for at most this many files; for other files, a sender of an older
-/// version reads again.
+/// The last writer is remembered for at most this many files; for other files, a sender of an older version reads again.
 const REMEMBERED: usize = 65_536;
 
 /// The last writers of files.
@@ -17,7 +16,7 @@ const REMEMBERED: usize = 65_536;
 pub(crate) struct Writers(Table<BTreeMap<ObjectId, ReplicaSlot>>);
 
 impl Writers {
-    /// Somebody has changed the data of these files.
+    /// `writer` has changed the data of these files.
     pub(crate) fn note(&self, writer: ReplicaSlot, files: &[ObjectId]) {
         let mut writers = self.0.lock();
         writers.extend(files.iter().map(|file| (*file, writer)));
@@ -26,17 +25,17 @@ impl Writers {
         }
     }
 
-    /// Who changed the data of a file last, as far as it was noted.
+    /// The replica that last changed the data of a file, as far as it was noted.
     pub(crate) fn last(&self, file: ObjectId) -> Option<ReplicaSlot> {
         self.0.lock().get(&file).copied()
     }
 
-    /// Nothing counts of one that was removed.
+    /// A removed replica no longer counts.
     pub(crate) fn forget(&self, writer: ReplicaSlot) {
         self.0.lock().retain(|_, last| *last != writer);
     }
 
-    /// Everything is here now; who wrote it does not matter any more.
+    /// Everything is here now; the writers do not matter any more.
     pub(crate) fn forget_all(&self) {
         self.0.lock().clear();
     }

@@ -57,7 +57,7 @@ pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
 pub(crate) use rejoining::RejoinText;
 pub use replica::{
-    AuditView, ClockDifference, ControlView, FindingView, FrozenView, JunctionView, LinkView,
+    AuditEntry, ClockDifference, ControlView, FindingView, FrozenView, JunctionView, LinkView,
     LossView, MemberNames, MemberView, PeerView, Referral, RejoinView, ReplicaStatus, ScrubView,
     ShortView, ViewStatus,
 };

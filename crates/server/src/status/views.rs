@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use replica::{AuditView, LossView, MemberNames, MemberView, ViewStatus};
+use replica::{AuditEntry, LossView, MemberNames, MemberView, ViewStatus};
 
 use super::called;
 use super::text::moment;
@@ -64,11 +64,11 @@ impl fmt::Display for ViewText<'_> {
             write!(f, "\ndecisions, the last one last")?;
         }
         for entry in &view.audit {
-            let AuditView {
+            let AuditEntry {
                 epoch, by, what, ..
             } = entry;
             let at = moment(entry.at_unix_s);
-            let by = called::replica(&view.names, *by);
+            let by = called::replica(&view.names, by.0);
             write!(f, "\n  {at}  view {epoch:<5} by {by}: {what}")?;
         }
         Ok(())
@@ -125,16 +125,18 @@ impl fmt::Display for LossLine<'_> {
 
 #[cfg(test)]
 mod tests {
+    use vfs::ReplicaSlot;
+
     use super::*;
     use crate::status::examples;
 
     #[test]
     fn a_view_reads_well() {
         let mut view = examples::view();
-        view.audit.push(AuditView {
+        view.audit.push(AuditEntry {
             epoch: 6,
             at_unix_s: 1_790_000_000,
-            by: 1,
+            by: ReplicaSlot(1),
             what: "replica 3 left: it does not answer".to_owned(),
         });
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What is made stable of what a home decides: records become facts, and what the rows of files say of their bytes.
+//! What becomes stable of a home's decisions: records become facts and the placement parts of file rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,8 +66,8 @@ impl Driver {
         Ok(kept)
     }
 
-    /// What the row of a file is to say, if it is still there. The store sees to sizes and times of whatever goes through it; of what was
-    /// written past the home, it hears here.
+    /// Adds the row of a file to the batch, if the file still exists. The store itself maintains sizes and times for writes that go through
+    /// it. Here it learns of direct writes at data servers.
     fn enter(
         &self,
         state: &mut State,
@@ -116,13 +116,13 @@ impl Driver {
     }
 }
 
-/// What is to be made stable in one batch.
+/// What becomes stable in one batch.
 #[derive(Default)]
 pub(super) struct ToKeep {
-    /// What the rows of files say of their bytes.
+    /// The placement parts of file rows.
     pub(super) placed: BTreeMap<ObjectId, Placed>,
     pub(super) facts: Vec<Fact>,
-    /// Files of which the row says everything with that.
+    /// Files whose rows are complete with this batch.
     pub(super) settled: BTreeSet<ObjectId>,
 }
 
@@ -151,7 +151,7 @@ impl ToKeep {
         state.unsettled.contains(&file) && !self.settled.contains(&file)
     }
 
-    /// Notes whether clients may write to a file past the home, or may have.
+    /// Notes whether clients may write, or may have written, to a file directly at data servers.
     fn mark(&mut self, state: &mut State, file: ObjectId, is_unsettled: bool) {
         if is_unsettled == self.is_unsettled(state, file) {
             return;
@@ -169,14 +169,14 @@ impl ToKeep {
     }
 }
 
-/// A move has ended, and contents are to be removed.
+/// A move has ended, and contents must be removed.
 fn facts_of_end(state: &mut State, kept: &mut ToKeep, object: ObjectId, removal: &Owed) {
     kept.facts.push(records::a_move(object, None));
     state.note_intent(removal, &mut kept.facts);
 }
 
 impl State {
-    /// An intent that nobody owes is none.
+    /// Skips an intent that is in the row and that no data server owes.
     fn note_intent(&mut self, owed: &Owed, facts: &mut Vec<Fact>) {
         if owed.owed.is_empty() && owed.in_row {
             return;

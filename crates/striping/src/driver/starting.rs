@@ -1,4 +1,4 @@
-//! How a home starts: with what it has kept, under a new issue number.
+//! How a home starts: with its stored state, under a new issue number.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -19,11 +19,11 @@ use crate::control::Control;
 use crate::layouts::Recalls;
 use crate::records;
 
-/// What files have that were never moved.
+/// The placement number of files that were never moved.
 const FIRST_PLACEMENT: PlacementNumber = PlacementNumber(1);
 
 impl Driver {
-    /// Takes up what was kept, under a new issue number.
+    /// Takes up the stored state, under a new issue number.
     pub(crate) async fn start(
         number: HomeNumber,
         settings: HomeSettings,
@@ -99,15 +99,15 @@ impl Driver {
     }
 }
 
-/// Whether a home was started on this store before, and may owe something to data servers since.
+/// Whether a home was started on this store before, so that data servers may still owe it work.
 ///
 /// # Errors
-/// [`Error::Io`] when that cannot be read.
+/// [`Error::Io`] when this cannot be read.
 pub fn was_started(rows: &PlacedRows) -> Result<bool> {
     Ok(!rows.facts(records::ISSUE)?.is_empty())
 }
 
-/// Makes a new issue number stable, and the number of a new key.
+/// Makes a new issue number and the number of a new key stable.
 async fn next_numbers(rows: &PlacedRows) -> Result<(IssueNumber, KeyNumber)> {
     let damaged = || damaged("the issue number");
     let last = match rows.facts(records::ISSUE)?.pop() {
@@ -116,7 +116,7 @@ async fn next_numbers(rows: &PlacedRows) -> Result<(IssueNumber, KeyNumber)> {
     };
     let issue = last + 1;
     let newest = match rows.facts(records::KEY)?.pop() {
-        // Before keys changed, that of each start had the number of its issue.
+        // In older versions, the key of each start had the number of its issue.
         None => KeyNumber(last as u32),
         Some((_, row)) => {
             records::parse_key(&row).ok_or_else(|| self::damaged("the number of a key"))?
@@ -132,7 +132,7 @@ fn damaged(what: &str) -> Error {
     Error::Io(format!("{what} that a home has kept is damaged"))
 }
 
-/// What data servers still owe. What was settled before the home could note it is forgotten.
+/// What data servers still owe. Drops intents that were settled before the home noted it.
 async fn intents_of(
     rows: &PlacedRows,
     present: &BTreeSet<DataServerNumber>,
@@ -140,7 +140,7 @@ async fn intents_of(
     let (mut intents, mut settled) = (BTreeMap::new(), Vec::new());
     for (key, row) in rows.facts(records::INTENTS)? {
         let mut owed = records::parse_intent(&key, &row).ok_or_else(|| damaged("an intent"))?;
-        // Those that were removed owe nothing, though the home was stopped before that was noted.
+        // Removed servers owe nothing, even if the home stopped before it noted that.
         owed.owed.retain(|server| present.contains(server));
         match owed.in_row && owed.owed.is_empty() {
             true => settled.push((key.to_vec(), None)),
@@ -155,7 +155,7 @@ async fn intents_of(
     Ok(intents)
 }
 
-/// What files were being moved to, and the largest number that a placement was given.
+/// The targets of running moves, and the largest placement number given so far.
 fn moves_of(
     rows: &PlacedRows,
     file_row: &impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
@@ -173,7 +173,7 @@ fn moves_of(
     Ok((moves, last))
 }
 
-/// Makes it stable that the moves which were under way are not gone on with.
+/// Makes stable that running moves are given up.
 async fn keep_given_up(
     rows: &PlacedRows,
     given_up: &[Record],
@@ -196,7 +196,7 @@ async fn keep_given_up(
     }
 }
 
-/// The row of a file about which something was intended. Where it is gone, the intent says enough.
+/// The row of a file with an intent. If the file is gone, the intent alone is enough.
 fn row_of(
     rows: &PlacedRows,
     owed: &Owed,

@@ -308,7 +308,7 @@ async fn assert_turned_away(site: &Site, files: &Crashed, incarnation: u64) {
     let impostor = impersonate(files, incarnation).await;
     let slot = site.replica.status().slot;
     let peer = impostor.call(slot, site.address());
-    let entered = async {
+    let joined = async {
         let session = peer.ready().await;
         let asked = session.request(Lane::Control, removal(3, "kept"), limit());
         panic!(
@@ -321,7 +321,7 @@ async fn assert_turned_away(site: &Site, files: &Crashed, incarnation: u64) {
         error.is_some_and(|error| error.contains("was removed from the set"))
     });
     tokio::select! {
-        () = entered => {}
+        () = joined => {}
         () = refused => {}
     }
 }

@@ -46,12 +46,12 @@ pub(crate) fn closed_here(replica: &LocalReplica) -> Vec<u16> {
 }
 
 /// A member has said of which lost replicas it takes in nothing more: this one follows it.
-pub(crate) fn heard(replica: &Arc<LocalReplica>, ask: &LeaseRequest) {
-    if ask.closed.is_empty() || ask.epoch != replica.lease.view().epoch.0 {
+pub(crate) fn heard(replica: &Arc<LocalReplica>, request: &LeaseRequest) {
+    if request.closed.is_empty() || request.epoch != replica.lease.view().epoch.0 {
         return;
     }
     let lost = replica.lost().into_iter();
-    let lost = lost.filter(|slot| ask.closed.contains(&slot.0));
+    let lost = lost.filter(|slot| request.closed.contains(&slot.0));
     lost.for_each(|slot| close(replica, slot));
 }
 
@@ -68,10 +68,10 @@ pub(super) fn open_at(replica: &LocalReplica, lost: ReplicaSlot) -> Option<Strin
     let news = replica.state.peers.news();
     let open = replica.holders().into_iter().find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
-        let is_closed = |ask: &LeaseRequest| {
-            ask.closed.contains(&lost.0) && ask.applied.contains(&(lost.0, place))
+        let is_closed = |request: &LeaseRequest| {
+            request.closed.contains(&lost.0) && request.applied.contains(&(lost.0, place))
         };
-        !said.is_some_and(|(ask, _)| ask.epoch == epoch && is_closed(ask))
+        !said.is_some_and(|(request, _)| request.epoch == epoch && is_closed(request))
     });
     open.map(|slot| format!("replica {} still takes in what the lost one sends", slot.0))
 }

@@ -37,10 +37,10 @@ pub(super) fn applied_by_others(
     let others = others(replica).into_iter();
     others
         .map(|slot| {
-            let (ask, _) = news.get(&slot)?.said.as_ref()?;
-            let mut applied = ask.applied.iter();
+            let (request, _) = news.get(&slot)?.said.as_ref()?;
+            let mut applied = request.applied.iter();
             let applied = applied.find(|(of, _)| *of == lost.0)?.1;
-            (ask.epoch == epoch).then_some((slot, applied))
+            (request.epoch == epoch).then_some((slot, applied))
         })
         .collect()
 }
@@ -75,7 +75,7 @@ pub(crate) fn lacking_of_lost(
             .active
             .difference(&witnesses)
             .filter_map(|slot| news.get(slot)?.said.as_ref());
-        let applied = said.flat_map(|(ask, _)| &ask.applied);
+        let applied = said.flat_map(|(request, _)| &request.applied);
         let mut applied = applied.filter(|(of, _)| *of == lost.0);
         applied.any(|(_, applied)| *applied > here)
     })
@@ -90,8 +90,8 @@ pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
 }
 
 /// Whether one says that it lacks contents of a stream up to the place to which it is applied here. What was made later is not here either.
-fn lacks_some_of(ask: &LeaseRequest, of: ReplicaSlot, here: u64) -> bool {
-    let mut lacks = ask.lacks.iter();
+fn lacks_some_of(request: &LeaseRequest, of: ReplicaSlot, here: u64) -> bool {
+    let mut lacks = request.lacks.iter();
     lacks.any(|(slot, through)| *slot == of.0 && *through < here)
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
     let news = replica.state.peers.news();
     let lacks = |by: &ReplicaSlot, of: ReplicaSlot, here: u64| {
         let said = news.get(by).and_then(|news| news.said.as_ref());
-        said.is_some_and(|(ask, _)| lacks_some_of(ask, of, here))
+        said.is_some_and(|(request, _)| lacks_some_of(request, of, here))
     };
     let view = replica.lease.view();
     let others = replica.state.inboxes.followed().into_iter();
@@ -162,8 +162,8 @@ pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Dur
     let epoch = replica.lease.view().epoch.0;
     let holders = replica.holders();
     let present = holders.iter().filter_map(|slot| {
-        let (ask, at) = news.get(slot)?.said.as_ref()?;
-        (at.elapsed() < fresh).then_some((*slot, ask))
+        let (request, at) = news.get(slot)?.said.as_ref()?;
+        (at.elapsed() < fresh).then_some((*slot, request))
     });
     let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
     if present.len() < holders.len() && lease_time() < stood.since.after(fresh) {
@@ -171,7 +171,7 @@ pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Dur
         return false;
     }
     let mut words = present.iter();
-    if words.any(|(_, ask)| ask.epoch != epoch || !ask.complete) {
+    if words.any(|(_, request)| request.epoch != epoch || !request.complete) {
         return false;
     }
     let has_shipped = |slot: ReplicaSlot| {
@@ -192,7 +192,7 @@ pub(crate) fn lacking_in_view(replica: &LocalReplica) -> Option<(ReplicaSlot, Re
         let here = replica.state.inboxes.acknowledged(of);
         let is_behind = |by: &ReplicaSlot| {
             let said = news.get(by).and_then(|news| news.said.as_ref());
-            let mut applied = said.into_iter().flat_map(|(ask, _)| &ask.applied);
+            let mut applied = said.into_iter().flat_map(|(request, _)| &request.applied);
             *by != of && applied.any(|(slot, applied)| *slot == of.0 && *applied < here)
         };
         let by = replica.holders().into_iter().find(is_behind)?;
@@ -208,14 +208,14 @@ fn have_all<'h>(
     mut here: impl Iterator<Item = &'h Here>,
 ) -> bool {
     let is_present = |slot| present.iter().any(|(by, _)| *by == slot);
-    let has = |(by, ask): &(ReplicaSlot, &LeaseRequest), here: &Here| {
+    let has = |(by, request): &(ReplicaSlot, &LeaseRequest), here: &Here| {
         let of = here.of.0;
-        let mut applied = ask.applied.iter();
+        let mut applied = request.applied.iter();
         let level = applied.any(|(slot, there)| *slot == of && *there >= here.applied);
         // Of one that is there this one may have the contents of some files and lack those of others.
         let lacks = match is_present(here.of) {
             true => !has_shipped(here.of),
-            false => here.whole && lacks_some_of(ask, here.of, here.applied),
+            false => here.whole && lacks_some_of(request, here.of, here.applied),
         };
         *by == here.of || level && !lacks
     };

@@ -62,11 +62,12 @@ pub(super) fn relay_to_rejoining(replica: &Arc<LocalReplica>) {
     );
     for slot in others.iter().filter(|slot| !view.active.contains(slot)) {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
-        let Some((ask, _)) = said.filter(|_| replica.state.outbound.is_in_session(*slot)) else {
+        let Some((request, _)) = said.filter(|_| replica.state.outbound.is_in_session(*slot))
+        else {
             continue;
         };
         for of in followed.iter().filter(|of| *of != slot && gone(of)) {
-            let applied = ask.applied.iter().find(|(lost, _)| *lost == of.0);
+            let applied = request.applied.iter().find(|(lost, _)| *lost == of.0);
             let (Some((_, applied)), Some(inbox)) = (applied, replica.state.inboxes.get(*of))
             else {
                 continue;

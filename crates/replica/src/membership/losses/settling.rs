@@ -33,7 +33,9 @@ pub(crate) fn waits_for(replica: &LocalReplica, lost: ReplicaSlot) -> Option<Str
     let news = replica.state.peers.news();
     let behind = replica.holders().into_iter().find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
-        !said.is_some_and(|(ask, _)| ask.epoch == epoch && ask.whole.contains(&(lost.0, *through)))
+        !said.is_some_and(|(request, _)| {
+            request.epoch == epoch && request.whole.contains(&(lost.0, *through))
+        })
     });
     behind.map(|slot| format!("replica {} brings its copy level with the others'", slot.0))
 }

@@ -19,9 +19,9 @@ pub(super) fn beyond_all(replica: &LocalReplica) -> Option<ReplicaSlot> {
     lost.find(|lost| {
         let here = replica.state.inboxes.acknowledged(*lost);
         let applied = holders.iter().map(|holder| {
-            let (ask, _) = news.get(holder)?.said.as_ref()?;
-            let of_lost = ask.applied.iter().find(|(of, _)| *of == lost.0);
-            (ask.epoch == view.epoch.0).then_some(of_lost?.1)
+            let (request, _) = news.get(holder)?.said.as_ref()?;
+            let of_lost = request.applied.iter().find(|(of, _)| *of == lost.0);
+            (request.epoch == view.epoch.0).then_some(of_lost?.1)
         });
         // Nobody is judged by a word that has not come.
         let most = applied.collect::<Option<Vec<u64>>>();

@@ -187,8 +187,8 @@ fn is_steady(replica: &LocalReplica) -> bool {
     replica.engine.is_steady(contents)
         && others.all(|slot| {
             let said = news.get(slot).and_then(|news| news.said.as_ref());
-            said.is_some_and(|(ask, at)| {
-                ask.steady && ask.epoch == view.epoch.0 && at.elapsed() < fresh
+            said.is_some_and(|(request, at)| {
+                request.steady && request.epoch == view.epoch.0 && at.elapsed() < fresh
             })
         })
 }

@@ -163,9 +163,10 @@ fn who_takes_their_places(
     let view = replica.lease.view();
     let news = replica.state.peers.news();
     let fresh = |slot: &ReplicaSlot| {
-        let (ask, at) = news.get(slot)?.said.as_ref()?;
-        let counts = ask.epoch == view.epoch.0 && at.elapsed() < replica.state.settings.suspicion;
-        counts.then_some(ask)
+        let (request, at) = news.get(slot)?.said.as_ref()?;
+        let counts =
+            request.epoch == view.epoch.0 && at.elapsed() < replica.state.settings.suspicion;
+        counts.then_some(request)
     };
     if !replica.is_complete() || state.epoch != view.epoch.0 {
         return BTreeMap::new();
@@ -173,25 +174,25 @@ fn who_takes_their_places(
     let mut has = places(out, |lost| replica.state.inboxes.acknowledged(lost));
     let left = view.active.difference(out);
     for slot in left.clone().filter(|slot| **slot != replica.slot()) {
-        let Some(ask) = fresh(slot).filter(|ask| ask.complete) else {
+        let Some(request) = fresh(slot).filter(|request| request.complete) else {
             return BTreeMap::new();
         };
         if !state.holds_data(*slot) {
             // What only a witness has heard of, nobody holds.
             continue;
         }
-        for (lost, position) in places(out, |lost| applied_there(ask, lost)) {
+        for (lost, position) in places(out, |lost| applied_there(request, lost)) {
             let most = has.entry(lost).or_default();
             *most = position.max(*most);
         }
     }
     let outside = state.members.keys().filter(|slot| !state.is_active(**slot));
     let fit = outside.filter_map(|slot| {
-        let ask = fresh(slot).filter(|ask| is_fit(ask, out, &has))?;
+        let request = fresh(slot).filter(|request| is_fit(request, out, &has))?;
         state
             .voters()
             .contains(slot)
-            .then_some((*slot, ask.incarnation))
+            .then_some((*slot, request.incarnation))
     });
     let fit: BTreeMap<ReplicaSlot, u64> = fit.collect();
     let enough = left.count() + fit.len() >= state.majority();
@@ -203,15 +204,15 @@ fn who_takes_their_places(
 
 /// Whether somebody outside, who says this, lacks nothing that those who are left have.
 fn is_fit(
-    ask: &LeaseRequest,
+    request: &LeaseRequest,
     out: &BTreeSet<ReplicaSlot>,
     has: &BTreeMap<ReplicaSlot, u64>,
 ) -> bool {
-    let mut without = ask.fit_without.iter();
+    let mut without = request.fit_without.iter();
     let level_with_the_rest =
-        !ask.fit_without.is_empty() && without.all(|slot| out.contains(&ReplicaSlot(*slot)));
+        !request.fit_without.is_empty() && without.all(|slot| out.contains(&ReplicaSlot(*slot)));
     let mut has = has.iter();
-    level_with_the_rest && has.all(|(lost, position)| applied_there(ask, *lost) >= *position)
+    level_with_the_rest && has.all(|(lost, position)| applied_there(request, *lost) >= *position)
 }
 
 /// How far each of the streams of these is applied somewhere.
@@ -223,8 +224,8 @@ fn places(
 }
 
 /// How far somebody has applied a stream, by its own word.
-fn applied_there(ask: &LeaseRequest, of: ReplicaSlot) -> u64 {
-    let mut applied = ask.applied.iter();
+fn applied_there(request: &LeaseRequest, of: ReplicaSlot) -> u64 {
+    let mut applied = request.applied.iter();
     let found = applied.find(|(slot, _)| *slot == of.0);
     found.map_or(0, |(_, position)| *position)
 }

@@ -14,7 +14,7 @@ use vfs::ReplicaSlot;
 use crate::driver::arrival::Lack;
 use crate::driver::local_replica::LocalReplica;
 use crate::state::views::{Arrival, Debt};
-use crate::state::wire::{self, CaughtUp, Entered};
+use crate::state::wire::{self, CaughtUp, Joined};
 
 /// This replica has entered a view in which another one takes part anew.
 pub(crate) fn greet_newcomer(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
@@ -27,7 +27,7 @@ pub(crate) fn greet_newcomer(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
     let debt = replica.engine.begin_debt(slot, since);
     replica.state.debts.lock().insert(slot, debt);
     replica.engine.expedite(None);
-    say_entered(replica, slot);
+    say_joined(replica, slot);
     look_at_debts(replica);
 }
 
@@ -48,11 +48,11 @@ pub(super) fn ship_everything_marked(replica: &Arc<LocalReplica>, slot: ReplicaS
 }
 
 /// Says so once more, for a connection that is new.
-pub(crate) fn say_entered(replica: &LocalReplica, slot: ReplicaSlot) {
+pub(crate) fn say_joined(replica: &LocalReplica, slot: ReplicaSlot) {
     let debt = replica.state.debts.lock();
     if let Some(Debt { epoch, through, .. }) = debt.get(&slot) {
         let (epoch, through) = (*epoch, *through);
-        let message = wire::body(wire::Kind::Entered, &Entered { epoch, through });
+        let message = wire::body(wire::Kind::Joined, &Joined { epoch, through });
         replica.state.outbound.send(slot, Lane::Control, message);
     }
 }
@@ -135,7 +135,7 @@ pub(crate) fn waits_for_copy(replica: &LocalReplica, slot: ReplicaSlot) -> bool 
         .iter()
         .filter_map(|other| news.get(other)?.said.as_ref());
     let is_member = |slot| view.active.contains(&slot);
-    is_member(replica.slot()) && is_member(slot) && !said.any(|(ask, _)| ask.up_to_date)
+    is_member(replica.slot()) && is_member(slot) && !said.any(|(request, _)| request.up_to_date)
 }
 
 /// Whether a member is up to date, as far as this replica has heard.
@@ -145,7 +145,7 @@ pub(super) fn is_up_to_date(replica: &LocalReplica, slot: ReplicaSlot) -> bool {
     }
     let news = replica.state.peers.news();
     let said = news.get(&slot).and_then(|news| news.said.as_ref());
-    said.is_some_and(|(ask, _)| ask.up_to_date)
+    said.is_some_and(|(request, _)| request.up_to_date)
 }
 
 async fn up_to_date(replica: &Arc<LocalReplica>, since: Epoch) {
@@ -174,17 +174,17 @@ pub(super) async fn note_complete(replica: &LocalReplica) {
 }
 
 /// A member has entered the view in which this replica takes part anew.
-pub(crate) fn entered(replica: &Arc<LocalReplica>, from: ReplicaSlot, entered: Entered) {
+pub(crate) fn joined(replica: &Arc<LocalReplica>, from: ReplicaSlot, joined: Joined) {
     let mut arrival = replica.state.arrival.lock();
-    if entered.epoch > arrival.epoch {
+    if joined.epoch > arrival.epoch {
         *arrival = Arrival {
-            epoch: entered.epoch,
+            epoch: joined.epoch,
             ..Arrival::default()
         };
     }
-    if entered.epoch == arrival.epoch {
+    if joined.epoch == arrival.epoch {
         arrival.exempt.retain(|(slot, _)| *slot != from);
-        arrival.exempt.push((from, entered.through));
+        arrival.exempt.push((from, joined.through));
     }
     drop(arrival);
     replica.engine.notify();

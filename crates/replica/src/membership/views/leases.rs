@@ -136,7 +136,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
     let short_of: Vec<u16> = short_of.map(|slot| slot.0).collect();
     for slot in others {
         let own = replica.report_to(slot, LATELY + replica.state.settings.data_delay);
-        let ask = LeaseRequest {
+        let request = LeaseRequest {
             asked: question.asked.0,
             epoch: own.epoch,
             position: own.position,
@@ -159,7 +159,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
             lacks: lacks.clone(),
             closed: closed.clone(),
         };
-        let message = wire::body(wire::Kind::LeaseRequest, &ask);
+        let message = wire::body(wire::Kind::LeaseRequest, &request);
         replica.state.outbound.send(slot, Lane::Control, message);
     }
 }
@@ -173,17 +173,21 @@ fn applied_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
 }
 
 /// A peer requests a lease.
-pub(crate) fn lease_requested(replica: &Arc<LocalReplica>, from: ReplicaSlot, ask: LeaseRequest) {
+pub(crate) fn lease_requested(
+    replica: &Arc<LocalReplica>,
+    from: ReplicaSlot,
+    request: LeaseRequest,
+) {
     let given = replica.lease.grant(from);
     let grant = LeaseGrant {
-        incarnation: ask.incarnation,
-        asked: ask.asked,
+        incarnation: request.incarnation,
+        asked: request.asked,
         given,
         time_of_day_us: time_of_day_us(replica),
-        shipped: replica.shipped(from, &ask),
+        shipped: replica.shipped(from, &request),
     };
-    if ask.up_to_date {
-        join::forgive(replica, from, ask.epoch);
+    if request.up_to_date {
+        join::forgive(replica, from, request.epoch);
     } else {
         join::greet_unknown(replica, from);
         join::look_at_debts(replica);
@@ -193,10 +197,10 @@ pub(crate) fn lease_requested(replica: &Arc<LocalReplica>, from: ReplicaSlot, as
         .state
         .losses
         .awareness()
-        .heard(from, &ask, by_default);
-    let available = ask.available;
-    losses::heard(replica, &ask);
-    let is_news = replica.state.peers.note_said(from, ask);
+        .heard(from, &request, by_default);
+    let available = request.available;
+    losses::heard(replica, &request);
+    let is_news = replica.state.peers.note_said(from, request);
     free_space::note_available(replica, from, available);
     let message = wire::body(wire::Kind::LeaseGrant, &grant);
     replica.state.outbound.send(from, Lane::Control, message);

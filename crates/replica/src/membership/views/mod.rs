@@ -20,7 +20,7 @@ mod seam;
 pub(crate) use configuring::{configure, leaves_something, note_current};
 pub(crate) use exclude::{silent, watch};
 pub(crate) use following::{begin, follow, notice_end};
-pub(crate) use join::{caught_up, entered, say_entered, waits_for_copy};
+pub(crate) use join::{caught_up, joined, say_joined, waits_for_copy};
 pub(crate) use leases::{keep, lease_granted, lease_requested};
 pub(crate) use missed::go_through;
 pub(crate) use rejoin::{absent, come_back, needs_copy_anew, too_far};

@@ -339,16 +339,17 @@ pub(crate) fn absent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     let fresh = replica.state.settings.site_lease * NEWS_LEASES;
     let news = replica.state.peers.news();
     let heard = |slot: &ReplicaSlot| {
-        let (ask, at) = news.get(slot)?.said.as_ref()?;
-        (at.elapsed() < fresh).then_some(ask)
+        let (request, at) = news.get(slot)?.said.as_ref()?;
+        (at.elapsed() < fresh).then_some(request)
     };
     let silent = view.active.iter().filter(|slot| heard(slot).is_none());
     let silent: BTreeSet<ReplicaSlot> = silent.copied().collect();
     let mut others = view.active.iter().filter_map(heard).peekable();
-    let misses = |slot: &ReplicaSlot, ask: &LeaseRequest| ask.misses.contains(&slot.0);
+    let misses = |slot: &ReplicaSlot, request: &LeaseRequest| request.misses.contains(&slot.0);
     let agreed = others.peek().is_some()
-        && others
-            .all(|ask| ask.epoch == view.epoch.0 && silent.iter().all(|slot| misses(slot, ask)));
+        && others.all(|request| {
+            request.epoch == view.epoch.0 && silent.iter().all(|slot| misses(slot, request))
+        });
     match agreed {
         true => silent,
         false => BTreeSet::new(),
@@ -489,7 +490,7 @@ fn lacks_what_is_not_kept(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>
     let mut members = view.active.difference(absent);
     let lacking = members.find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
-        let mut applied = said.into_iter().flat_map(|(ask, _)| &ask.applied);
+        let mut applied = said.into_iter().flat_map(|(request, _)| &request.applied);
         applied.any(|(of, applied)| *of == own.0 && *applied < replica.trimmed())
     });
     lacking.map(|slot| slot.0)

@@ -1,6 +1,6 @@
 //! Contents of files on their way: `sending` reads and sends what a peer lacks, `receiving` puts in place what arrives.
 //!
-//! What must never enter: what is sent when, and when what arrives may be put in place (`state::shipping`).
+//! What must never enter: what is sent when, and when a piece may be put in place (`state::shipping`).
 
 mod parts;
 mod receiving;

@@ -1,4 +1,4 @@
-//! What both directions ask of a file and of its parts.
+//! Helpers for both directions, about a file and its parts.
 //!
 //! What must never enter: what is sent, and what is put in place.
 
@@ -7,7 +7,7 @@ use vfs::{FileSystem, ObjectId};
 
 use crate::driver::local_replica::LocalReplica;
 
-/// The version of a file in the local copy; zero when it is not there.
+/// The version of a file in the local copy; zero if it is not there.
 pub(super) async fn version_here(replica: &LocalReplica, file: ObjectId) -> u64 {
     let attributes = replica.store.attributes(file).await;
     attributes.map_or(0, |attributes| attributes.change.0)

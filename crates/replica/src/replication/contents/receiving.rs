@@ -1,4 +1,4 @@
-//! Contents that arrive: putting them in place, and saying so.
+//! Puts contents that arrive in place, and tells their sender.
 //!
 //! What must never enter: when that may be done (`shipping` of `state`), and contents that are sent.
 
@@ -17,10 +17,10 @@ use crate::replication::withheld;
 use crate::state::arrivals::{Inbox, Piece as Arrived};
 use crate::state::wire::{self, PieceDone, PieceHead};
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are summed later.
 const STORING: &str = "contents cannot be stored";
 
-/// Why a peer is listened to no longer that sends contents faster than it could take them itself.
+/// Why this replica stops listening to a peer that sends contents faster than it takes the answers.
 const TAKES_NO_ANSWERS: &str = "it sends contents and takes no answers to them";
 
 /// A piece has arrived.
@@ -41,7 +41,7 @@ pub(crate) fn arrived(
     }
 }
 
-/// It was decided to go on without what the sender had, or has yet. It may take part again in this very session, and sends this again then
+/// The survivors decided to continue without what only the sender has. It may take part again in this same session, and then sends this again
 /// (counterexample 68).
 fn put_off(replica: &LocalReplica, inbox: &Inbox, head: &PieceHead) {
     say_done(replica, inbox.from, head, &Err(Error::Delay));
@@ -62,7 +62,7 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
         if replica.is_given_up(inbox.from) {
             return put_off(&replica, &inbox, &piece.head);
         }
-        // It is being agreed what counts of a lost one's contents: the sender reads again a little later.
+        // The survivors are agreeing which contents of a lost replica count: the sender reads again a little later.
         let closed = replica.state.losses.closing.has_begun(inbox.from);
         let has_newer = is_superseded(&replica, inbox.from, &piece.head)
             || is_previous(&replica, inbox.from, &piece.head).await;
@@ -89,7 +89,7 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
         if let Err(error) = &outcome
             && !is_of_this_copy(error)
         {
-            // The object is none that has contents, whichever replica says so.
+            // The object cannot have contents, whichever replica sends them.
             replica.refuse_nonsense(piece.incoming.from, &error.to_string());
             outcome = Err(Error::Delay);
         }
@@ -107,8 +107,9 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
     });
 }
 
-/// A piece that is older than what is here is of no use, unless its sender supplies what is missing here of a lost replica (counterexample 65), or
-/// what has given way here: with what is newer it has that, too, a little later.
+/// A piece that is older than the local contents is useless, with two exceptions: its sender supplies what is missing here of a lost replica
+/// (counterexample 65), or data of the sender has given way here. Then the sender reads again a little later, and sends that data with the newer
+/// contents.
 fn drop_unless_needed(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> Result<u64> {
     let has_given_way = replica.store.has_given_way(from, Some(head.file));
     match has_given_way || withheld::needs_from(replica, from, head.file) {
@@ -117,7 +118,7 @@ fn drop_unless_needed(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHea
     }
 }
 
-/// Whether contents could not be stored because of what this copy's disk is, and not of what they are.
+/// Whether the disk of this copy, and not the contents, is why they could not be stored.
 fn is_of_this_copy(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::NoSpace | Error::Delay)
 }
@@ -136,9 +137,9 @@ fn say_done(replica: &LocalReplica, to: ReplicaSlot, head: &PieceHead, outcome: 
     replica.state.outbound.send(to, Lane::Control, message);
 }
 
-/// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
-/// had shipped this before, and the primary's own content is newer. Who was away while it was shipped has not got it, and takes it by its version
-/// (counterexample 63), as does who begins with a copy.
+/// Whether another replica is primary by now. Then the sender, which may have restarted, had shipped this before, and the primary's own content is
+/// newer. Two exceptions take the piece by its version: a replica that was away while it was shipped (counterexample 63), and one that begins with a
+/// copy.
 fn is_superseded(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     let was_away = || {
         let store = &replica.store;
@@ -149,8 +150,8 @@ fn is_superseded(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) ->
     replica.engine.is_superseded(from, head.file, head.initial) && !was_away()
 }
 
-/// Whether the contents of a file of which a lost replica's data is missing come from somebody who has not the best of it. They
-/// would be mixed with what comes from the right one; the sender reads again a little later.
+/// Whether a file lacks a lost replica's data here, and the sender of the contents does not have the best copy. The contents would mix with those
+/// from the best copy; the sender reads again a little later.
 fn is_unexpected(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&replica.store, head.file);
     let frozen = || {
@@ -158,14 +159,14 @@ fn is_unexpected(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) ->
         lacks_other && replica.takes_part() && replica.engine.lacks_frozen(file)
     };
     let awaited = || store.is_incomplete(file) && withheld::is_supplied_by(replica, from, file);
-    // Where the sender lacks data of a member, it names no version.
+    // A sender that lacks data of a member names no version.
     let is_back = || withheld::is_back(replica, file, from, head.version > 0);
     head.partial && is_back() || (head.partial || frozen()) && !awaited()
 }
 
-/// Whether a file was changed by somebody else since the sender had all of it here: a previous incarnation of the sender
-/// may not have known that everybody had it. Who has a complete copy can tell, also when it was started anew: with the other one lost the
-/// sender could not get the newer version from anybody, and waited for ever to hand its own over.
+/// Whether another replica changed a file after the sender had all of it here: a previous incarnation of the sender may not have known that all
+/// replicas had it. A replica with a complete copy can tell, even after its own restart. Otherwise, with the other replica lost, the sender could not
+/// get the newer version and would try for ever to send its own.
 async fn is_previous(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&replica.store, head.file);
     if !replica.is_complete()
@@ -177,26 +178,25 @@ async fn is_previous(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead
     is_older(replica, head).await
 }
 
-/// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without
-/// regard to controls sees that; the sender reads again a little later. A change of the sender's own that came before this
-/// piece is no reason: its data follows.
+/// Whether the sender had not yet received a change of the file that is here. Only a replica that follows regardless of controls can see that; the
+/// sender reads again a little later. If the last change is the sender's own, the piece is not outdated: the data of that change follows.
 async fn is_outdated(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     !replica.lease.is_up_to_date()
         && is_older(replica, head).await
         && replica.state.writers.last(head.file) != Some(from)
 }
 
-/// Whether what was sent is of an earlier version than is here.
+/// Whether the piece is of an earlier version than the local one.
 async fn is_older(replica: &LocalReplica, head: &PieceHead) -> bool {
     head.version < version_here(replica, head.file).await
 }
 
-/// Puts a piece in place. Returns which stretches of one that came as sums are wanted, as bits.
+/// Puts a piece in place. If it came as sums, returns which stretches are wanted, as bits.
 async fn put(replica: &LocalReplica, inbox: &Inbox, piece: &Arrived) -> Result<u64> {
     if piece.head.partial {
         withheld::give_way(replica, inbox.from, piece.head.file).await?;
     }
-    // Else a truncation that is applied again after a crash would erase what was acknowledged.
+    // Otherwise a truncation that is applied again after a crash would erase what was acknowledged.
     let rows = inbox.rows();
     let mut rest: Bytes = piece.incoming.message.payload.clone();
     let sums = !piece.head.sums.is_empty();
@@ -208,7 +208,7 @@ async fn put(replica: &LocalReplica, inbox: &Inbox, piece: &Arrived) -> Result<u
                 length: stretch.length,
             }),
             false => {
-                // Looked at when it came: the payload has as much.
+                // Checked on arrival: the payload has at least this length.
                 let length = usize::try_from(stretch.length).unwrap_or(usize::MAX);
                 ContentPiece::Data {
                     offset: stretch.offset,
@@ -217,7 +217,7 @@ async fn put(replica: &LocalReplica, inbox: &Inbox, piece: &Arrived) -> Result<u
             }
         };
         match replica.store.put_content(piece.head.file, part).await {
-            // Removed meanwhile: nobody needs it any more.
+            // Removed meanwhile: no longer needed.
             Ok(()) | Err(Error::Stale) => {}
             Err(error) => return Err(error),
         }

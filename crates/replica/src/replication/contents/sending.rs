@@ -1,4 +1,4 @@
-//! Contents that a peer lacks: reading and sending them, and what the peer says of them.
+//! Reads and sends the contents that a peer lacks, and handles the peer's answers.
 //!
 //! What must never enter: what is sent when (`shipping` of `state`), and contents that arrive.
 
@@ -24,15 +24,15 @@ use crate::replication::withheld;
 use crate::state::shipping::{Manner, Piece, PieceId};
 use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are summed later.
 const READING: &str = "contents cannot be read";
 const HOLDING_BACK: &str = "contents are held back";
 
-/// Contents that are due within this part of the time for which contents rest (`data_delay`) go together: a timer and a wake-up for
-/// each of many small files would cost more than sending them.
+/// Contents that are due within this part of the resting time (`data_delay`) go together: a timer and a wake-up for each of many small files would
+/// cost more than sending them.
 const TOGETHER_PART: u32 = 20;
 
-/// How long a peer that could not put a piece in place is left alone.
+/// The pause after a peer could not put a piece in place.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Ships contents to one peer for as long as its session lasts.
@@ -85,7 +85,7 @@ async fn ship_piece(
 ) -> std::result::Result<(), peer::SendError> {
     let to = session.peer().slot;
     if replica.store.orphan_home(piece.file).is_some() {
-        // A peer that keeps it too has a version of its own, and would take no older one in its place.
+        // A peer that keeps the file, too, has its own version, and would not accept an older one.
         replica.engine.nobody_needs(piece.file);
         acknowledged(replica, to, piece.id);
         return Ok(());
@@ -102,7 +102,7 @@ async fn ship_piece(
             return Ok(());
         }
         Err(error) => {
-            // Damaged here: it is sent when it is mended.
+            // Damaged here: it is sent after it is mended.
             if matches!(error, Error::Io(_)) {
                 if let Some(sum) = replica.state.repeats.is_to_tell(READING, to) {
                     tracing::error!(file = %piece.file, %error, %sum, "contents cannot be read");
@@ -133,8 +133,8 @@ async fn ship_piece(
     Ok(())
 }
 
-/// Whether a peer outside the view can take what is on its way to it, as far as it has said. One in the view has said that
-/// before anything was answered.
+/// Whether a peer outside the view has space for what is on its way to it, by its last report. A member of the view had reported its space before
+/// clients were answered.
 fn has_space(replica: &LocalReplica, to: ReplicaSlot) -> bool {
     let Some(available) = replica.state.peers.available_at(to) else {
         return true;
@@ -142,27 +142,27 @@ fn has_space(replica: &LocalReplica, to: ReplicaSlot) -> bool {
     replica.engine.has_space_for_pieces(to, available)
 }
 
-/// Whether a file's content may be sent. Where a lost replica's data is missing it goes only to those who know that this one
-/// has the best of it, and to those who begin with a copy of all there is.
+/// Whether a file's content may be sent. If a lost replica's data is missing, it goes only to peers that know that this replica has the best copy,
+/// and to peers that begin with a copy of everything.
 fn may_send(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
     !replica.engine.withholds(file)
         || withheld::supplies(replica, to, file)
         || replica.state.conversations.owes(to, file)
 }
 
-/// Reads what a file holds there now; `None` when there is nothing to send.
+/// Reads what the file contains there now; `None` if there is nothing to send.
 async fn read(
     replica: &Arc<LocalReplica>,
     to: ReplicaSlot,
     piece: &mut Piece,
 ) -> Result<Option<Message>> {
     let initial = replica.state.conversations.owes(to, piece.file);
-    // Before it is read: what is missing may come meanwhile.
+    // Checked before the read: missing data may arrive meanwhile.
     let partial =
         replica.store.is_incomplete(piece.file) && withheld::supplies(replica, to, piece.file);
     let own = initial && changes_only_here(replica, piece.file).await;
     let version = version_here(replica, piece.file).await;
-    // Looked at after the version, and before the content.
+    // Checked after the version is read, and before the content.
     let lacks = lacks_of_active(replica, piece.file);
     if initial && lacks {
         return Err(Error::Delay);
@@ -176,7 +176,7 @@ async fn read(
         return Err(Error::Delay);
     }
     let end = content.last().map_or(piece.range.start, end_of);
-    // Of a piece that is sent in part this was said when sums of it were sent.
+    // For a piece that is sent in part, this was said when its sums were sent.
     if end < piece.range.end && !matches!(piece.manner, Manner::Blocks(_)) {
         replica.engine.piece_found_end(to, piece.id, end);
     }
@@ -191,7 +191,7 @@ async fn read(
         initial,
         completes: completes.map(|(position, _)| position),
         asked: completes.and_then(|(_, asked)| asked),
-        // What is sent is not the data of the version here, and must not take the place of what is.
+        // The sent data does not belong to the version here, and must not replace data of that version.
         version: if lacks { 0 } else { version },
         partial,
         stretches: Vec::new(),
@@ -209,7 +209,7 @@ async fn read(
     ))
 }
 
-/// What a file holds in the range of a piece; `None` when the file is gone, or was never one.
+/// What a file contains in the range of a piece; `None` if the file is gone, or was never a file.
 async fn content_of(
     replica: &Arc<LocalReplica>,
     to: ReplicaSlot,
@@ -235,7 +235,7 @@ async fn content_of(
     }
 }
 
-/// Whether nobody but this replica changes a file at present.
+/// Whether only this replica changes a file at present.
 async fn changes_only_here(replica: &LocalReplica, file: ObjectId) -> bool {
     let Ok(attributes) = replica.store.attributes(file).await else {
         return false;
@@ -244,14 +244,14 @@ async fn changes_only_here(replica: &LocalReplica, file: ObjectId) -> bool {
     replica.engine.is_primary(file)
 }
 
-/// Whether data of a file is missing here that another member of the view sends. What is here is no version then, and where it
-/// goes it could take the place of what has come from that one already.
+/// Whether data of a file is missing here that another member of the view sends. Then the local data belongs to no version, and at a peer it could
+/// replace what that member has already sent.
 fn lacks_of_active(replica: &LocalReplica, file: ObjectId) -> bool {
     let missing = replica.store.lacks_data_of(file);
     !missing.is_empty() && replica.engine.is_any_active(&missing)
 }
 
-/// One stretch after another.
+/// Lays out one stretch after another.
 fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
     let mut payload = BytesMut::new();
     for part in content {
@@ -283,7 +283,7 @@ pub(crate) fn done(replica: &Arc<LocalReplica>, by: ReplicaSlot, done: PieceDone
     }
     if !done.failed {
         let due = replica.engine.piece_lacks_blocks(by, id, done.lacking);
-        // Of an ended session everything is due again anyway.
+        // After the end of a session everything is due again anyway.
         if due.unwrap_or(true) {
             return replica.engine.notify_of_contents();
         }
@@ -299,7 +299,7 @@ pub(crate) fn done(replica: &Arc<LocalReplica>, by: ReplicaSlot, done: PieceDone
     try_again(replica, by, done.file, range.unwrap_or(0..u64::MAX), id);
 }
 
-/// Has a range of a file shipped anew, a little later.
+/// Ships a range of a file again, a little later.
 fn try_again(
     replica: &Arc<LocalReplica>,
     to: ReplicaSlot,
@@ -317,7 +317,7 @@ fn try_again(
 fn acknowledged(replica: &Arc<LocalReplica>, by: ReplicaSlot, id: PieceId) {
     let complete = replica.engine.piece_acknowledged(by, id);
     replica.state.peers.with(by, |peer| peer.shipments.placed());
-    // Credit is back, and what was changed while in flight can go.
+    // Credit is back, and changes made while the piece was in flight can be sent.
     replica.engine.notify_of_contents();
     if let Some(file) = complete {
         replica.reached_everybody(by, file);

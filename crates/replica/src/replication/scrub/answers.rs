@@ -1,4 +1,4 @@
-//! What a replica tells another one that compares its copy.
+//! What a replica tells another replica that compares its copy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::replication::contents::end_of;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 
-/// So much of a content travels in one message.
+/// One message carries at most this much of a content.
 const PIECE_BYTES: u64 = 512 << 10;
 
 /// Answers a question of a member.
@@ -32,7 +32,7 @@ pub(crate) async fn answer(replica: &Arc<LocalReplica>, question: ScrubQuestion)
         ScrubQuestion::Check { file } => {
             let replica = replica.clone();
             tokio::spawn(async move {
-                // Whatever is found is noted.
+                // Every finding is noted.
                 let _looked = contents::compare(&replica, file).await;
             });
             Ok(ScrubAnswer::Nothing)
@@ -57,7 +57,7 @@ pub(super) fn places(replica: &LocalReplica) -> BTreeMap<u16, u64> {
     places
 }
 
-/// The digest of rows, and what had certainly been applied when it was made.
+/// The digest of rows, and how far each stream had certainly been applied when it was made.
 pub(super) async fn digest(
     replica: &Arc<LocalReplica>,
     from: ObjectId,

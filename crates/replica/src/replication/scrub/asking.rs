@@ -1,4 +1,4 @@
-//! What all of the scrub needs: asking a peer, reading the disk aside, and whether a comparison means something.
+//! Helpers for the whole scrub: asking a peer, reading the disk in the background, and whether a comparison is meaningful.
 //!
 //! What must never enter: what is compared.
 
@@ -15,10 +15,10 @@ use crate::state::wire::{self, ScrubAnswer, ScrubQuestion};
 /// A large file takes a peer long to read at a low rate.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3600);
 
-/// Between two looks at something that may just be changing.
+/// The pause between two checks of something that may just be changing.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
-/// Asks a peer; `None` when it does not answer, or does not know the question yet.
+/// Asks a peer; `None` if it does not answer, or does not know the question yet.
 pub(super) async fn ask(
     replica: &LocalReplica,
     of: ReplicaSlot,
@@ -37,7 +37,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Runs what reads the disk where it keeps nobody waiting.
+/// Runs work that reads the disk in a thread where it blocks no task.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -45,13 +45,13 @@ pub(super) async fn blocking<T: Send + 'static>(
     done.map_err(|error| Error::Io(format!("a look was broken off: {error}")))?
 }
 
-/// An object, for people.
+/// The name of an object, for display.
 pub(super) fn called(replica: &LocalReplica, object: ObjectId) -> String {
     let path = replica.store.path_of(object);
     path.unwrap_or_else(|_| format!("object {object}"))
 }
 
-/// Whether this replica holds what its clients may ask for, so that a difference means something.
+/// Whether this replica holds everything that its clients may ask for, so that a difference is meaningful.
 pub(super) fn is_comparable(replica: &Arc<LocalReplica>) -> bool {
     let own = replica.slot();
     let is_witness = replica.engine.witnesses().contains(&own);

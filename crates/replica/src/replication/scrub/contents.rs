@@ -1,7 +1,7 @@
-//! Contents of files: what the own disk holds, compared with what was noted of it and with the other copies.
+//! Contents of files: the local disk compared with the noted digest and with the other copies.
 //!
-//! When the own bytes are not what was noted, the disk has changed them. When each copy is what was noted there
-//! and they differ, more than half of them decide; two alone cannot.
+//! If the local bytes do not match the noted digest, the disk has changed them. If each copy matches its own noted digest and the copies differ, the
+//! majority of them decides; two copies alone cannot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use super::asking::{PAUSE, ask, blocking, called};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
 
-/// What the own disk holds of a file.
+/// What the local disk holds of a file.
 pub(super) enum Own {
-    /// It is being changed, or not complete, or torn, or gone.
+    /// The file is being changed, or is incomplete, torn, or gone.
     Busy,
-    /// It is not what was noted, or cannot be read.
+    /// It does not match the noted digest, or cannot be read.
     Damaged,
-    /// This.
+    /// It is intact, with this digest.
     Is(ContentDigest),
 }
 
-/// Looks at all of a file on the own disk. What is damaged is noted so.
+/// Reads the whole file on the local disk. Damage is noted.
 pub(super) async fn look(replica: &Arc<LocalReplica>, file: ObjectId) -> Own {
     if !replica.store.is_at_rest(file) || replica.store.is_torn(file) {
         return Own::Busy;
@@ -49,20 +49,20 @@ pub(super) async fn look(replica: &Arc<LocalReplica>, file: ObjectId) -> Own {
     }
 }
 
-/// Looks at files of which a read has failed, until the replica stops.
+/// Checks files of which a read has failed, until the replica stops.
 pub(crate) async fn look_at_suspects(replica: Arc<LocalReplica>) {
     let mut suspects = replica.state.scrub.suspects.subscribe();
     loop {
         suspects.borrow_and_update();
         for file in replica.state.scrub.take_suspects() {
-            // Reading a torn file fails by what its row says.
+            // A read of a torn file fails because its row says that it is torn.
             if replica.store.is_damaged(file) || replica.store.is_torn(file) {
                 replica.state.scrub.end_look(file);
                 continue;
             }
             let replica = replica.clone();
             tokio::spawn(async move {
-                // Whatever is found is noted.
+                // Every finding is noted.
                 let _own = look(&replica, file).await;
                 replica.state.scrub.end_look(file);
             });
@@ -72,8 +72,7 @@ pub(crate) async fn look_at_suspects(replica: Arc<LocalReplica>) {
     }
 }
 
-/// Notes damage of the version of a file that was looked at; nothing of the file is shown any more until it is mended. What has
-/// been written meanwhile is not what was looked at.
+/// Notes damage of the version of a file that was checked; the file cannot be read until it is mended. What was written meanwhile was not checked.
 async fn damaged(
     replica: &Arc<LocalReplica>,
     (file, version): (ObjectId, ChangeAttribute),
@@ -99,8 +98,8 @@ async fn damaged(
     Own::Damaged
 }
 
-/// Compares one file with the own disk and with another copy; says whether it could be looked at. A torn one is left
-/// alone: nobody can read it, and there is no right content.
+/// Compares one file with the local disk and with another copy; returns whether it could be checked. A torn file is skipped: it cannot be read, and
+/// has no right content.
 pub(super) async fn compare(replica: &Arc<LocalReplica>, file: ObjectId) -> bool {
     if replica.store.is_torn(file) {
         return true;
@@ -119,18 +118,18 @@ pub(super) async fn compare(replica: &Arc<LocalReplica>, file: ObjectId) -> bool
                 return true;
             }
             Some(_) => {
-                // Perhaps something has just arrived.
+                // Perhaps a change has just arrived.
                 tokio::time::sleep(PAUSE).await;
                 return decide(replica, file, own.change).await;
             }
             None => {}
         }
     }
-    // Alone with it, the own disk at least has what it had.
+    // Without other replicas, the comparison with the local disk is enough.
     others.is_empty()
 }
 
-/// What another replica has of a file, if it is of that version.
+/// What another replica has of a file, if it has that version.
 pub(super) async fn theirs(
     replica: &LocalReplica,
     other: ReplicaSlot,
@@ -146,7 +145,7 @@ pub(super) async fn theirs(
     (change == version).then_some(ContentDigest { change, size, hash })
 }
 
-/// What all others have on their disks of this version of a file.
+/// What all other replicas have on their disks of this version of a file.
 pub(super) async fn all_theirs(
     replica: &LocalReplica,
     file: ObjectId,
@@ -173,15 +172,14 @@ pub(super) fn majority<'d>(
         .copied()
 }
 
-/// Two copies of one version differ: has every disk looked at, and decides who is wrong. Says whether that could
-/// be done.
+/// Two copies of one version differ: makes every replica check its disk, and decides which copy is wrong. Returns whether that could be done.
 async fn decide(replica: &Arc<LocalReplica>, file: ObjectId, version: ChangeAttribute) -> bool {
     let theirs = all_theirs(replica, file, version).await;
     let Own::Is(own) = look(replica, file).await else {
         return false;
     };
     if own.change != version || theirs.is_empty() {
-        // It is being changed, or the other disk is found out and its replica mends it.
+        // It is being changed, or the other replica has found the damage and mends it.
         return false;
     }
     if theirs.values().all(|other| *other == own) {

@@ -1,7 +1,7 @@
-//! Getting damaged contents back from another copy.
+//! Restores damaged contents from another copy.
 //!
-//! A content is taken when its version is that of the own row and its digest, as the other disk has it now, is
-//! the one that was noted here; where nothing is noted any more, the others have to agree.
+//! A content is accepted if its version is that of the local row, and its digest, as read from the other disk now, is the digest noted here. If no
+//! digest is noted any more, the others have to agree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::contents::{all_theirs, majority};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 
-/// Between attempts, doubled each time up to the longer.
+/// The pause between attempts, doubled each time up to the longer one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Between looks at a list that was empty.
+/// The pause between checks of an empty list.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Mends what is damaged, until the replica stops.
@@ -45,17 +45,17 @@ pub(crate) async fn mend(replica: Arc<LocalReplica>) {
         }
         if left == 0 {
             pause = FIRST_PAUSE;
-            // The store notes damage by itself, too, and rings nobody.
+            // The store also notes damage by itself, without a notification.
             let _ = tokio::time::timeout(IDLE, damage.changed()).await;
             continue;
         }
-        // Whether more is damaged or time is over makes no difference.
+        // New damage and a timeout are handled alike.
         let _ = tokio::time::timeout(pause, damage.changed()).await;
         pause = (2 * pause).min(LONGEST_PAUSE);
     }
 }
 
-/// Says whether the file is right now, or gone.
+/// Returns whether the file is right now, or gone.
 async fn mend_one(replica: &Arc<LocalReplica>, file: ObjectId) -> Result<bool> {
     let attributes = match replica.store.attributes(file).await {
         Err(Error::Stale) => return Ok(true),
@@ -87,7 +87,7 @@ async fn mend_one(replica: &Arc<LocalReplica>, file: ObjectId) -> Result<bool> {
         .await
 }
 
-/// The content that the file should have, and who has it.
+/// The content that the file should have, and a replica that has it.
 async fn right_content(
     replica: &Arc<LocalReplica>,
     file: ObjectId,
@@ -131,7 +131,7 @@ async fn piece(
     }
 }
 
-/// The stretches with their bytes; `None` when they do not fit together or into the file.
+/// The stretches with their bytes; `None` if they do not fit together or into the file.
 fn take_apart(stretches: Vec<Stretch>, mut bytes: Bytes, size: u64) -> Option<Vec<ContentPiece>> {
     let mut parts = Vec::with_capacity(stretches.len());
     for Stretch {

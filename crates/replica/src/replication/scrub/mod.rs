@@ -1,10 +1,10 @@
-//! The scrub: in the background each replica compares its copy with the others', finds what the disk has changed,
-//! and gets it back from a good copy (rule 34).
+//! The scrub: in the background each replica compares its copy with the others, finds what the disk has changed, and restores it from a good copy
+//! (rule 34).
 //!
-//! `walk` goes through the tree, `rows` and `contents` compare, `mending` gets contents back, `asking` asks
-//! others, `answers` is what they are told. Objects that are being changed are left out; the next run meets them again.
+//! `walk` goes through the tree, `rows` and `contents` compare, `mending` restores contents, `asking` asks other replicas, and `answers` answers
+//! them. Objects that are being changed are skipped; the next run checks them again.
 //!
-//! What must never enter: how digests are made (the store knows), and who takes part in the set.
+//! What must never enter: how digests are made (the store knows), and which replicas are in the set.
 
 mod answers;
 mod asking;

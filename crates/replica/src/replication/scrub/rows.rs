@@ -1,7 +1,7 @@
 //! Rows of objects, compared with those of other copies.
 //!
-//! Copies differ all the time by what is on its way. So a difference counts only when it stays after both have
-//! applied everything that either had when it was seen first, and neither has changed meanwhile.
+//! Copies always differ by the updates on their way. So a difference counts only if it persists after both copies have applied everything that either
+//! had at first sight, and neither has changed meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::driver::local_replica::LocalReplica;
 use crate::replication::base;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
 
-/// How often a difference is looked at before it is left to the next run.
+/// How often a difference is checked before it is left to the next run.
 const ROUNDS: usize = 20;
-/// At most this many differing objects of one page are looked at closely.
+/// At most this many differing objects of one page are checked closely.
 const SUSPECTS: usize = 16;
 
-/// The rows of some objects at one copy.
+/// The rows of some objects in one copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rows {
     objects: u64,
@@ -47,7 +47,7 @@ impl Rows {
         (self.objects, self.hash) == (other.objects, other.hash)
     }
 
-    /// Whether everything that one of those two had applied was applied here.
+    /// Whether everything that either copy of the pair had applied was applied here.
     fn is_behind_none(&self, pair: &(Rows, Rows)) -> bool {
         let mut wanted = pair.0.places.iter().chain(&pair.1.places);
         wanted.all(|(slot, place)| self.places.get(slot).is_none_or(|here| here >= place))
@@ -56,12 +56,12 @@ impl Rows {
 
 type Range = (ObjectId, ObjectId);
 
-/// What became of a closer look.
+/// The result of a closer check.
 enum Verdict {
     Same,
-    /// The copies differ for good; the other one's digest.
+    /// The copies differ permanently; the digest of the other copy.
     Differs([u8; 32]),
-    /// It changes all the time, or the other one does not answer.
+    /// It changes all the time, or the other replica does not answer.
     Unknown,
 }
 
@@ -97,7 +97,7 @@ async fn both(
     Ok(Rows::from_answer(own).zip(theirs.and_then(Rows::from_answer)))
 }
 
-/// Looks until the copies are the same, or differ though nothing is on its way.
+/// Checks until the copies are equal, or differ though nothing is on its way.
 async fn look_closely(
     replica: &Arc<LocalReplica>,
     other: ReplicaSlot,
@@ -122,7 +122,7 @@ async fn look_closely(
         let settled = next.0.is_behind_none(&first) && next.1.is_behind_none(&first);
         match (unchanged, settled) {
             (true, true) => return Ok(Verdict::Differs(next.1.hash)),
-            // Something is on its way to one of them; it has to get there first.
+            // An update on its way to one of them must arrive first.
             (true, false) => {}
             (false, _) => first = next,
         }
@@ -130,7 +130,7 @@ async fn look_closely(
     Ok(Verdict::Unknown)
 }
 
-/// The objects of a page that differ at a glance, each as a range in which each copy has one at most.
+/// The objects of a page that differ at first sight, each as a range in which each copy has at most one object.
 async fn differing(
     replica: &Arc<LocalReplica>,
     other: ReplicaSlot,
@@ -158,7 +158,7 @@ async fn differing(
     Ok(found)
 }
 
-/// Where to cut a range of more than one identifier: behind the half of the own objects, or in the middle.
+/// Where to split a range of more than one identifier: after half of the local objects, or in the middle.
 async fn middle(
     replica: &Arc<LocalReplica>,
     own: &Rows,
@@ -178,7 +178,7 @@ async fn middle(
     })
 }
 
-/// A copy differs from another one for good: asks a third, and says what is known.
+/// A copy differs from another one permanently: asks a third replica, and reports what is known.
 async fn decide(
     replica: &Arc<LocalReplica>,
     other: ReplicaSlot,
@@ -217,7 +217,7 @@ async fn decide(
     Ok(())
 }
 
-/// The object in a range, for people.
+/// The object in a range, for display.
 fn first_of(replica: &LocalReplica, (from, through): Range) -> (ObjectId, String) {
     let first = replica.store.digest_metadata(from..=through, 1);
     let object = first.map_or(through, |digest| digest.through);

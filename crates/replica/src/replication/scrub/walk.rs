@@ -13,16 +13,16 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::time::unix_seconds;
 use crate::state::wire;
 
-/// Objects looked at together.
+/// Objects compared together.
 const PAGE: u64 = 256;
 /// Files listed at a time.
 const FILES: usize = 64;
 /// Files compared at once.
 const AT_ONCE: usize = 8;
 const LAST: ObjectId = ObjectId::from_u64(u64::MAX);
-/// How often to see whether a run is due, or may begin.
+/// How often to check whether a run is due, or may begin.
 const LOOK: Duration = Duration::from_secs(10);
-/// How often to see whether this replica can compare yet. Nobody waits for that, and several things decide.
+/// How often to check whether this replica can compare yet. No operation waits for that, and it depends on several things.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// The fact that says how far the scrub is.
@@ -31,15 +31,15 @@ const FACT: &[u8] = b"scrub";
 /// What survives a restart.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// When the scrub was first heard of, in seconds since 1970.
+    /// When this replica first ran the scrub, in seconds since 1970.
     since_unix_s: u64,
     /// When the last run was finished.
     finished_unix_s: Option<u64>,
-    /// A run was under way and had got so far.
+    /// A run was under way and had reached this object.
     next: Option<u64>,
 }
 
-/// Compares the copies whenever it is time or somebody asks for it, until the replica stops.
+/// Compares the copies on schedule and on request, until the replica stops.
 pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     if let Err(error) = keep_on(&replica).await {
         // The store has failed, which ends the server.
@@ -61,7 +61,7 @@ async fn keep_on(replica: &Arc<LocalReplica>) -> Result<()> {
     loop {
         let wanted = *asked.borrow_and_update();
         if wanted == served && !is_due(replica, &progress) {
-            // Whether somebody asks or time passes makes no difference.
+            // A request and a timeout are handled alike.
             let _ = tokio::time::timeout(LOOK, asked.changed()).await;
             continue;
         }
@@ -76,14 +76,14 @@ async fn keep_on(replica: &Arc<LocalReplica>) -> Result<()> {
     }
 }
 
-/// Whether a run was broken off, or the last one is long enough ago.
+/// Whether a run was interrupted, or the last one is long enough ago.
 fn is_due(replica: &LocalReplica, progress: &Progress) -> bool {
     let interval = replica.state.settings.scrub_interval.as_secs();
     let last = progress.finished_unix_s.unwrap_or(progress.since_unix_s);
     progress.next.is_some() || (interval > 0 && unix_seconds() >= last.saturating_add(interval))
 }
 
-/// Looks at everything from where the last run was broken off.
+/// Checks everything from where the last run was interrupted.
 async fn run(replica: &Arc<LocalReplica>, progress: &mut Progress) -> Result<()> {
     replica.state.scrub.begin_run();
     let mut from = ObjectId::from_u64(progress.next.unwrap_or(0));
@@ -116,7 +116,7 @@ async fn run(replica: &Arc<LocalReplica>, progress: &mut Progress) -> Result<()>
     note(replica, *progress).await
 }
 
-/// Compares the files of a page; says whether that could be done to the end.
+/// Compares the files of a page; returns whether it reached the end.
 async fn contents_of(
     replica: &Arc<LocalReplica>,
     (from, through): (ObjectId, ObjectId),
@@ -162,7 +162,7 @@ async fn finish(replica: &LocalReplica, progress: &mut Progress) -> Result<()> {
 
 fn load(replica: &LocalReplica) -> Result<Option<Progress>> {
     let facts = replica.store.facts(FACT)?;
-    // What another version of the program noted is of no use.
+    // A note of another version of the program is useless.
     let noted = facts.first().map(|(_, value)| wire::decode(value));
     Ok(noted.and_then(std::result::Result::ok))
 }

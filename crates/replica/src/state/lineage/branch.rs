@@ -1,10 +1,10 @@
-//! Whether a copy of a data directory goes on from where others have met it, or from an earlier moment. Pure.
+//! Whether a copy of a data directory continues from where others have met it, or from an earlier moment. Pure.
 //!
-//! A data directory is a line of *starts*. While one lasts, a number that only grows, the *mark*, counts on: it
-//! stands behind everything that was stable when it was written, so a copy with a smaller mark may lack some of that. What others have met of the directory, a start and
-//! a mark, lies on its line; if it does not, the directory was put back from a copy taken before.
+//! A data directory is a line of *starts*. During each start the *mark*, a number that only grows, continues: it covers everything that was stable
+//! when it was written, so a copy with a smaller mark may lack some of that. The start and mark that others have met of the directory lie on its
+//! line; otherwise the directory was restored from an earlier copy.
 //!
-//! What must never enter: storage, connections, and what is done about it.
+//! What must never enter: storage, connections, and what follows from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,28 +17,28 @@ pub(crate) const STARTS_KEPT: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) incarnation: u64,
-    /// Drawn at random: two copies of one directory may both take the same number.
+    /// Random: two copies of one directory may both take the same number.
     pub(crate) nonce: u64,
     /// The mark when it began.
     pub(crate) mark: u64,
-    /// The last position that an own update may have had before.
+    /// The last position that an update of this replica may have had before.
     pub(crate) position: u64,
 }
 
-/// What was met of a directory, by another replica.
+/// The state of a directory that another replica has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Met {
     pub(crate) incarnation: u64,
     pub(crate) nonce: u64,
     pub(crate) mark: u64,
-    /// With which the replica that was met attested the mark.
+    /// The replica that was met attested the mark with this.
     pub(crate) mac: Mac,
-    /// When, in seconds since 1970, for people.
+    /// When, in seconds since 1970, for display.
     pub(crate) at_unix_s: u64,
 }
 
 impl Met {
-    /// Whether it is of the same start.
+    /// Whether it belongs to this start.
     pub(crate) fn is_of(&self, start: &Start) -> bool {
         (self.incarnation, self.nonce) == (start.incarnation, start.nonce)
     }
@@ -47,14 +47,14 @@ impl Met {
 /// The line of one directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Branch {
-    /// The last ones, in their order; the present one is the last.
+    /// The last starts in order; the present one is the last.
     pub(crate) starts: Vec<Start>,
     /// The mark now.
     pub(crate) mark: u64,
 }
 
 impl Branch {
-    /// Goes on from the starts that a directory remembers.
+    /// Continues from the starts that a directory remembers.
     pub(crate) fn begin(mut starts: Vec<Start>, now: Start) -> Branch {
         starts.push(now);
         let forgotten = starts.len().saturating_sub(STARTS_KEPT);
@@ -65,7 +65,7 @@ impl Branch {
         }
     }
 
-    /// Whether it goes on from what was met of it. What lies before everything remembered counts as part of it.
+    /// Whether it continues from what others have met. A start before all remembered ones counts as part of it.
     pub(crate) fn contains(&self, met: &Met) -> bool {
         let Some(at) = self.starts.iter().position(|start| met.is_of(start)) else {
             let first = self.starts.first();
@@ -111,7 +111,7 @@ mod tests {
         };
         let at_9 = Branch { mark: 9, ..first };
         assert!(at_9.contains(&met(5, 50, 9)) && at_9.contains(&met(5, 50, 3)));
-        // Put back from a copy of the running server, before and after the next start.
+        // Restored from a copy of the running server, before and after the next start.
         assert!(!at_3.contains(&met(5, 50, 4)));
         let mut anew = Branch::begin(at_3.starts, start(6, 60, 3));
         anew.mark = 100;

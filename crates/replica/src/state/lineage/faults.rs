@@ -1,11 +1,11 @@
-//! What proves that a data directory was put back from an older copy, and how that is said.
+//! The proof that a data directory was restored from an older copy, and its description.
 
 use serde::{Deserialize, Serialize};
 
 use super::branch::Met;
 use super::mac::Attested;
 
-/// Who knows what that contradicts a directory.
+/// A member that knows something that a directory lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fault {
     /// The member that knows it.
@@ -13,7 +13,7 @@ pub(crate) struct Fault {
     pub(crate) what: Contradiction,
 }
 
-/// What a member has of another one that its directory has not.
+/// What a member has of another one that the other one's directory lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Contradiction {
     /// A start, or a mark of one.
@@ -23,7 +23,7 @@ pub(crate) enum Contradiction {
 }
 
 impl Fault {
-    /// What is known of this server's own directory, for people.
+    /// What is known about this server's own directory, for display.
     pub(crate) fn of_own(&self) -> String {
         let by = self.by;
         let proof = match self.what {
@@ -41,7 +41,7 @@ impl Fault {
         )
     }
 
-    /// What is known of another member's, for people.
+    /// What is known about another member's directory, for display.
     pub(crate) fn of_other(&self, slot: u16) -> String {
         format!(
             "the data directory of replica {slot} was put back from an older copy, or has lost its end: replica {} knows more of it than it has itself. It is refused; replace its copy, there, as `meridian set rejoin --help` says",

@@ -1,23 +1,22 @@
-//! What a replica says of its own past, with a message authentication code, so that nobody can invent it.
+//! A replica's statements about its own past, with a message authentication code that no other replica can forge.
 //!
-//! Others keep what they received and show it again, later or to the one it is about. They cannot
-//! judge the code; only the replica that made it can. Its key follows from the private key with
-//! which the replica proves who it is, so it is the same in every copy of the data directory that
-//! can connect at all, however old: a copy that was put back still recognises its own statements.
+//! Others keep the statements, and show them later to other replicas or to their author. Only the author can check the code. Its key is derived from
+//! the private key with which the replica proves its identity. So it is the same in every copy of the data directory that can connect, however old: a
+//! restored copy still recognises its own statements.
 //!
-//! What must never enter: what follows from a statement that is proven.
+//! What must never enter: what follows from a proven statement.
 
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
-/// What the key is derived for (BLAKE3, `derive_key`).
+/// The purpose of the derived key (BLAKE3, `derive_key`).
 const PURPOSE: &str = "meridian 2026 what a replica says of its own past";
 
-/// A code over something that a replica said of itself.
+/// A code over a statement of a replica about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mac([u8; 32]);
 
-/// A number that a replica said of itself: a mark, or how far its stream of updates had come.
+/// A number that a replica stated about itself: a mark, or how far its stream of updates had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Attested {
     pub(crate) number: u64,
@@ -64,7 +63,7 @@ impl Key {
 }
 
 impl Mac {
-    /// Whether the two are the same, in a time that does not tell where they differ.
+    /// Whether the two are equal, in a time that does not reveal where they differ.
     pub(super) fn fits(&self, expected: Mac) -> bool {
         blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(expected.0)
     }

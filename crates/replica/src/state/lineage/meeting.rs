@@ -1,6 +1,6 @@
-//! What two replicas say of their pasts when they connect, and what is wrong between them.
+//! What two replicas say about their pasts when they connect, and the contradictions found.
 //!
-//! What must never enter: what is done about it (`membership::meeting`).
+//! What must never enter: what follows from them (`membership::meeting`).
 
 use peer::Sender;
 use serde::{Deserialize, Serialize};
@@ -10,39 +10,39 @@ use vfs::ReplicaSlot;
 use super::{Attested, Branch, Contradiction, Fault, Lineage, Mac, Met, State};
 use crate::state::time::unix_seconds;
 
-/// What a replica says of itself, and of the one it says it to.
+/// What a replica says about itself, and about the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Introduction {
     own: Branch,
-    /// Attests the mark of that.
+    /// Attests the mark of `own`.
     mac: Mac,
     /// It waits until it has met others; no session begins yet.
     waits: bool,
-    /// What proves that its directory was put back.
+    /// The proof that its directory was restored from an older copy.
     fault: Option<Fault>,
     /// What it has met of the receiver.
     met: Option<Met>,
     /// How far it has applied the receiver's updates.
     applied: u64,
-    /// The same in the receiver's own word, as far as it has that.
+    /// The same as attested by the receiver, if available.
     attested: Option<Attested>,
 }
 
-/// What a replica is told that is turned away.
+/// What a replica that is turned away is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Evidence {
     /// Nothing is wrong; one of the two waits until it has met others.
     NotYet,
-    /// The receiver's directory was put back.
+    /// The receiver's directory was restored from an older copy.
     Yours(Fault),
-    /// The sender's was.
+    /// The sender's directory was.
     Mine(Fault),
-    /// The receiver says that the sender's was, and has no proof.
+    /// The receiver claims, without proof, that the sender's directory was.
     Unproven,
 }
 
 impl Lineage {
-    /// What this replica says of itself to another one, of which it has applied `applied` updates.
+    /// What this replica says about itself to another one, of which it has applied `applied` updates.
     pub(crate) fn introduction(&self, to: ReplicaSlot, applied: u64) -> Introduction {
         let mut state = self.state();
         Introduction {
@@ -56,7 +56,7 @@ impl Lineage {
         }
     }
 
-    /// What is wrong between this replica and one that introduces itself; it counts as met if nothing is.
+    /// The contradiction between this replica and one that introduces itself. Without one, the peer counts as met.
     pub(crate) fn judge(&self, peer: Sender, said: &Introduction) -> Option<Evidence> {
         let proven = self.proven_by(peer.slot, said);
         let mut state = self.state();
@@ -99,8 +99,7 @@ impl Lineage {
         None
     }
 
-    /// What a replica knows that this directory does not have, though it was said in its name. A
-    /// replica that shows that has it from here.
+    /// What a replica knows, as attested by this replica, that this directory lacks. Only this replica can have told it.
     pub(crate) fn proven_by(&self, by: ReplicaSlot, said: &Introduction) -> Option<Fault> {
         let met = said.met.map(Contradiction::Met).into_iter();
         let mut known = met.chain(said.attested.map(Contradiction::Updates));
@@ -108,7 +107,7 @@ impl Lineage {
         Some(Fault { by: by.0, what })
     }
 
-    /// Whether others know of something, by this replica's own word, that this directory does not have.
+    /// Whether a statement, attested by this replica, shows that others know something that this directory lacks.
     pub(crate) fn is_proven(&self, what: &Contradiction) -> bool {
         let own_word = match what {
             Contradiction::Met(met) => {
@@ -123,13 +122,13 @@ impl Lineage {
         own_word && self.contradicts(&self.state(), what)
     }
 
-    /// Whether a member claims to know of something that this directory does not have, proven or not.
+    /// Whether a member claims, with or without proof, to know something that this directory lacks.
     fn is_denied(&self, state: &State, said: &Introduction) -> bool {
         let met = said.met.is_some_and(|met| !state.own.contains(&met));
         met || self.lacks_updates(state, said.applied)
     }
 
-    /// Whether something is not in this directory.
+    /// Whether this directory lacks something.
     fn contradicts(&self, state: &State, what: &Contradiction) -> bool {
         match what {
             Contradiction::Met(met) => !state.own.contains(met),
@@ -137,15 +136,15 @@ impl Lineage {
         }
     }
 
-    /// Whether own updates that others have applied, up to this position, are not in this directory.
+    /// Whether this directory lacks updates of this replica that others have applied, up to this position.
     fn lacks_updates(&self, state: &State, through: u64) -> bool {
-        // No update needs to be where a start began, and none is between the last one before and that.
+        // There may be no update at the beginning of a start, and none between the last one before and that.
         match &state.own.starts[..] {
             [.., earlier, present] => {
                 let had = self.last_update.max(earlier.position);
                 through > had && through < present.position
             }
-            // Where starts before were not noted nobody knows where they began.
+            // If earlier starts were not noted, their beginnings are unknown.
             _ => false,
         }
     }
@@ -178,7 +177,7 @@ impl Lineage {
 
 #[cfg(test)]
 impl Introduction {
-    /// What somebody says with the files of a replica who has met nobody and waits for nobody.
+    /// The introduction of a replica with these files that has met no other replica and waits for none.
     pub(crate) fn of(lineage: &Lineage) -> Introduction {
         let own = lineage.state().own.clone();
         Introduction {
@@ -197,13 +196,13 @@ impl Introduction {
         self.own.starts.last().map_or(0, |start| start.position)
     }
 
-    /// The same by somebody who invents that the receiver was met in a state that it does not have.
+    /// The same, with a forged claim to have met the receiver in a state that it does not have.
     pub(crate) fn inventing(mut self, met: Met) -> Introduction {
         self.met = Some(met);
         self
     }
 
-    /// The same by somebody who invents that it has applied this many updates of the receiver.
+    /// The same, with a forged claim to have applied this many updates of the receiver.
     pub(crate) fn having_applied(mut self, applied: u64) -> Introduction {
         self.applied = applied;
         self.attested = Some(Attested {

@@ -1,9 +1,9 @@
-//! Whether this data directory, and those of the others, go on from where they were met last.
+//! Whether the data directories of this replica and of the others continue from where they were last met.
 //!
-//! A directory that was put back from an older copy (a snapshot of its machine, a backup of one server, a journal that
-//! lost its end) has forgotten what its server had promised: votes and entries of the agreed log, controls, updates. No
-//! session begins with it, so it votes, acknowledges and answers nothing (decision 0013). How that is found out stands in
-//! `branch`; `meeting` does it whenever two replicas connect, `faults` says it to people.
+//! A directory that was restored from an older copy (a snapshot of its machine, a backup of one server, a journal that lost its end) has forgotten
+//! what its server had promised: votes and entries of the agreed log, controls, updates. No session begins with it, so it votes, acknowledges and
+//! answers nothing (decision 0013). `branch` detects such a directory, `meeting` checks whenever two replicas connect, and `faults` describes the
+//! result.
 //!
 //! What must never enter: how a copy is replaced, and what the set decides about a member that is away.
 
@@ -36,25 +36,25 @@ const FACTS: &[u8] = b"lineage/";
 const STARTS: &[u8] = b"lineage/starts";
 const MARK: &[u8] = b"lineage/mark";
 const FAULT: &[u8] = b"lineage/fault";
-/// Before the slot of a peer: what was met of it.
+/// Prefix, before the slot of a peer: what was met of it.
 const MET: &[u8] = b"lineage/met/";
-/// Before the slot of a peer: how far its updates were applied here, in its own attested word.
+/// Prefix, before the slot of a peer: how far its updates were applied here, as attested by it.
 const APPLIED: &[u8] = b"lineage/applied/";
 
 /// Rows of the store that only this copy keeps.
 type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// What this replica knows of its own past and of the others'.
+/// What this replica knows of its own past and of the others' pasts.
 pub(crate) struct Lineage {
     store: Arc<Store>,
     slot: ReplicaSlot,
     key: Key,
-    /// The last own update that was there at the start.
+    /// The last update of this replica that was there at the start.
     last_update: u64,
-    /// Until then nobody is taken for met enough who has not been met.
+    /// Until then this replica waits for all members that it has not met.
     patience: Instant,
     state: Table<State>,
-    /// Held while a mark is written, so that marks are written in their order.
+    /// Held while a mark is written, so that marks are written in order.
     writing: tokio::sync::Mutex<()>,
 }
 
@@ -62,28 +62,28 @@ struct State {
     own: Branch,
     /// The mark with the last vote or entry of the agreed log.
     agreed_mark: u64,
-    /// How many batches of the store are covered by the mark.
+    /// How many batches of the store the mark covers.
     covered: u64,
     known: Known,
-    /// What of it is on stable storage.
+    /// The part of `known` that is on stable storage.
     kept: Known,
-    /// The members that found nothing wrong since the start; nobody is waited for any more when there is none.
+    /// The members that must still find nothing wrong since the start; `None` once this replica waits for no member.
     awaited: Option<BTreeSet<ReplicaSlot>>,
     fault: Option<Fault>,
-    /// Members whose directories were put back, as far as was found out since the start.
+    /// Members found since the start whose directories were restored from older copies.
     rolled_back: BTreeMap<ReplicaSlot, Fault>,
 }
 
-/// What the others have said of themselves.
+/// What the others have said about themselves.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Known {
     met: BTreeMap<ReplicaSlot, Met>,
-    /// How far their updates were applied here, as they attested it.
+    /// How far their updates were applied here, as attested by them.
     applied: BTreeMap<ReplicaSlot, Attested>,
 }
 
 impl Known {
-    /// The rows that differ from those that were written before.
+    /// The rows that differ from those written before.
     fn news(&self, before: &Known) -> Rows {
         let met = self.met.iter().map(|(slot, met)| {
             let is_news = before.met.get(slot) != Some(met);
@@ -99,7 +99,7 @@ impl Known {
     }
 }
 
-/// What `decode_as_anything` of this crate says, of what is kept about starts and meetings.
+/// Decodes bytes as facts about starts and meetings, for `decode_as_anything` of this crate.
 pub(crate) fn decode_facts_as_anything(bytes: &[u8]) {
     drop(decode::<Vec<Start>>(bytes));
     drop(decode::<Fault>(bytes));
@@ -109,24 +109,24 @@ pub(crate) fn decode_facts_as_anything(bytes: &[u8]) {
 /// Whether a store says that it is, or was, a member's copy of the tree of a set.
 ///
 /// # Errors
-/// [`vfs::Error::Io`] when it cannot be read.
+/// [`vfs::Error::Io`] if it cannot be read.
 pub fn is_members_copy(store: &Store) -> Result<bool> {
     Ok(!store.facts(FACTS)?.is_empty() || !store.facts(b"view/")?.is_empty())
 }
 
-/// Whether an earlier start found that this copy was put back.
+/// Whether an earlier start found that this copy was restored from an older one.
 pub(crate) fn is_rolled_back(store: &Store) -> Result<bool> {
     Ok(read::<Fault>(store, FAULT)?.is_some())
 }
 
-/// Forgets that this copy is behind what others knew of it: on an administrator's word it alone is the set now.
+/// Forgets that this copy is behind what others knew of it: an administrator has declared that it alone is the set now.
 pub(crate) async fn forgive(store: &Store) -> Result<()> {
     let ticket = store.put_facts(vec![(FAULT.to_vec(), None)]).await?;
     store.wait_stable(ticket).await
 }
 
 impl Lineage {
-    /// Notes this start, stably. `others` are the other members; whatever they know is waited for, for this long.
+    /// Notes this start, stably. `others` are the other members; this replica waits for them for at most `patience`.
     pub(crate) async fn begin(
         store: Arc<Store>,
         key: Key,
@@ -138,9 +138,9 @@ impl Lineage {
         let mark: u64 = read(&store, MARK)?.unwrap_or_default();
         let (slot, fault) = (store.slot(), read(&store, FAULT)?);
         let position = *store.stable_position().borrow();
-        // Of what is kept no more nothing is lacking.
+        // Nothing is lacking of updates that are no longer kept.
         let last_update = last_update(&store, position)?.max(trimmed_before(&store)?);
-        // Until it was started for the first time it promised nothing.
+        // Before its first start it had promised nothing.
         let awaited = (!starts.is_empty()).then_some(others);
         let own = Branch::begin(
             starts,
@@ -183,7 +183,7 @@ impl Lineage {
         self.state.lock()
     }
 
-    /// The mark behind everything that was stable when it was written last; others are told of it.
+    /// The mark that covers everything that was stable when it was last written; others are told of it.
     pub(crate) fn mark(&self) -> Attested {
         let state = self.state();
         self.attest(&state, state.own.mark)
@@ -195,7 +195,7 @@ impl Lineage {
         self.attest(&state, state.agreed_mark)
     }
 
-    /// How far this replica's stream goes, for those who apply it.
+    /// Attests how far this replica's stream goes, for replicas that apply it.
     pub(crate) fn attest_updates(&self, through: u64) -> Mac {
         self.key.updates(self.slot, through).mac
     }
@@ -208,7 +208,7 @@ impl Lineage {
         self.key.mark(self.slot, start, mark)
     }
 
-    /// A peer has said its mark.
+    /// A peer has told its mark.
     pub(crate) fn note(&self, of: ReplicaSlot, incarnation: u64, mark: Attested) {
         let mut state = self.state();
         let met = state.known.met.get_mut(&of);
@@ -218,7 +218,7 @@ impl Lineage {
         }
     }
 
-    /// The updates of a peer are applied here, stably, up to where it said itself.
+    /// The updates of a peer are applied here, stably, up to the place that it stated.
     pub(crate) fn note_applied(&self, of: ReplicaSlot, through: Attested) {
         let mut state = self.state();
         let known = state.known.applied.entry(of).or_insert(through);
@@ -227,10 +227,10 @@ impl Lineage {
         }
     }
 
-    /// The same, and returns when it is on stable storage: what the peer said with it is relied on afterwards.
+    /// The same, and returns when it is on stable storage, because this replica relies on it afterwards.
     ///
     /// # Errors
-    /// [`vfs::Error::Io`] when storage fails.
+    /// [`vfs::Error::Io`] if storage fails.
     pub(crate) async fn note_stably(
         self: &Arc<Self>,
         of: ReplicaSlot,
@@ -249,11 +249,11 @@ impl Lineage {
         }
     }
 
-    /// Writes the next mark if anything has become stable since the last, and what was met of others. It is done also if
-    /// nobody waits for the end.
+    /// Writes the next mark if anything has become stable since the last one, and what was met of others. Runs to its end even if the caller stops
+    /// waiting.
     ///
     /// # Errors
-    /// [`vfs::Error::Io`] when storage fails.
+    /// [`vfs::Error::Io`] if storage fails.
     pub(crate) async fn keep(self: &Arc<Self>) -> Result<()> {
         let lineage = self.clone();
         to_its_end(async move { lineage.write_known().await }).await
@@ -279,12 +279,12 @@ impl Lineage {
         let mut state = self.state();
         state.own.mark = mark;
         state.kept = known;
-        // What came between is covered as well; then there is one mark more than needed.
+        // This also covers what came between; then there is one mark more than needed.
         state.covered = batches + 1;
         Ok(())
     }
 
-    /// Writes rows of the agreed log and the next mark with them, stably. It is done also if nobody waits for the end.
+    /// Writes rows of the agreed log together with the next mark, stably. Runs to its end even if the caller stops waiting.
     ///
     /// # Errors
     /// As [`OpenStore::put_facts`].
@@ -304,17 +304,17 @@ impl Lineage {
         Ok(())
     }
 
-    /// What proves that this directory was put back from an older copy.
+    /// The proof that this directory was restored from an older copy.
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.state().fault
     }
 
-    /// What proves it of another member's.
+    /// The same for another member's directory.
     pub(crate) fn fault_of(&self, member: ReplicaSlot) -> Option<Fault> {
         self.state().rolled_back.get(&member).copied()
     }
 
-    /// Notes it of this directory, in memory first. `false`: it was known.
+    /// Notes it for this directory, in memory first. `false`: it was known.
     pub(crate) fn accept(&self, fault: Fault) -> bool {
         self.state().fault.replace(fault).is_none()
     }
@@ -326,8 +326,8 @@ impl Lineage {
     }
 }
 
-/// Does something that must not stop half-way, whatever becomes of who waits for it. A mark that was written and is not
-/// counted here would be given to something else, and a copy from before that could not be told from one after it.
+/// Runs work that must not stop half-way, even if the caller stops waiting. Otherwise a mark that was written and not counted here would be used
+/// again, and a copy from before it could not be told from one after it.
 async fn to_its_end(work: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
     let ended = tokio::spawn(work).await;
     ended.unwrap_or_else(|error| Err(Error::Io(format!("the server stops: {error}"))))
@@ -338,7 +338,7 @@ fn about(what: &[u8], slot: ReplicaSlot) -> Vec<u8> {
     [what, &slot.0.to_be_bytes()].concat()
 }
 
-/// A fact, if it is there. One that makes no sense is none that this program wrote.
+/// A fact, if it is there. An invalid one was not written by this program.
 fn read<T: DeserializeOwned>(store: &Store, key: &[u8]) -> Result<Option<T>> {
     let facts = store.facts(key)?;
     let value = facts.iter().find(|(found, _)| found[..] == *key);
@@ -363,9 +363,9 @@ fn about_others<T: DeserializeOwned>(
     Ok(known)
 }
 
-/// The position of the last own update that is kept, at most `through`; 0 for none.
+/// The position of the last update of this replica that is kept, at most `through`; 0 for none.
 fn last_update(store: &Store, through: u64) -> Result<u64> {
-    // Invariant: an update lies at `last` or behind it unless that is 0, and none at `none` or behind it.
+    // Invariant: an update lies at or behind `last`, unless that is 0; none lies at or behind `none`.
     let (mut last, mut none) = (0, through + 1);
     while last + 1 < none {
         let middle = last + (none - last) / 2;

@@ -1,4 +1,4 @@
-//! What is written of the past, when the caller that asked for it goes away in between.
+//! Writing facts about the past when the caller stops waiting.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -23,7 +23,7 @@ fn row(key: &[u8]) -> Rows {
     vec![(key.to_vec(), Some(Vec::new()))]
 }
 
-/// Begins something, and gives it up when it has to wait.
+/// Begins something, and stops waiting for it at the first pause.
 async fn give_up(work: impl Future<Output = Result<()>>) {
     let mut work = pin!(work);
     std::future::poll_fn(|context| {
@@ -36,7 +36,7 @@ async fn give_up(work: impl Future<Output = Result<()>>) {
     .await;
 }
 
-/// Returns when a row is there, however long that takes.
+/// Returns when a row is there.
 async fn until_written(lineage: &Lineage, key: &[u8]) {
     while lineage.store.facts(key).unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(1)).await;

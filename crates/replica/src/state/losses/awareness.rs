@@ -1,10 +1,10 @@
-//! From which place of its stream on a replica has answered as today's durability asks.
+//! The place in each replica's stream from which on the replica has answered with today's durability.
 //!
-//! Survivors go on by themselves with what `majority` protects. Something may have come under `majority` only a moment ago, or even after its
-//! primary was lost; then that one has answered changes as `relaxed`, which nobody else has. So they go on only with what comes from
-//! a primary that knew of the setting, and if they have everything that it had made before it knew.
+//! Survivors continue by themselves with what `majority` protects. Something may have come under `majority` only a moment ago, or even after its
+//! primary was lost. Then that primary answered changes as `relaxed`, and no other replica has them. So the survivors continue only with what comes
+//! from a primary that knew of the setting, and only if they have everything that this primary had made before it knew.
 //!
-//! What must never enter: what is asked for where (`durability`), and what is done with a lost replica's objects.
+//! What must never enter: which durability applies where (`durability`), and what happens to a lost replica's objects.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +15,32 @@ use crate::state::wire::LeaseRequest;
 /// What is known of all replicas.
 #[derive(Debug, Default)]
 pub(crate) struct Awareness {
-    /// The last place of each replica's stream where something came under `majority`.
+    /// The last place in each replica's stream where something came under `majority`.
     changed: BTreeMap<ReplicaSlot, u64>,
-    /// Who knows of all these changes, with the place of its own last update when it knew.
+    /// The replicas that know of all these changes, each with the place of its own last update when it knew.
     since: BTreeMap<ReplicaSlot, u64>,
-    /// How many changes are being made of which it is not known yet whether they bring something
-    /// under `majority`.
+    /// How many changes are under way that may turn out to bring something under `majority`.
     undecided: usize,
 }
 
 impl Awareness {
-    /// Everything up to here may have brought something under `majority`; what others know is not known.
+    /// Everything up to here may have brought something under `majority`; what the other replicas know of it is unknown.
     pub(crate) fn begin(&mut self, applied: impl Iterator<Item = (ReplicaSlot, u64)>) {
         self.changed = applied.collect();
         self.since.clear();
     }
 
-    /// A change is being made that may bring something under `majority`: nothing is known of anybody until
-    /// [`Awareness::decided`].
+    /// A change is under way that may bring something under `majority`: nothing is known of any replica until [`Awareness::decided`].
     pub(super) fn undecided(&mut self) {
         self.undecided += 1;
     }
 
-    /// Such a change is over, and noted if it was one.
+    /// Such a change is over. If it brought something under `majority`, that has been noted.
     pub(super) fn decided(&mut self) {
         self.undecided -= 1;
     }
 
-    /// Something has come under `majority` with an update of `by`, which itself knew at once.
+    /// An update of `by` has brought something under `majority`; `by` itself knew at once.
     pub(crate) fn changed(&mut self, by: ReplicaSlot, position: u64) {
         let last = self.changed.entry(by).or_default();
         *last = position.max(*last);
@@ -53,27 +51,27 @@ impl Awareness {
         }
     }
 
-    /// A replica says how far it is, what it goes by, and who else knew when.
+    /// A replica reports its positions, its setting, and when other replicas knew.
     pub(crate) fn heard(
         &mut self,
         from: ReplicaSlot,
-        ask: &LeaseRequest,
+        request: &LeaseRequest,
         majority_by_default: bool,
     ) {
         let knows = self.changed.iter().all(|(by, position)| {
-            let applied = ask.applied.iter().find(|(of, _)| *of == by.0);
+            let applied = request.applied.iter().find(|(of, _)| *of == by.0);
             let known = match *by == from {
-                true => Some(ask.position),
+                true => Some(request.position),
                 false => applied.map(|(_, applied)| *applied),
             };
-            // This replica itself, or one that is not in the set any more, may be missing.
+            // The entry of this replica, or of a replica that has left the set, may be missing.
             known.is_none_or(|known| known >= *position)
         });
-        if !knows || (majority_by_default && !ask.majority_by_default) {
+        if !knows || (majority_by_default && !request.majority_by_default) {
             return;
         }
-        self.note(from, ask.position);
-        for (of, position) in &ask.aware {
+        self.note(from, request.position);
+        for (of, position) in &request.aware {
             self.note(ReplicaSlot(*of), *position);
         }
     }
@@ -83,7 +81,7 @@ impl Awareness {
         *since = position.min(*since);
     }
 
-    /// What this replica answered after this place it answered as is asked for today; `None` when nobody knows.
+    /// The replica has answered with today's durability since this place; `None` if that is unknown.
     pub(crate) fn since(&self, of: ReplicaSlot) -> Option<u64> {
         match self.undecided {
             0 => self.since.get(&of).copied(),
@@ -91,13 +89,13 @@ impl Awareness {
         }
     }
 
-    /// A replica is gone, and no change of its can be missing anywhere.
+    /// A replica has left the set, and every replica has all of its changes.
     pub(crate) fn forget(&mut self, slot: ReplicaSlot) {
         self.changed.remove(&slot);
         self.since.remove(&slot);
     }
 
-    /// For the others.
+    /// For the other replicas.
     pub(crate) fn known(&self) -> Vec<(u16, u64)> {
         match self.undecided {
             0 => self.since.iter().map(|(of, at)| (of.0, *at)).collect(),
@@ -139,7 +137,7 @@ mod tests {
         assert_eq!(awareness.since(A), Some(40));
     }
 
-    /// The setting is in the tree a moment before it is noted here.
+    /// The tree has the setting a moment before it is noted here.
     #[test]
     fn while_the_setting_is_being_made_nothing_is_known() {
         let mut awareness = Awareness::default();

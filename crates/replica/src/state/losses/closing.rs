@@ -1,6 +1,6 @@
-//! Lost replicas of which this one takes in nothing more at first hand, in the view in force.
+//! Lost replicas whose updates this replica no longer accepts directly, in the view in force.
 //!
-//! What must never enter: when that begins (`membership::losses::closing`).
+//! What must never enter: when the streams are closed (`membership::losses::closing`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,9 +12,9 @@ use crate::state::locks::{Table, TableGuard};
 /// How far the closing of a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// An update that was begun before may still be applied.
+    /// An earlier update may still be in progress.
     Begun,
-    /// What is applied here at first hand is all of it.
+    /// No more updates that came directly can be applied here.
     Closed,
 }
 
@@ -27,7 +27,7 @@ impl Closing {
         self.0.lock()
     }
 
-    /// From now on no update of this one begins to be applied. Says whether that is new.
+    /// From now on no update of this replica begins to be applied. Returns whether the stream was open before.
     pub(crate) fn begin(&self, lost: ReplicaSlot) -> bool {
         match self.all().entry(lost) {
             Entry::Vacant(vacant) => {
@@ -38,31 +38,31 @@ impl Closing {
         }
     }
 
-    /// The update that was begun before has been applied, if there was one.
+    /// The update that was in progress, if any, has been applied.
     pub(crate) fn complete(&self, lost: ReplicaSlot) {
         if let Some(stage) = self.all().get_mut(&lost) {
             *stage = Stage::Closed;
         }
     }
 
-    /// Whether nothing more of this one is to be taken in at first hand.
+    /// Whether no more updates of this replica are accepted directly.
     pub(crate) fn has_begun(&self, lost: ReplicaSlot) -> bool {
         self.all().contains_key(&lost)
     }
 
-    /// Those of which nothing more is to be taken in.
+    /// The replicas whose updates are no longer accepted directly.
     pub(crate) fn begun(&self) -> Vec<ReplicaSlot> {
         self.all().keys().copied().collect()
     }
 
-    /// Those of which nothing more can be applied at first hand.
+    /// The replicas of which no more updates that come directly can be applied.
     pub(crate) fn closed(&self) -> Vec<ReplicaSlot> {
         let all = self.all();
         let closed = all.iter().filter(|(_, stage)| **stage == Stage::Closed);
         closed.map(|(slot, _)| *slot).collect()
     }
 
-    /// Another view is in force: all streams are taken in again.
+    /// Another view is in force: the updates of all replicas are accepted again.
     pub(crate) fn end_all(&self) {
         self.all().clear();
     }

@@ -1,8 +1,8 @@
-//! What is known here of lost replicas: who has how much of what they made.
+//! What is known here of lost replicas: which replica has how much of their data.
 //!
-//! `verdict` says which survivor has the best of a file, `awareness` who answers as today's durability asks.
+//! `verdict` finds the survivor with the best copy of a file, `awareness` the replicas that answer with today's durability.
 //!
-//! What must never enter: what is done about it (`membership::losses`).
+//! What must never enter: what the survivors do about it (`membership::losses`).
 
 mod awareness;
 mod closing;
@@ -29,24 +29,24 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Notes that a settlement takes effect here; false when it has done so before.
+    /// Notes that a settlement takes effect here; false if it already had.
     pub(crate) fn settles_now(&self, id: u64) -> bool {
         self.settled.lock().insert(id)
     }
 
-    /// Nothing more is to be known of a replica that is gone.
+    /// Forgets everything about a replica that has left the set.
     pub(crate) fn forget(&self, slot: ReplicaSlot) {
         self.equalling().remove(&slot);
         self.awareness().forget(slot);
     }
 
-    /// Who answers as today's durability asks.
+    /// Which replicas answer with today's durability.
     pub(crate) fn awareness(&self) -> TableGuard<'_, Awareness> {
         self.awareness.lock()
     }
 
-    /// A change begins that may bring something under `majority`. It is over when what this returns goes; whether it was one has
-    /// been noted then.
+    /// A change begins that may bring something under `majority`. It is over when the returned value is dropped; its effect must be noted before
+    /// that.
     pub(crate) fn undecided(&self) -> Undecided<'_> {
         self.awareness().undecided();
         Undecided(self)
@@ -57,7 +57,7 @@ impl Losses {
     }
 }
 
-/// While this lives nobody is known to answer as today's durability asks.
+/// While this lives, no replica is known to answer with today's durability.
 pub(crate) struct Undecided<'a>(&'a Losses);
 
 impl Drop for Undecided<'_> {
@@ -70,40 +70,40 @@ impl Drop for Undecided<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Equalling {
     pub(crate) applied: u64,
-    /// Nothing more of it was taken in at first hand when it was looked for what is missing here.
+    /// The lost replica's stream was already closed when this replica looked for missing data.
     pub(crate) closed: bool,
     pub(crate) said: Option<Instant>,
     pub(crate) pause: Duration,
-    /// What was missing here when all were level, as it was reported.
+    /// The reported data that was missing here when all survivors were level.
     pub(crate) own: Lacks,
-    /// What is missing here of members' data, of files that are incomplete somewhere; as it was reported.
+    /// The reported members' data that is missing here, of files that are incomplete on some survivor.
     pub(crate) own_of_members: OfMembers,
     pub(crate) reports: BTreeMap<ReplicaSlot, Report>,
-    /// With what this replica supplies others, once it is known who has the best of each file.
+    /// The files that this replica supplies to others, once the best copy of each file is known.
     pub(crate) supplying: Option<Supplying>,
-    /// Nothing was told since that was found out.
+    /// No report has come since `supplying` was computed.
     pub(crate) has_looked: bool,
-    /// Who takes part since later than the lost one did.
+    /// Replicas that have taken part only since after the loss.
     pub(crate) late: BTreeSet<ReplicaSlot>,
-    /// Who has supplied this replica with a file since then.
+    /// The replica that supplied this one with each file since then.
     pub(crate) sent: BTreeMap<ObjectId, ReplicaSlot>,
-    /// Files that are complete nowhere, and here as in the best copy.
+    /// Files that are complete nowhere, and the same here as in the best copy.
     pub(crate) level: BTreeSet<ObjectId>,
     pub(crate) whole: bool,
 }
 
-/// With what one that has the best of files supplies others.
+/// What a replica with the best copy of files supplies to others.
 #[derive(Debug)]
 pub(crate) struct Supplying {
-    /// In this epoch.
+    /// The epoch in which this was computed.
     pub(crate) epoch: u64,
-    /// The lost ones of whom nothing more was taken in here when it was looked for what is missing.
+    /// The lost replicas whose streams were closed here when this replica looked for missing data.
     pub(crate) closed: Vec<u16>,
     pub(crate) files: BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>,
 }
 
 impl Supplying {
-    /// What of these files goes to a peer.
+    /// The part of these files that goes to a peer.
     pub(crate) fn to(&self, peer: ReplicaSlot, files: &[(ObjectId, u64)]) -> Supplied {
         let goes = |file: &ObjectId| self.files.get(file).is_some_and(|to| to.contains(&peer));
         let files = files.iter().map(|(file, _)| *file);
@@ -119,7 +119,7 @@ impl Supplying {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) applied: u64,
-    /// Nothing more was taken in there at first hand.
+    /// The stream was closed there.
     pub(crate) closed: bool,
     pub(crate) files: Lacks,
     /// What it lacks of members' data.
@@ -135,13 +135,13 @@ impl Equalling {
         self.lacks_some_of(file) && receivers.is_some_and(|receivers| receivers.contains(&to))
     }
 
-    /// Whether some of a file is missing here, as it was reported.
+    /// Whether this replica has reported that it lacks some of a file.
     fn lacks_some_of(&self, file: ObjectId) -> bool {
         let of_file = (file, ReplicaSlot(0))..=(file, ReplicaSlot(u16::MAX));
         self.own.contains_key(&file) || self.own_of_members.range(of_file).next().is_some()
     }
 
-    /// The files of which something is missing somewhere, by what was told so far.
+    /// The files that lack something on some survivor, by the reports so far.
     pub(crate) fn in_question(&self) -> BTreeSet<ObjectId> {
         let told = self.reports.values().map(|report| &report.files);
         let all = told.chain([&self.own]).flat_map(Lacks::keys);
@@ -156,7 +156,7 @@ impl Equalling {
         self.applied
     }
 
-    /// What all survivors lack, once everybody has told; once nothing more is taken in here, of a time when nothing more was there.
+    /// What all survivors lack, once all have reported. If the stream is closed here, only reports made after it was closed there count.
     fn told(&self, own: ReplicaSlot, others: &[ReplicaSlot]) -> Option<Reports<'_>> {
         let others = others.iter().map(|slot| {
             let report = self.reports.get(slot)?;
@@ -175,7 +175,7 @@ impl Equalling {
     }
 }
 
-/// The same of all lost replicas, once everybody has told of each.
+/// The same for all lost replicas, once all survivors have reported for each.
 pub(crate) fn told_of_all<'a>(
     all: &'a BTreeMap<ReplicaSlot, Equalling>,
     lost: &[ReplicaSlot],

@@ -1,7 +1,9 @@
-//! Which survivor has the best of a file that lost replicas had sent only in part.
+//! Which survivor has the best copy of a file that lost replicas had sent only in part.
 //!
-//! Everybody decides alike, from what all have reported. One copy takes the place of all others, so it is chosen by what is missing of all
-//! lost replicas together. What must never enter: how it is sent to the others.
+//! All survivors decide alike, from the reports of all. The best copy replaces all others, so the choice considers what is missing of all lost
+//! replicas together.
+//!
+//! What must never enter: how the best copy is sent to the others.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,20 +15,20 @@ use crate::state::wire::Lack;
 /// What a survivor lacks of a lost replica's files.
 pub(crate) type Lacks = BTreeMap<ObjectId, Lack>;
 
-/// What a survivor lacks of members' data, of files that are in question.
+/// What a survivor lacks of members' data, of files in question.
 pub(crate) type OfMembers = BTreeMap<(ObjectId, ReplicaSlot), Lack>;
 
 /// What all survivors have of the files of each lost replica.
 pub(crate) type Told<'a> = BTreeMap<ReplicaSlot, Reports<'a>>;
 
-/// What the best copy of a file is.
+/// The quality of the best copy of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quality {
-    /// Everything that the lost replica had said about is there.
+    /// It has everything that the lost replica had announced.
     Complete,
-    /// The version before is there as a whole, up to this size.
+    /// It has the whole previous version, up to this size.
     Before(u64),
-    /// There is a mixture of versions.
+    /// It is a mixture of versions.
     Mixed,
 }
 
@@ -34,7 +36,7 @@ pub(crate) enum Quality {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Best {
     pub(crate) slot: ReplicaSlot,
-    /// What it lacks of each lost replica's, the earliest first.
+    /// What it lacks of each lost replica's data, the earliest first.
     pub(crate) lacks: Vec<(ReplicaSlot, Lack)>,
     /// What it lacks of members' data.
     pub(crate) of_members: Vec<(ReplicaSlot, Lack)>,
@@ -47,7 +49,7 @@ impl Best {
         lacks.find(|(of, _)| *of == lost).map(|(_, lack)| *lack)
     }
 
-    /// What the copy is, as to this lost replica's data.
+    /// The quality of the copy with respect to this lost replica's data.
     pub(crate) fn quality(&self, lost: ReplicaSlot) -> Quality {
         match self.lack(lost) {
             None => Quality::Complete,
@@ -63,25 +65,27 @@ impl Best {
         self.lacks.first()?.1.whole
     }
 
-    /// Which copy is better. One that lacks data of a member is the worst: that has what it answered (counterexample 79). A version that is whole is better than a mixture; with durability `majority`, where everything that was
-    /// answered as stable is at the replica that is complete furthest, that one is best.
+    /// Compares two copies; the better is greater. A copy that lacks a member's data is worse: that member has the data that it answered
+    /// (counterexample 79). A whole version is better than a mixture. With durability `majority`, the copy that is complete furthest is best, because
+    /// it has everything that was answered as stable.
     fn compare(&self, other: &Best, majority: bool) -> Ordering {
         let of_members = other.of_members.len().cmp(&self.of_members.len());
         of_members.then_with(|| self.compare_lost(other, majority))
     }
 
-    /// The same by what is missing of lost replicas' data.
+    /// The same, by what is missing of lost replicas' data.
     fn compare_lost(&self, other: &Best, majority: bool) -> Ordering {
         let further = match (self.lacks.first(), other.lacks.first()) {
             (None, None) => return other.slot.cmp(&self.slot),
             (None, Some(_)) => return Ordering::Greater,
             (Some(_), None) => return Ordering::Less,
             (Some((of, here)), Some((also, there))) if of == also => {
-                // Where all of a file was asked for in vain, an earlier version is missing (counterexample 75).
+                // Among copies that are complete equally far, the one that lacks an earlier version is worse: it asked in vain for the whole file
+                // (counterexample 75).
                 let further = here.through.cmp(&there.through);
                 further.then(here.follows.cmp(&there.follows))
             }
-            // Controls of one file follow each other, so what one replica wrote is older than all that the next one did.
+            // Controls of one file follow each other, so all that one replica wrote is older than all that the next one wrote.
             (Some((_, here)), Some((_, there))) => here.follows.cmp(&there.follows),
         };
         let whole = self.whole().is_some().cmp(&other.whole().is_some());
@@ -100,13 +104,12 @@ pub(crate) struct Reports<'a> {
     pub(crate) lacks: BTreeMap<ReplicaSlot, &'a Lacks>,
     /// What each lacks of members' data.
     pub(crate) of_members: BTreeMap<ReplicaSlot, &'a OfMembers>,
-    /// Those who were outside the view when the replica was lost. A whole version that one of them has may be one that
-    /// the others had replaced completely.
+    /// Replicas that were outside the view when the replica was lost. The others may have completely replaced a whole version that one of these has.
     pub(crate) late: BTreeSet<ReplicaSlot>,
 }
 
 impl Reports<'_> {
-    /// Those of which somebody lacks something.
+    /// The files of which some survivor lacks something.
     pub(crate) fn files(&self) -> BTreeSet<ObjectId> {
         let lacks = self.lacks.values();
         lacks.flat_map(|lacks| lacks.keys()).copied().collect()
@@ -116,7 +119,7 @@ impl Reports<'_> {
         self.lacks.values().filter_map(|lacks| lacks.get(file))
     }
 
-    /// What one of them lacks of a file.
+    /// What one survivor lacks of a file.
     fn lack(&self, slot: ReplicaSlot, file: ObjectId) -> Option<Lack> {
         let mut lack = self.lacks.get(&slot)?.get(&file).copied()?;
         let furthest = self.of(&file).map(|lack| lack.through).max();
@@ -127,7 +130,7 @@ impl Reports<'_> {
     }
 }
 
-/// The survivor with the best copy; `None` where nobody lacks anything that is known.
+/// The survivor with the best copy; `None` if no survivor is known to lack anything.
 pub(crate) fn best(told: &Told<'_>, file: ObjectId) -> Option<Best> {
     let mut all = told.values().flat_map(|reports| reports.of(&file));
     let majority = all.any(|lack| lack.majority);
@@ -149,7 +152,7 @@ pub(crate) fn best(told: &Told<'_>, file: ObjectId) -> Option<Best> {
     copies.max_by(|one, other| one.compare(other, majority))
 }
 
-/// What one of the survivors lacks of members' data of a file, each once.
+/// What one survivor lacks of members' data of a file, each member once.
 fn of_members(told: &Told<'_>, slot: ReplicaSlot, file: ObjectId) -> Vec<(ReplicaSlot, Lack)> {
     let reports = told.values().filter_map(|one| one.of_members.get(&slot));
     let of_file = (file, ReplicaSlot(0))..=(file, ReplicaSlot(u16::MAX));
@@ -159,7 +162,7 @@ fn of_members(told: &Told<'_>, slot: ReplicaSlot, file: ObjectId) -> Vec<(Replic
     lacks.into_iter().collect()
 }
 
-/// Those who lack something of a file.
+/// The survivors that lack something of a file.
 pub(crate) fn lacking(told: &Told<'_>, file: ObjectId) -> BTreeSet<ReplicaSlot> {
     let slots = told.values().flat_map(|reports| reports.lacks.keys());
     let lacks = |slot: &ReplicaSlot| {
@@ -193,7 +196,7 @@ mod tests {
         of_whom_came(reports, &[])
     }
 
-    /// Some of them after the replica was lost.
+    /// The best copy, when the replicas in `late` joined the view after the replica was lost.
     fn of_whom_came(reports: &[Lacks], late: &[u16]) -> (u16, Quality) {
         let slots = (1..).map(ReplicaSlot);
         let reports = Reports {
@@ -219,8 +222,7 @@ mod tests {
         assert_eq!(of(&[lack(10, None, false), torn]), (2, Quality::Mixed));
     }
 
-    /// A COMMIT of the first range was answered by A and B; of the second, C has everything and B nothing, and the first
-    /// has not come to C. A is lost.
+    /// A and B answered a COMMIT of the first range. Of the second range, C has everything and B nothing; C lacks the first range. A is lost.
     #[test]
     fn the_newest_copy_does_not_win_over_one_that_is_complete_further() {
         let (first, second) = (10, 20);
@@ -228,7 +230,7 @@ mod tests {
         let (b, c) = (1, 2);
         // C is complete only up to where the first range begins, and so never acknowledged the second.
         assert_eq!(complete(first, first - 1), b);
-        // If the newest that each has heard of counted instead, the first range would be lost.
+        // If the newest position that each has heard of counted instead, the first range would be lost.
         assert_eq!(complete(first, second), c);
     }
 
@@ -247,12 +249,12 @@ mod tests {
     fn with_majority_the_replica_complete_furthest_has_what_was_answered() {
         let (further, before) = (lack(20, None, true), lack(10, Some(5), true));
         assert_eq!(of(&[before, further]), (2, Quality::Mixed));
-        // One who knows of the setting is enough.
+        // One replica that knows of the setting is enough.
         let (further, before) = (lack(20, None, false), lack(10, Some(5), true));
         assert_eq!(of(&[before, further]), (2, Quality::Mixed));
     }
 
-    /// What two lost replicas wrote one after the other: the first survivor lacks the second part, the second one both, and the third the
+    /// Two lost replicas wrote one after the other. The first survivor lacks the second part, the second survivor lacks both, and the third lacks the
     /// first part.
     fn crossing(majority: bool) -> Best {
         let lack = |follows, whole| {
@@ -277,7 +279,8 @@ mod tests {
         best(&told, FILE).unwrap()
     }
 
-    /// The first survivor has all of the lost one's data, and lacks what the second had written before; the second and the third lack the lost one's.
+    /// The first survivor has all of the lost replica's data, and lacks what the second had written before; the second and the third lack the lost
+    /// replica's data.
     #[test]
     fn counterexample_79_a_copy_that_lacks_data_of_a_member_is_worse_than_one_that_lacks_a_lost_ones()
      {

@@ -1,4 +1,4 @@
-//! The rate at which all looks at the disk together read, and their end with the replica.
+//! The rate at which all disk checks together read, and their end with the replica.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 
 use crate::state::locks::Inner;
 
-/// A look that has to wait sees so often whether the replica stops.
+/// How often a check that has to wait looks whether the replica stops.
 const STEP: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 struct Shared {
     rate: u64,
-    /// Until then what was read so far is paid for.
+    /// When everything read so far is paid for.
     paid_until: Inner<Instant>,
     stopping: AtomicBool,
     read: AtomicU64,
 }
 
-/// A pace that many looks share.
+/// A rate that many checks share.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer(Arc<Shared>);
 
 impl Pacer {
-    /// Limits reading to `rate` bytes a second, at least one.
+    /// Limits reading to `rate` bytes per second, at least one.
     pub(crate) fn new(rate: u64) -> Pacer {
         Pacer(Arc::new(Shared {
             rate: rate.max(1),
@@ -33,7 +33,7 @@ impl Pacer {
         }))
     }
 
-    /// This many bytes were read: sleeps until as many more may be. False when everything stops.
+    /// This many bytes were read: sleeps until as many more may be read. False if everything stops.
     pub(crate) fn pay(&self, bytes: u64) -> bool {
         self.0.read.fetch_add(bytes, Ordering::Relaxed);
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.0.rate);
@@ -58,7 +58,7 @@ impl Pacer {
         self.0.read.load(Ordering::Relaxed)
     }
 
-    /// Ends all looks.
+    /// Ends all checks.
     pub(crate) fn stop(&self) {
         self.0.stopping.store(true, Ordering::Release);
     }

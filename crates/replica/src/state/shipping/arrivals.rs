@@ -1,12 +1,12 @@
 //! Pieces that have arrived from one peer and wait until its stream has been applied far enough.
 //!
-//! Memory is bounded by the transport's credit, which whatever is kept here holds on to.
+//! The transport's credit bounds the memory: a waiting piece holds its credit.
 
 use control::Position;
 use std::collections::BTreeMap;
 
-/// What has arrived in one session with one peer and may not be applied yet. When the session ends it is
-/// dropped with everything in it: the peer sends that again, as it is then.
+/// Pieces that arrived in one session with one peer and may not be applied yet. They are dropped when the session ends: the peer sends those ranges
+/// again, with their contents at that time.
 #[derive(Debug)]
 pub struct Arrivals<T> {
     waiting: BTreeMap<(Position, u64), T>,
@@ -29,8 +29,8 @@ impl<T> Arrivals<T> {
         self.waiting.insert((follows, self.count), item);
     }
 
-    /// Takes out what may be applied once the peer's stream is applied up to `applied`, by position, then
-    /// as it arrived. What is not drawn from the iterator stays.
+    /// Takes out the items that may be applied once the peer's stream is applied up to `applied`, ordered by position, then by arrival. Items that
+    /// the caller does not draw from the iterator stay.
     pub fn ready(&mut self, applied: Position) -> impl Iterator<Item = T> {
         std::iter::from_fn(move || {
             let first = self.waiting.first_entry()?;

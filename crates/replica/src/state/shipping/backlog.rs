@@ -1,6 +1,6 @@
 //! What one peer lacks of file contents, and in which order it is sent.
 //!
-//! See the front page for the contract with its caller. What is known of one file is in `shortfall`.
+//! The front page of `shipping` has the duties of callers. `shortfall` has the state of one file.
 
 mod resting;
 
@@ -12,27 +12,25 @@ use std::ops::Range;
 use std::time::Duration;
 use vfs::ObjectId;
 
-/// What a piece costs of [`Settings::in_flight_bytes`] besides its bytes; as much as a message costs
-/// of the transport's credit, so that many small pieces are bounded too.
+/// What a piece costs of [`Settings::in_flight_bytes`] besides its bytes; as much as a message costs of the transport's credit, so that the number of
+/// small pieces is bounded, too.
 const PIECE_COST: u64 = 256;
 
 /// How a [`Backlog`] behaves.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long a fresh change rests, so that what is overwritten or removed meanwhile costs nothing.
-    /// Later changes of the file do not prolong it.
+    /// How long a fresh change rests, so that data that is overwritten or removed meanwhile costs nothing. Later changes of the file do not prolong
+    /// it.
     pub delay: Duration,
     /// How long a change rests at most while clients keep the server busy; see [`Backlog::would_rest`].
     pub busy_delay: Duration,
-    /// Only files rest then of which the peer lacks as much, in bytes: small ones are soon sent, and there may be very many.
+    /// Only files of which the peer lacks at least this many bytes rest then: small files are sent quickly, and there may be very many of them.
     pub resting_bytes: u64,
     /// The longest piece, in bytes.
     pub piece_bytes: u64,
-    /// How many separate ranges, and how many pieces in flight, one file may have. Beyond it the ranges
-    /// closest to each other are joined.
+    /// How many separate ranges, and how many pieces in flight, one file may have. Beyond it the ranges closest to each other are joined.
     pub max_ranges: usize,
-    /// How many files are known by their ranges. One that comes on top has a single range, which covers
-    /// all of its changes.
+    /// How many files have detailed ranges. Each further file has a single range, which covers all of its changes.
     pub detailed_files: usize,
     /// How much may be in flight, in bytes; the last piece may exceed it.
     pub in_flight_bytes: u64,
@@ -62,7 +60,7 @@ struct InFlight {
 
 /// What one peer lacks of file contents.
 ///
-/// Time never goes backwards in here: a moment before one already told counts as that one.
+/// Time never goes backwards in here: a moment before the latest one counts as the latest one.
 #[derive(Debug)]
 pub struct Backlog {
     settings: Settings,
@@ -76,13 +74,13 @@ pub struct Backlog {
     bytes: u128,
     /// Counts pieces and turns.
     count: u64,
-    /// The latest moment that was told.
+    /// The latest moment that a caller passed.
     now: Moment,
-    /// When somebody last waited for everything.
+    /// When an operation last waited for everything.
     expedited: Option<Moment>,
-    /// How many of the files somebody waits for.
+    /// The number of files for which an operation waits.
     awaited: usize,
-    /// Files that are due and rest on.
+    /// Files that are due and rest longer.
     resting: BTreeSet<ObjectId>,
     /// The peer is a witness: it keeps no contents, and so lacks none.
     witness: bool,
@@ -95,11 +93,11 @@ pub struct Backlog {
 /// How much is known of what a peer lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Account {
-    /// All that it lacks.
+    /// Everything that it lacks.
     Exact,
-    /// What it lacks of what is shipped; perhaps it has not got all of a copy.
+    /// What it lacks of the shipped changes; it may also lack parts of a copy.
     Open,
-    /// Nothing, and nothing is noted: it was away for so long that it takes a whole copy.
+    /// Nothing is known or noted: the peer was away for too long and takes a whole copy.
     GivenUp,
 }
 
@@ -131,7 +129,7 @@ impl Backlog {
         }
     }
 
-    /// The backlog of a peer that keeps no contents: whatever is changed, it lacks nothing.
+    /// The backlog of a peer that keeps no contents: it never lacks any.
     #[must_use]
     pub fn of_witness(settings: Settings) -> Backlog {
         Backlog {
@@ -140,7 +138,7 @@ impl Backlog {
         }
     }
 
-    /// Nothing more is noted: the peer takes a whole copy when it is back. Returns what it lacked.
+    /// Notes nothing more: the peer takes a whole copy when it is back. Returns the files that it lacked.
     pub fn give_up(&mut self) -> Vec<ObjectId> {
         let files = std::mem::take(&mut self.files).into_keys().collect();
         *self = Backlog {
@@ -153,12 +151,12 @@ impl Backlog {
         files
     }
 
-    /// What is changed from now on is noted; the peer may lack more.
+    /// Changes are noted from now on; the peer may lack more.
     pub fn reopen(&mut self) {
         self.account = Account::Open;
     }
 
-    /// What was changed behind the place that the peer has reached is noted; `whole`: it has everything else.
+    /// Every change behind the place that the peer has reached is noted; `whole`: the peer has everything else.
     pub fn balance(&mut self, whole: bool) {
         self.account = match whole {
             true => Account::Exact,
@@ -179,7 +177,7 @@ impl Backlog {
         self.account == Account::GivenUp
     }
 
-    /// Whether the peer lacks nothing but what is noted.
+    /// Whether the peer lacks only what is noted.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.account == Account::Exact
@@ -191,8 +189,8 @@ impl Backlog {
         !self.witness
     }
 
-    /// `range` of `file` was written, punched or allocated by the update at `follows`; `0..u64::MAX` is
-    /// everything of it, however long it is. To be called when the change is visible to readers.
+    /// The update at `follows` wrote, punched or allocated `range` of `file`; `0..u64::MAX` is the whole file, of any length. Call this when the
+    /// change is visible to readers.
     pub fn changed(&mut self, now: Moment, file: ObjectId, range: Range<u64>, follows: Position) {
         if range.is_empty() || self.witness || self.is_given_up() {
             return;
@@ -215,16 +213,15 @@ impl Backlog {
         });
     }
 
-    /// The peer may lack anything of `file`, or nothing: nobody here knows. It is offered all of it, and sent what it lacks.
+    /// The peer may lack any part of `file`, or nothing: this replica does not know. The peer is offered the whole file, and sent what it lacks.
     pub fn suspected(&mut self, now: Moment, file: ObjectId, follows: Position) {
         self.changed(now, file, 0..u64::MAX, follows);
         self.update(file, |state| state.offers = true);
     }
 
-    /// `file` was truncated to `size` by the update at `follows`: nothing behind that needs to be sent,
-    /// but what is in flight behind it comes back, because it may arrive after the file has grown
-    /// again. To be called when the truncation is visible to readers and before its record can have
-    /// been sent: afterwards, what is in flight may already have arrived and be forgotten here.
+    /// The update at `follows` truncated `file` to `size`. Nothing behind that needs to be sent, but ranges in flight behind it become lacking again,
+    /// because they may arrive after the file has grown again. Call this when the truncation is visible to readers and before its record can have
+    /// been sent: afterwards the pieces in flight may already have arrived and be forgotten here.
     pub fn cut(&mut self, file: ObjectId, size: u64, follows: Position) {
         let now = self.now;
         self.update(file, |state| {
@@ -236,8 +233,7 @@ impl Backlog {
         });
     }
 
-    /// `file` is gone, and with it the need to send anything of it. Its pieces in flight may arrive; the
-    /// peer drops them.
+    /// `file` is gone, and nothing of it needs to be sent. Its pieces in flight may arrive; the peer drops them.
     pub fn removed(&mut self, file: ObjectId) {
         if let Some(state) = self.files.remove(&file) {
             self.bytes -= state.bytes();
@@ -246,7 +242,7 @@ impl Backlog {
             self.awaited -= usize::from(state.is_expedited());
             self.resting.remove(&file);
         }
-        // Nobody acknowledges what is not sent: there is space for others at once.
+        // The peer does not acknowledge what is not sent: frees the space at once.
         let mut gone = Vec::new();
         self.refused.retain(|id| {
             let is_gone = self
@@ -261,12 +257,10 @@ impl Backlog {
         }
     }
 
-    /// A piece to read and send now, if there is one. It is in flight from here on, and overlaps no other
-    /// piece in flight of that file. It must be read after this call, so that it has every change up to
-    /// `follows`.
+    /// A piece to read and send now, if there is one. From here on it is in flight, and it overlaps no other piece in flight of that file. Read it
+    /// after this call, so that it has every change up to `follows`.
     ///
-    /// Files take turns with one piece each; the one that has been due longest goes first, and one that somebody waits for
-    /// has a head start.
+    /// Files take turns with one piece each. The file that has been due longest goes first; a file that an operation waits for has a head start.
     pub fn next(&mut self, now: Moment) -> Option<Piece> {
         let now = self.tell(now);
         if let Some(refused) = self.next_refused() {
@@ -307,8 +301,8 @@ impl Backlog {
         })
     }
 
-    /// Of a piece of which the peer was sent sums it lacks these blocks. False when it was sent bytes, so that this
-    /// makes no sense; none when it is not in flight.
+    /// The peer was sent the sums of a piece and lacks these blocks. False if the peer was sent bytes, because then it cannot name blocks; `None` if
+    /// the piece is not in flight.
     pub fn lacks_blocks(&mut self, id: PieceId, blocks: u64) -> Option<bool> {
         let range = self.range_of(id)?;
         let piece = self.in_flight.get_mut(&id)?;
@@ -318,7 +312,7 @@ impl Backlog {
         piece.manner = Manner::Blocks(blocks);
         let file = piece.file;
         if u64::from(blocks.count_ones()) >= blocks_of(&range) {
-            // It has not got what is here, so sums of the rest would be in vain.
+            // The peer lacks every block of it, so sums of the rest would be useless.
             self.update(file, |state| state.offers = false);
         }
         self.refused.push_back(id);
@@ -341,7 +335,7 @@ impl Backlog {
                     manner,
                 });
             }
-            // The file is gone, and nobody acknowledges what is not sent.
+            // The file is gone, and the peer does not acknowledge what is not sent.
             self.land(id);
         }
         None
@@ -353,8 +347,8 @@ impl Backlog {
         Some(file)
     }
 
-    /// When [`Backlog::next`] will have a piece, if nothing happens before; a moment that has passed
-    /// means at once. None while there is nothing to send, or only acknowledgements can change that.
+    /// When [`Backlog::next`] will have a piece, if nothing happens before; a past moment means now. `None` if there is nothing to send, or only
+    /// acknowledgements can change that.
     #[must_use]
     pub fn next_due(&self) -> Option<Moment> {
         if (self.refused.iter()).any(|id| self.range_of(*id).is_some()) {
@@ -368,10 +362,9 @@ impl Backlog {
         (!self.is_full()).then_some(due)
     }
 
-    /// The reader of piece `id` found that the file ends at `size` or earlier, before the end of
-    /// the piece. Then nothing behind `size` is lacking but what was changed after the piece was
-    /// taken, and the piece is shorter. One without any content need not be sent: it counts as
-    /// acknowledged at once.
+    /// The reader of piece `id` found that the file ends at `size` or earlier, before the end of the piece. Then the piece is shorter, and behind
+    /// `size` only what was changed after the piece was taken is lacking. A piece without content need not be sent: the caller acknowledges it at
+    /// once.
     pub fn found_end(&mut self, id: PieceId, size: u64) {
         let Some(InFlight { file, .. }) = self.in_flight.get(&id).copied() else {
             return;
@@ -380,11 +373,9 @@ impl Backlog {
         self.weigh(id);
     }
 
-    /// The reader of piece `id` found that it is part of a hole that goes on to `end`, or did not
-    /// go on as far as the piece was to reach after all: it reaches there from now on, as far as
-    /// the peer lacks what comes behind it and nothing of that is in flight. Must be read again
-    /// after this call. Returns its range and what it follows: what it covers now may have been
-    /// changed after it was taken. None when it is not in flight any more.
+    /// The reader of piece `id` found that it is part of a hole that goes on to `end`, or that the hole ends before the piece does. The piece now
+    /// ends there, or earlier, where the peer lacks nothing or another piece in flight begins. The caller must read it again after this call. Returns
+    /// its range and what it follows: its new part may have been changed after the piece was taken. `None` if it is no longer in flight.
     pub fn reaches(&mut self, id: PieceId, end: u64) -> Option<(Range<u64>, Position)> {
         let file = self.in_flight.get(&id)?.file;
         let reached = self.update(file, |state| {
@@ -395,7 +386,7 @@ impl Backlog {
         reached
     }
 
-    /// Has a piece in flight count by what it covers now. One that is longer than others has no bytes.
+    /// Makes a piece in flight count by its current range. A piece longer than the longest normal piece has no bytes.
     fn weigh(&mut self, id: PieceId) {
         if let Some(range) = self.range_of(id)
             && let Some(piece) = self.in_flight.get_mut(&id)
@@ -406,16 +397,16 @@ impl Backlog {
         }
     }
 
-    /// The peer has the piece on stable storage. Returns the file if it is complete there now. A piece of
-    /// an ended session or of a removed file changes nothing.
+    /// The peer has the piece on stable storage. Returns the file if the peer has all of it now. A piece of an ended session or of a removed file
+    /// changes nothing.
     pub fn acknowledged(&mut self, id: PieceId) -> Option<ObjectId> {
         let file = self.land(id)?;
         let landed = self.update(file, |state| state.land(id))?;
         (landed && !self.lacks(file)).then_some(file)
     }
 
-    /// A piece of `file` could not be read, sent or placed: `range`, which covers it, counts as changed by the update at
-    /// `follows`, and what was owed of the piece still is.
+    /// A piece of `file` could not be read, sent or placed: `range`, which covers it, counts as changed by the update at `follows`, and its owed part
+    /// is still owed.
     pub fn failed(
         &mut self,
         now: Moment,
@@ -430,9 +421,8 @@ impl Backlog {
         }
     }
 
-    /// Everything that the peer lacks now is *owed*, until it has acknowledged it as it is now or newer. What changes
-    /// from now on is not, so that a file that is written all the time does not stay owed. Asked again, it counts
-    /// from then.
+    /// Everything that the peer lacks now is *owed*, until the peer has acknowledged it with its present contents or newer ones. Later changes are
+    /// not owed, so that a file that is always being written does not stay owed. A repeated call starts again from that moment.
     pub fn owe(&mut self) {
         for state in self.files.values_mut() {
             state.owe();
@@ -452,7 +442,7 @@ impl Backlog {
         self.files.get(&file).is_some_and(Shortfall::owes)
     }
 
-    /// Whether nothing else of the file of a piece in flight is lacking or in flight.
+    /// Whether this piece in flight is the only part of its file that is lacking or in flight.
     #[must_use]
     pub fn is_last(&self, id: PieceId) -> bool {
         let piece = self.in_flight.get(&id);
@@ -485,40 +475,39 @@ impl Backlog {
         state.is_some_and(|state| state.lacks(range))
     }
 
-    /// How many bytes of `file` have to be sent or acknowledged yet, at most.
+    /// At most this many bytes of `file` still have to be sent or acknowledged.
     #[must_use]
     pub fn bytes_of(&self, file: ObjectId) -> u128 {
         self.files.get(&file).map_or(0, Shortfall::bytes)
     }
 
-    /// How many files the peer lacks something of.
+    /// The number of files of which the peer lacks something.
     #[must_use]
     pub fn files(&self) -> usize {
         self.files.len()
     }
 
-    /// The files that the peer lacks something of.
+    /// The files of which the peer lacks something.
     pub fn lacking(&self) -> impl Iterator<Item = ObjectId> {
         self.files.keys().copied()
     }
 
-    /// How many bytes have to be sent or acknowledged yet, at most; `u64::MAX` when a file counts whose
-    /// length is not known here.
+    /// At most this many bytes still have to be sent or acknowledged; `u64::MAX` if the length of a file is not known here.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let known = u64::try_from(self.bytes).ok();
-        // Of a file of unknown length the first part may have been acknowledged.
+        // The peer may have acknowledged the first part of a file of unknown length.
         known.filter(|bytes| *bytes <= LONGEST).unwrap_or(u64::MAX)
     }
 
-    /// Nothing that the peer lacks was changed before this.
+    /// Everything that the peer lacks was changed at or after this moment.
     #[must_use]
     pub fn oldest(&self) -> Option<Moment> {
         self.ages.first().map(|&(since, _)| since)
     }
 
-    /// Of how many files the peer may lack something that was changed before a moment; costs by the number of the others. A file that is
-    /// written all the time, and sent as fast, is none of them.
+    /// The number of files of which the peer may lack changes made before a moment. The cost grows with the number of the other files. A file that is
+    /// always being written, and sent as fast, does not count.
     #[must_use]
     pub fn files_since_before(&self, moment: Moment) -> usize {
         let later = self.ages.iter().rev();
@@ -532,7 +521,7 @@ impl Backlog {
         self.in_flight_cost
     }
 
-    /// What a piece in flight covers; nothing of one from an ended session or of a removed file.
+    /// The range that a piece in flight covers; `None` for a piece of an ended session or of a removed file.
     #[must_use]
     pub fn range_of(&self, id: PieceId) -> Option<Range<u64>> {
         let piece = self.in_flight.get(&id)?;
@@ -561,8 +550,7 @@ impl Backlog {
         self.count
     }
 
-    /// Changes what is known of `file`, and brings its place in the queue and the totals up to date.
-    /// None when nothing of it is lacking.
+    /// Changes the state of `file`, and updates its place in the queue and the totals. `None` if nothing of it is lacking.
     fn update<R>(&mut self, file: ObjectId, change: impl FnOnce(&mut Shortfall) -> R) -> Option<R> {
         let count = self.counted();
         let state = self.files.get_mut(&file)?;

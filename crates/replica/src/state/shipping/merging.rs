@@ -1,10 +1,9 @@
-//! Consecutive updates made one before they are sent.
+//! Merges consecutive updates into one record before they are sent.
 //!
-//! A burst changes the same directory again and again, and writes, renames or removes what it has just made.
-//! Of several records that wait to be sent only the last state of each row travels, and the receiver commits
-//! them together. Updates under different controls stay apart, since each waits at the receiver for its own; so do
-//! updates between which something of another replica was applied here: made one, they would wait for it, and it
-//! may wait for the first of them.
+//! A burst changes the same directory again and again, and writes, renames or removes what it has just made. Of the merged updates only the last
+//! state of each row is sent, and the receiver commits them together. Two kinds of updates stay apart: updates under different controls, because each
+//! waits at the receiver for its own; and updates between which another replica's update was applied here. The merged record would wait for that
+//! update, which may wait for the first part of the record.
 
 use bytes::Bytes;
 use control::{ControlName, Proposal};
@@ -13,10 +12,10 @@ use vfs::ObjectId;
 
 use crate::state::wire::{Note, Origin, Record, Row};
 
-/// At most this many updates become one.
+/// At most this many updates are merged.
 const UPDATES: usize = 64;
 
-/// An update is not added to those that have this many bytes already.
+/// No update is added to a record that has this many bytes.
 const BYTES: usize = 64 << 10;
 
 /// Updates that become one record.
@@ -30,8 +29,8 @@ struct Merged {
     rows: MergedRows,
 }
 
-/// Makes as few records of consecutive updates as may be; their order stays. With `is_on` false each update becomes a record of its
-/// own, to see what merging is worth.
+/// Merges consecutive updates into as few records as possible, in the same order. With `is_on` false each update becomes its own record, to measure
+/// what merging saves.
 pub(crate) fn merge(
     updates: impl IntoIterator<Item = (UpdateRecord, Note)>,
     is_on: bool,
@@ -52,7 +51,7 @@ pub(crate) fn merge(
     records
 }
 
-/// Bytes of a record as far as they depend on what happened, for keeping messages and metrics in bounds.
+/// The variable part of a record's size in bytes, to bound messages and metrics.
 pub(crate) fn bytes_of(record: &Record) -> usize {
     let rows = record.rows.iter();
     let rows = rows.map(|row| row.key.len() + row.value.as_ref().map_or(0, Bytes::len) + 8);
@@ -79,7 +78,7 @@ impl Merged {
             && self.after == note.after
     }
 
-    /// Gives the update back when it has to be applied by itself.
+    /// Returns the update if it cannot be merged.
     fn take(&mut self, update: UpdateRecord, note: &Note) -> Option<UpdateRecord> {
         let apart = self.rows.try_add(update).err();
         if apart.is_none() {
@@ -129,7 +128,7 @@ mod tests {
         }
     }
 
-    /// An update of extended attributes, whose rows may change as they like.
+    /// An update of extended attributes, whose rows may change freely.
     fn update(position: u64, rows: &[(&'static str, Option<&'static str>)]) -> UpdateRecord {
         const XATTRS: u8 = 4;
         let changes = rows.iter().map(|(key, value)| RowChange {
@@ -172,7 +171,7 @@ mod tests {
         assert_eq!(positions, [2, 3, 4]);
     }
 
-    /// The second update follows one of another replica, which may follow the first.
+    /// The second update follows an update of another replica, which may follow the first one.
     #[test]
     fn updates_with_another_replicas_between_them_stay_apart() {
         let updates = [(1, 0), (2, 5), (3, 5)].map(|(position, heard)| {

@@ -1,4 +1,4 @@
-//! A part of a file's contents that is sent to one peer, and what of it.
+//! A part of a file's contents that is sent to one peer, and how it is sent.
 //!
 //! What must never enter: which parts a peer lacks, and their order (`backlog`).
 
@@ -10,7 +10,7 @@ use vfs::ObjectId;
 /// How many bytes of a piece one sum covers.
 pub const BLOCK_BYTES: u64 = 64 << 10;
 
-/// As many blocks as a peer can say of that it lacks them.
+/// A peer can name at most this many blocks that it lacks.
 pub const BLOCKS_MAX: u64 = u64::BITS as u64;
 
 /// What of a piece is sent.
@@ -20,18 +20,18 @@ pub enum Manner {
     Bytes,
     /// The sums of its blocks: the peer may have them already.
     Sums,
-    /// The bytes of the blocks with these bits, which the peer has said that it lacks.
+    /// The bytes of the blocks with these bits, which the peer lacks.
     Blocks(u64),
 }
 
-/// Names a piece in flight to one peer. Never used twice by one [`Backlog`](super::Backlog), in whatever session.
+/// Names a piece in flight to one peer. One [`Backlog`](super::Backlog) never uses it twice, not even in different sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PieceId(pub u64);
 
 /// A part of a file that is to be read and sent now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// By which it is acknowledged.
+    /// The peer acknowledges the piece by it.
     pub id: PieceId,
     /// The file.
     pub file: ObjectId,

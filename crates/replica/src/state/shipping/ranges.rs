@@ -1,7 +1,7 @@
-//! A set of bytes of one file, as ranges: what is lacking, kept in bounded memory.
+//! The byte ranges of one file that a peer lacks, in bounded memory.
 //!
-//! The set may grow beyond what was put in (see [`Ranges::limit`]), never lose a byte that was not
-//! taken out. It knows nothing of files, peers or time.
+//! The set may cover more than was added (see [`Ranges::limit`]). It loses a byte only when that byte is removed. It knows nothing of files, peers or
+//! time.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Whether the set has no byte.
+    /// Whether the set is empty.
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// How many bytes there are.
+    /// How many bytes the set contains.
     #[must_use]
     pub(super) fn bytes(&self) -> u128 {
         self.sorted
@@ -36,7 +36,7 @@ impl Ranges {
             .take_while(|part| !part.is_empty())
     }
 
-    /// Puts `range` in. An empty one changes nothing.
+    /// Adds `range`. An empty range changes nothing.
     pub(super) fn add(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -51,7 +51,7 @@ impl Ranges {
         self.sorted.splice(first..behind, [joined]);
     }
 
-    /// Takes `range` out. An empty one changes nothing.
+    /// Removes `range`. An empty range changes nothing.
     pub(super) fn remove(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -67,7 +67,7 @@ impl Ranges {
         self.sorted.splice(first..behind, rest);
     }
 
-    /// Takes out, and returns, everything from `offset` on.
+    /// Removes, and returns, everything from `offset` on.
     pub(super) fn split_off(&mut self, offset: u64) -> Ranges {
         let behind = Ranges {
             sorted: self.overlap(offset..u64::MAX).collect(),
@@ -76,8 +76,7 @@ impl Ranges {
         behind
     }
 
-    /// Joins neighbours, those with the smallest gaps first, until at most `most` ranges are left (one
-    /// stays in any case).
+    /// Joins neighbours, the smallest gaps first, until at most `most` ranges are left (at least one).
     pub(super) fn limit(&mut self, most: usize) {
         while self.sorted.len() > most.max(1) {
             let gap = |pair: &[Range<u64>]| pair[1].start - pair[0].end;

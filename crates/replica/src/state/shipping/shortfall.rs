@@ -1,7 +1,6 @@
-//! What one peer lacks of one file: the ranges still to be sent, the pieces on their way, and which of both are owed.
+//! What one peer lacks of one file: the ranges still to be sent, the pieces in flight, and which of both are owed.
 //!
-//! This is where two pieces of one file are kept from overlapping. When something is sent, and to
-//! whom, is decided in `backlog`.
+//! This module keeps two pieces of one file from overlapping. `backlog` decides what is sent, when, and to which peer.
 
 use super::piece::PieceId;
 use super::ranges::Ranges;
@@ -12,12 +11,12 @@ use std::time::Duration;
 /// The place of a file in the queue: when it is due, and a count that breaks ties.
 pub(super) type QueuePlace = (Moment, u64);
 
-/// How much longer than it has a file that somebody waits for counts as waiting for its turn: it goes before all
-/// others, but for those that have waited so much longer, so that it cannot keep them from being sent for ever.
+/// Head start in the queue for a file that an operation waits for. It goes before all files that have not waited for as much longer, so it cannot
+/// delay the others for ever.
 const HEAD_START: Duration = Duration::from_secs(10);
 
-/// What is lacking when somebody waits for the file has gone after as many rounds: what was changed since the round under way began is
-/// not in that, but in the next one.
+/// Everything that was lacking when an operation began to wait has gone after this many rounds: the round under way does not contain what was changed
+/// since it began, but the next one does.
 const ROUNDS_EXPEDITED: u8 = 2;
 
 /// A piece that the peer has not acknowledged.
@@ -25,42 +24,40 @@ const ROUNDS_EXPEDITED: u8 = 2;
 struct Flying {
     id: PieceId,
     range: Range<u64>,
-    /// It brings something that is owed, or was in flight when that was asked.
+    /// It contains something that is owed, or was in flight when the peer was last asked what is owed.
     owed: bool,
     /// The same for the round under way.
     in_round: bool,
-    /// Since it was taken the file was changed up to here at most.
+    /// Upper end of all changes of the file since the piece was taken.
     changed_to: u64,
 }
 
 /// What one peer lacks of one file.
 #[derive(Clone, Debug)]
 pub(super) struct Shortfall {
-    /// To be sent. What overlaps a piece in flight was changed since that piece was taken, and has to
-    /// wait for its acknowledgement.
+    /// To be sent. A part that overlaps a piece in flight was changed after that piece was taken, and waits for its acknowledgement.
     pub(super) lacking: Ranges,
-    /// What of it was lacking when it was last asked what is owed, and has not been taken since.
+    /// The part of `lacking` that was lacking at the last call of `owe` and has not been taken since.
     owed: Ranges,
-    /// What of it was lacking when the round under way began, and has not been taken since. The next round begins when the peer
-    /// has all of that, so what it lacks then was changed since the last one began.
+    /// The part of `lacking` that was lacking when the round under way began and has not been taken since. The next round begins when the peer has
+    /// all of it, so everything it lacks then was changed after this round began.
     round: Ranges,
     round_began: Moment,
     /// In flight, lowest first; no two overlap.
     flying: Vec<Flying>,
     /// The newest position of any change.
     pub(super) follows: Position,
-    /// Nothing that the peer lacks was changed before.
+    /// Everything that the peer lacks was changed at or after this moment.
     pub(super) since: Moment,
     /// When what is lacking may be sent.
     pub(super) due: Moment,
     /// Its place in the queue; none while everything lacking waits for acknowledgements.
     pub(super) queued: Option<QueuePlace>,
-    /// For how many more rounds somebody waits for the file, the one under way included.
+    /// How many more rounds an operation waits for the file, including the one under way.
     rounds_expedited: u8,
-    /// The peer may have what it is said to lack: it is asked before that is sent.
+    /// The peer may already have what is noted as lacking: it is asked before that is sent.
     pub(super) offers: bool,
-    /// Where the next piece is looked for first, so that a part that is written over and over does not
-    /// keep the rest from being sent.
+    /// Where to look first for the next piece, so that a part that is written again and again does not delay the rest for ever.
     cursor: u64,
 }
 
@@ -87,30 +84,30 @@ impl Shortfall {
         self.lacking.is_empty() && self.flying.is_empty()
     }
 
-    /// Whether the peer has not got all of a range.
+    /// Whether the peer lacks any part of a range.
     pub(super) fn lacks(&self, range: Range<u64>) -> bool {
         let mut flying = self.flying.iter().map(|piece| &piece.range);
         flying.any(|piece| piece.start < range.end && range.start < piece.end)
             || self.lacking.overlap(range).next().is_some()
     }
 
-    /// What a piece in flight covers.
+    /// The range that a piece in flight covers.
     pub(super) fn in_flight_range(&self, id: PieceId) -> Option<Range<u64>> {
         let piece = self.flying.iter().find(|piece| piece.id == id)?;
         Some(piece.range.clone())
     }
 
-    /// Somebody waits for all that is lacking now. Whether nobody did before.
+    /// An operation waits for everything that is lacking now. Returns whether none waited before.
     pub(super) fn expedite(&mut self) -> bool {
         std::mem::replace(&mut self.rounds_expedited, ROUNDS_EXPEDITED) == 0
     }
 
-    /// Whether somebody waits for the file.
+    /// Whether an operation waits for the file.
     pub(super) fn is_expedited(&self) -> bool {
         self.rounds_expedited > 0
     }
 
-    /// Since when it counts as waiting, if it does from now on.
+    /// The moment from which the file counts as waiting, if it begins to wait now.
     pub(super) fn due_from(&self, now: Moment) -> Moment {
         match self.is_expedited() {
             true => now.before(HEAD_START),
@@ -118,7 +115,7 @@ impl Shortfall {
         }
     }
 
-    /// From now on everything that is missing is owed; what is changed later is not.
+    /// From now on everything that is missing is owed; later changes are not.
     pub(super) fn owe(&mut self) {
         self.owed = self.lacking.clone();
         for piece in &mut self.flying {
@@ -126,12 +123,12 @@ impl Shortfall {
         }
     }
 
-    /// Whether the peer has not got what is owed.
+    /// Whether the peer lacks something that is owed.
     pub(super) fn owes(&self) -> bool {
         !self.owed.is_empty() || self.flying.iter().any(|piece| piece.owed)
     }
 
-    /// Begins the next round if one is over. Whether it was, so that what is lacking is newer than it was known to be.
+    /// Begins the next round if the current one is over. Returns whether it was over: then what is lacking is newer than was known before.
     pub(super) fn go_round(&mut self, now: Moment) -> bool {
         let is_over = self.round.is_empty() && !self.flying.iter().any(|piece| piece.in_round);
         if is_over {
@@ -146,7 +143,7 @@ impl Shortfall {
         is_over
     }
 
-    /// How many bytes have to be sent or acknowledged yet.
+    /// How many bytes still have to be sent or acknowledged.
     pub(super) fn bytes(&self) -> u128 {
         let flying = self.flying.iter();
         let flying = flying.map(|f| u128::from(f.range.end - f.range.start));
@@ -162,8 +159,8 @@ impl Shortfall {
         self.lacking.limit(most);
     }
 
-    /// The file was truncated. A piece in flight may arrive after the truncation and after a later
-    /// growth, so what it has behind `size` must be sent again, as it will be then.
+    /// The file was truncated. A piece in flight may arrive after the truncation and after a later growth, so its part behind `size` must be sent
+    /// again, with its contents at that time.
     pub(super) fn cut(&mut self, size: u64) {
         self.lacking.remove(size..u64::MAX);
         self.owed.remove(size..u64::MAX);
@@ -175,8 +172,7 @@ impl Shortfall {
         }
     }
 
-    /// Takes the next piece, at most `piece_bytes` long, if one may be sent and fewer than `most` are in
-    /// flight.
+    /// Takes the next piece, at most `piece_bytes` long, if one may be sent and fewer than `most` are in flight.
     pub(super) fn take(
         &mut self,
         id: PieceId,
@@ -203,8 +199,8 @@ impl Shortfall {
         Some(range)
     }
 
-    /// Piece `id`, which is not sent yet, covers everything up to `end` from now on, but nothing that is not lacking or is in
-    /// flight. What it covers no longer is lacking. Returns its range; none when it is not in flight.
+    /// Makes piece `id`, which is not sent yet, cover everything up to `end` that is lacking and not in flight. What it no longer covers is lacking
+    /// again. Returns its range; `None` if it is not in flight.
     pub(super) fn reach(&mut self, id: PieceId, end: u64) -> Option<Range<u64>> {
         let at = self.flying.iter().position(|f| f.id == id)?;
         let next = self.flying.get(at + 1).map_or(u64::MAX, |f| f.range.start);
@@ -233,7 +229,7 @@ impl Shortfall {
         Some(self.flying[at].range.clone())
     }
 
-    /// Something lacking that overlaps nothing in flight.
+    /// A lacking range that overlaps nothing in flight.
     pub(super) fn free(&self, most: usize) -> Option<Range<u64>> {
         if self.flying.len() >= most.max(1) {
             return None;
@@ -261,8 +257,7 @@ impl Shortfall {
         Some(gap).filter(|gap| !gap.is_empty())
     }
 
-    /// The reader of piece `id` found that the file ends at `size`: nothing behind that is lacking,
-    /// but what was changed since.
+    /// The reader of piece `id` found that the file ends at `size`: behind that only what was changed since is lacking.
     pub(super) fn found_end(&mut self, id: PieceId, size: u64) {
         let Some(piece) = self.flying.iter_mut().find(|f| f.id == id) else {
             return;
@@ -278,14 +273,14 @@ impl Shortfall {
         }
     }
 
-    /// The peer has piece `id`. False when it was not in flight.
+    /// The peer has piece `id`. False if it was not in flight.
     pub(super) fn land(&mut self, id: PieceId) -> bool {
         let before = self.flying.len();
         self.flying.retain(|f| f.id != id);
         self.flying.len() < before
     }
 
-    /// Piece `id` did not get there, and was noted as changed again: what was owed of it still is.
+    /// Piece `id` did not arrive, and its range was noted as changed again: its owed part is still owed.
     pub(super) fn fail(&mut self, id: PieceId) {
         if let Some(at) = self.flying.iter().position(|f| f.id == id) {
             let piece = self.flying.remove(at);
@@ -303,7 +298,7 @@ impl Shortfall {
         self.flying.len()
     }
 
-    /// Nobody knows what became of the pieces in flight: they are due again.
+    /// The fate of the pieces in flight is unknown: they are due again.
     pub(super) fn lose(&mut self, now: Moment, most: usize) {
         if self.flying.is_empty() {
             return;

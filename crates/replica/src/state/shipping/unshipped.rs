@@ -1,6 +1,6 @@
 //! The backlogs of all peers, and what they say together about a file.
 //!
-//! Whether an answer to a client waits for that is decided elsewhere.
+//! What must never enter: whether an answer to a client waits for a peer.
 
 use super::backlog::{Backlog, Settings};
 use control::{Moment, Position};
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use vfs::{ObjectId, ReplicaSlot};
 
-/// Which peers lack which file contents. Every change is noted for all peers, whether they are there or
-/// not; a peer that stays away costs memory by the number of changed files, not by their contents, until it is given up.
+/// Which peers lack which file contents. Every change is noted for all peers, connected or not. A peer that stays away costs memory by the number of
+/// changed files, not by their contents, until it is given up.
 #[derive(Debug)]
 pub struct Unshipped {
     settings: Settings,
@@ -26,15 +26,14 @@ impl Unshipped {
         }
     }
 
-    /// From now on `peer` gets every change. It lacks nothing at first; one already known keeps its
-    /// backlog.
+    /// From now on the backlog of `peer` gets every change. A new peer lacks nothing; a known peer keeps its backlog.
     pub fn add_peer(&mut self, peer: ReplicaSlot) -> &mut Backlog {
         let settings = &self.settings;
         let fresh = || Backlog::new(settings.clone());
         self.peers.entry(peer).or_insert_with(fresh)
     }
 
-    /// `peer` is a witness, which gets no contents; one already known keeps its backlog.
+    /// `peer` is a witness, which gets no contents; a known peer keeps its backlog.
     pub fn add_witness(&mut self, peer: ReplicaSlot) {
         let fresh = || Backlog::of_witness(self.settings.clone());
         self.peers.entry(peer).or_insert_with(fresh);
@@ -49,8 +48,7 @@ impl Unshipped {
             .collect()
     }
 
-    /// Nothing more is noted for `peer`, which takes a whole copy when it is back. Returns the files that no other peer
-    /// lacks.
+    /// Notes nothing more for `peer`, which takes a whole copy when it is back. Returns the files that no other peer lacks.
     pub fn give_up(&mut self, peer: ReplicaSlot) -> Vec<ObjectId> {
         let files = self.peers.get_mut(&peer).map(Backlog::give_up);
         let files = files.unwrap_or_default().into_iter();
@@ -64,7 +62,7 @@ impl Unshipped {
         self.peers.get_mut(&peer)
     }
 
-    /// What one peer lacks; `None` of whom nothing is known.
+    /// What one peer lacks; `None` for an unknown peer.
     #[must_use]
     pub fn backlog(&self, peer: ReplicaSlot) -> Option<&Backlog> {
         self.peers.get(&peer)
@@ -119,7 +117,7 @@ impl Unshipped {
         }
     }
 
-    /// [`Backlog::expedite_much`] for every peer. Whether anything does not rest for that.
+    /// [`Backlog::expedite_much`] for every peer. Returns whether any contents stop resting.
     pub fn expedite_much(&mut self, now: Moment, file: ObjectId) -> bool {
         let mut any = false;
         for backlog in self.peers.values_mut() {

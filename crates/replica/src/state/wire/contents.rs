@@ -1,4 +1,4 @@
-//! What replicas say of contents of files: which are wanted, which come, and which are there.
+//! What replicas say about contents of files: which are wanted, which are sent, and which have arrived.
 //!
 //! What must never enter: when that is said (`replication`).
 
@@ -9,18 +9,18 @@ use vfs::ObjectId;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Completed {
     pub(crate) files: Vec<(ObjectId, u64)>,
-    /// Those of them that the receiver has asked for in this session, and that were sent since, each with the turn of its last wish.
+    /// Those of the files that the receiver has asked for in this session and that were sent since, each with the turn of its last request.
     pub(crate) asked: Vec<(ObjectId, u64)>,
-    /// With what of it the receiver was supplied because the sender has the best.
+    /// The files with which the sender, having the best copy, supplied the receiver.
     pub(crate) supplied: Vec<Supplied>,
 }
 
-/// Files of which lost replicas' data was missing somewhere, and which the receiver has as the sender has them.
+/// Files that lacked a lost replica's data on some survivor, and that the receiver now has as the sender has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Supplied {
-    /// In which epoch that was found out.
+    /// The epoch in which the sender found that out.
     pub(crate) epoch: u64,
-    /// The lost ones of whom nothing more had been taken in then.
+    /// The lost replicas whose streams were closed at that time.
     pub(crate) closed: Vec<u16>,
     pub(crate) files: Vec<ObjectId>,
 }
@@ -28,15 +28,15 @@ pub(crate) struct Supplied {
 /// The sender, which has taken all rows from the receiver, needs the contents of these files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
-    /// They belong to the copy that the sender took, and the receiver says when it has all of them.
+    /// They belong to the copy that the sender took, and the receiver tells the sender when it has all of them.
     pub(crate) copy: bool,
-    /// How far it has applied the receiver's stream. Its greeting, which says so too, may come later, on another lane.
+    /// How far the sender has applied the receiver's stream. Its greeting, which says this too, may come later, on another lane.
     pub(crate) applied: u64,
     pub(crate) files: Vec<ObjectId>,
     pub(crate) last: bool,
-    /// How many files the sender has asked for so far, these included, since the receiver began the conversation; those of copies do not count.
+    /// How many files, including these, the sender has asked for since the receiver began the conversation; those of copies do not count.
     pub(crate) named: u64,
-    /// How often copies of files have given way at the sender so far, since it was started.
+    /// How often copies of files have given way at the sender since its start.
     pub(crate) turn: u64,
 }
 
@@ -48,33 +48,31 @@ pub(crate) struct Stretch {
     pub(crate) hole: bool,
 }
 
-/// Content of a part of a file; the bytes of its stretches follow as payload, one after another.
+/// Content of a part of a file; the payload is the bytes of its stretches, one after another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PieceHead {
     pub(crate) id: u64,
     pub(crate) file: ObjectId,
-    /// Not to be put in place before the stream has been applied up to here.
+    /// The piece must not be put in place before the stream has been applied up to here.
     pub(crate) follows: u64,
-    /// It belongs to the copy that the receiver begins with.
+    /// It belongs to the copy with which the receiver begins.
     pub(crate) initial: bool,
-    /// With this piece everything of the file is there, up to this place of the stream.
+    /// With this piece the receiver has the whole file, up to this place of the stream.
     pub(crate) completes: Option<u64>,
-    /// The receiver has asked for the file in this session, and all of it was sent since: the turn of its last wish.
+    /// The receiver has asked for the file in this session, and the whole file was sent since: the turn of its last request.
     pub(crate) asked: Option<u64>,
-    /// The version of the file that was read, at least; 0 when the sender lacks data of that version itself, so that what it
-    /// sends is of some earlier one.
+    /// At least this version of the file was read; 0 if the sender lacks data of that version and sends an earlier one.
     pub(crate) version: u64,
-    /// The sender lacks some of the file itself, of a lost replica's, and has the best of it.
+    /// The sender lacks some of a lost replica's data of the file, and has the best copy of it.
     pub(crate) partial: bool,
     pub(crate) stretches: Vec<Stretch>,
-    /// The sums of all stretches that are no holes, in place of their bytes: the receiver may have these already. Nothing: the
-    /// bytes follow.
+    /// The sums of all stretches except holes, instead of their bytes: the receiver may have these already. Empty: the bytes follow.
     pub(crate) sums: Vec<Sum>,
 }
 
 #[cfg(test)]
 impl PieceHead {
-    /// One of the root, without bytes or sums.
+    /// A piece of the root, without bytes or sums.
     pub(crate) fn invented() -> PieceHead {
         PieceHead {
             id: 1,
@@ -94,7 +92,7 @@ impl PieceHead {
 /// The BLAKE3 of the bytes of a stretch.
 pub(crate) type Sum = [u8; blake3::OUT_LEN];
 
-/// The piece is in place at the sender, stably, or of no use any more.
+/// The piece is in place at the sender, stably, or is no longer needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PieceDone {
     pub(crate) id: u64,
@@ -103,10 +101,8 @@ pub(crate) struct PieceDone {
     pub(crate) failed: bool,
     /// There was no space for it.
     pub(crate) no_space: bool,
-    /// It came as sums: the bytes of the stretches with these bits are something else here, and must be sent. All others are in
-    /// place.
+    /// The piece came as sums: the bytes of the stretches with these bits differ here, and must be sent. All others are in place.
     pub(crate) lacking: u64,
-    /// Data of the file that others made is missing, so it counts for no majority: the receiver says when that has come
-    /// ([`Kind::Noted`]).
+    /// Data of other replicas is missing in the file, so it counts for no majority. The receiver reports when that data has come ([`Kind::Noted`]).
     pub(crate) apart: bool,
 }

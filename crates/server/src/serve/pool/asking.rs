@@ -1,8 +1,9 @@
-//! How one metadata server of a pool asks another one, until it is answered.
+//! How one metadata server of a pool asks another until it gets an answer.
 //!
-//! A question is asked once in a session, which knows it by its number, carries it over connections that break, and brings its answer. It is
-//! given up when the other server is silent, not when it is busy: asked again, it would be carried out twice, and the more there is to do, the more of
-//! it would be for nobody. What is under way is bounded instead, and what is beyond that waits with its client, whose slot it keeps.
+//! A question is asked once per session. The session identifies it by a number, carries it over broken connections, and returns its answer.
+//! The asker gives up when the other server is silent, not when it is busy: a repeated question would run twice, and under load more and
+//! more work would be done for no caller. Instead, the number of questions under way is bounded. A question beyond that waits, and its
+//! client keeps its slot.
 //!
 //! What must never enter: what is asked.
 
@@ -18,26 +19,27 @@ use vfs::Error;
 
 use super::connection;
 
-/// Longer than a server runs.
+/// Longer than any server runs.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// Before a question is asked again that did not get through.
+/// Delay before a question that was not sent is asked again.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// How often a question that waits looks whether the other server is silent, which no event tells, and whether copies that are in use need another lease.
+/// How often a waiting question checks whether the other server is silent, because no event tells, and how often leases of used copies are
+/// checked.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The bytes of files that are under way to or from another server, by what was asked for: more than a link of 1 Gbit/s carries in 30 ms.
+/// Most file bytes under way to or from another server, by requested size: more than a link of 1 Gbit/s carries in 30 ms.
 const BYTES_MAX: u32 = 4 << 20;
-/// What a question about few bytes counts as, so that there are at most 64 of them.
+/// A question about fewer bytes counts as this many, so at most 64 of them are under way.
 const BYTES_MIN: u32 = 64 << 10;
-/// Other questions that are under way.
+/// Most other questions under way.
 const OTHERS_MAX: usize = 64;
-/// What is under way with these bounds, and as much again of what [`Question::may_wait`] says no to, is served at once.
+/// Requests served at once: all questions within these bounds, and as many again for which [`Question::may_wait`] is false.
 pub(super) const SERVED_MAX: usize = 2 * (OTHERS_MAX + (BYTES_MAX / BYTES_MIN) as usize);
 
-/// What is told of questions that are refused, once and then in sums.
+/// Log entries about refused questions, the first one and then sums.
 static REFUSED: Throttle = Throttle::new();
 
-/// Bounds what is asked of another server at once; questions beyond that wait their turn.
+/// Limits the questions to another server that are under way. Further questions wait.
 pub(super) struct UnderWay {
     contents: Semaphore,
     others: Semaphore,
@@ -51,7 +53,7 @@ impl UnderWay {
         }
     }
 
-    /// Waits until the question may be asked: few enough others are under way. It counts until what is returned is dropped.
+    /// Waits until the limits allow the question. It counts until the permit is dropped.
     async fn admit(&self, question: &Question) -> Option<SemaphorePermit<'_>> {
         let permit = match question.contents() {
             _ if !question.may_wait() => return None,
@@ -61,13 +63,13 @@ impl UnderWay {
             }
             None => self.others.acquire().await,
         };
-        // They are never closed.
+        // The semaphores are never closed.
         permit.ok()
     }
 }
 
-/// Asks until an answer comes, or the other server has been silent for so long. A change, or an open, is not given up once it is on its way, as
-/// long as the other server runs: it might be made after something that the client asks for later.
+/// Asks until an answer comes, or the other server has been silent for `patience`. A change or an open that was sent is not given up while
+/// the other server runs: it might take effect after something that the client asks for later.
 pub(super) async fn ask(
     (peer, under_way): (&Peer, &UnderWay),
     asked: Asked,
@@ -98,7 +100,7 @@ pub(super) async fn ask(
                 return Err(refused(&too_large.to_string()));
             }
             Err(RequestError::OutcomeUnknown(_)) => {
-                // The home may have made it. It knows the same request again.
+                // The home may have made the change. It recognizes a repeat.
                 if question.is_made_once() {
                     otherwise = Error::Uncertain;
                 }
@@ -109,7 +111,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Returns when no messages have travelled between the two servers for so long.
+/// Returns when no messages have passed between the two servers for `patience`.
 async fn silence(peer: &Peer, patience: Duration) {
     let mut heard = Instant::now();
     loop {
@@ -123,7 +125,7 @@ async fn silence(peer: &Peer, patience: Duration) {
     }
 }
 
-/// A session in which messages travel.
+/// A session with a working connection.
 async fn connected(peer: &Peer) -> Session {
     loop {
         let session = peer.ready().await;
@@ -133,7 +135,7 @@ async fn connected(peer: &Peer) -> Session {
     }
 }
 
-/// What cannot be asked is an error for the client, and for the log.
+/// The error for a question that cannot be asked, for the client and the log.
 fn refused(why: &str) -> Error {
     if let Some(sum) = REFUSED.failed(("a question", 0), std::time::Instant::now()) {
         tracing::warn!(why, %sum, "a metadata server of the pool does not answer a question");
@@ -141,23 +143,23 @@ fn refused(why: &str) -> Error {
     Error::Io(why.to_owned())
 }
 
-/// A run of a home is there, or was: it knows of no copies, and hears that there are none.
+/// A run of a home is there, or was. It knows no copies, so it is told that there are none.
 pub(super) fn meet(shown: &Arc<RemoteTree>, home: Sender) {
     shown.meet(home.incarnation.0);
     let shown = shown.clone();
     tokio::spawn(async move {
-        // Otherwise it hears it with the next question.
+        // If this fails, the next question tells it.
         let _ = shown.ask_for_lease().await;
     });
 }
 
-/// Asks for leases as long as copies are in use.
+/// Renews leases while copies are in use.
 pub(super) async fn keep_lease(shown: Weak<RemoteTree>) {
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(shown) = shown.upgrade() else { return };
         if shown.wants_lease() {
-            // Without one, the home is asked for everything.
+            // Without a lease, everything is asked from the home.
             let _ = shown.ask_for_lease().await;
         }
     }

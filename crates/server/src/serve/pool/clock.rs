@@ -1,10 +1,10 @@
-//! The clocks on which leases within a pool are counted (decision 12).
+//! The clocks that measure leases within a pool (decision 12).
 //!
-//! They go on while the machine is suspended, and do not see that a virtual machine stood still. That is seen by the time of day, which is set
-//! anew afterwards: it jumps against them. A server that is given leases then relies on none that it has, or has asked for; one that
-//! gives them stood still as well, and keeps what it promised for longer.
+//! They go on while the machine is suspended, but do not notice that a virtual machine stood still. The time of day shows this: it is set
+//! again afterwards, and so jumps against these clocks. A server that holds leases then relies on none that it has or has asked for. A
+//! server that grants leases stood still as well, and keeps its promises for longer.
 //!
-//! What must never enter: what is counted on them.
+//! What must never enter: what is measured on them.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,39 +14,39 @@ use control::{ClockReading, Moment, readings, steady};
 use pool::{LeaseClock, LeaseSettings};
 use replica::{lease_time, read_clocks};
 
-/// For a server that gives leases.
+/// For a server that grants leases.
 pub(super) fn of_leases() -> LeaseClock {
     Arc::new(lease_time)
 }
 
-/// For a server that is given leases, and what it may rely on of them: two jumps that are too small to be seen may have come while one counts.
+/// For a server that holds leases, and how far it may rely on them: two jumps too small to be detected may happen during one lease.
 pub(super) fn of_given_leases() -> (LeaseSettings, LeaseClock) {
     let given = LeaseSettings::default();
     let watched = Watched::new(given, read_clocks);
     let relied_upon = LeaseSettings {
-        // The two, and what a clock that is slow makes of them.
+        // The two jumps, and the effect of a slow clock on them.
         unseen: 3 * watched.allowed,
         ..given
     };
     (relied_upon, Arc::new(move || watched.now(read_clocks)))
 }
 
-/// A clock that goes on by a whole lease when the time of day has jumped.
+/// A clock that advances by a whole lease when the time of day has jumped.
 struct Watched {
     allowed: Duration,
     lease_us: u64,
-    /// By how much it is ahead of the machine's. Stored before `ahead_us`, and read behind it.
+    /// How far it is ahead of the machine's clock. Stored before `ahead_us`, and read after it.
     skipped_us: AtomicU64,
-    /// By how much the time of day has been ahead of the machine's.
+    /// How far the time of day was ahead of the machine's clock.
     ahead_us: AtomicI64,
-    /// Held by the thread that sees to a jump.
+    /// Held by the thread that handles a jump.
     jumping: Mutex<()>,
 }
 
 impl Watched {
     fn new(lease: LeaseSettings, read: impl Fn() -> ClockReading) -> Watched {
         let watched = Watched {
-            // As much as of a site lease.
+            // The same fraction as for a site lease.
             allowed: lease.length / 50,
             lease_us: lease.granted_until(Moment(0)).0,
             skipped_us: AtomicU64::new(0),
@@ -57,7 +57,7 @@ impl Watched {
         watched
     }
 
-    /// Whether the distance of the clocks is known now.
+    /// Updates the distance of the clocks. Returns whether it is known now.
     fn set_ahead(&self, read: impl Fn() -> ClockReading) -> bool {
         let ahead_us = readings(read).find_map(|reading| reading.ahead_us(self.allowed));
         if let Some(ahead_us) = ahead_us {
@@ -73,7 +73,7 @@ impl Watched {
         }
     }
 
-    /// The time, if the clocks are as far apart as they have been.
+    /// The time, if the distance of the clocks has not changed.
     fn steady(&self, read: impl Fn() -> ClockReading) -> Option<Moment> {
         let ahead_us = self.ahead_us.load(Ordering::Acquire);
         let now = steady(ahead_us, self.allowed, read)?;
@@ -85,11 +85,11 @@ impl Watched {
         Moment(now.0.saturating_add(skipped_us))
     }
 
-    /// What counts, and what was asked for before, is over.
+    /// Ends all current leases, and those that were asked for before.
     fn jump(&self, read: impl Fn() -> ClockReading) -> Moment {
         let _alone = self.jumping.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(now) = self.steady(&read) {
-            // Another thread has seen to it.
+            // Another thread has handled it.
             return now;
         }
         self.skipped_us.fetch_add(self.lease_us, Ordering::AcqRel);
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// At this time, with a time of day that is ahead by so much.
+    /// Clocks that show this time, with a time of day that is ahead by this much.
     fn at(time_us: u64, ahead_us: u64) -> impl Fn() -> ClockReading {
         move || ClockReading {
             before: Moment(time_us),
@@ -163,7 +163,7 @@ mod tests {
         );
         let unseen = 2 * (given.length / 50).as_micros() as u64;
         let slow = |true_us: u64| true_us * (1_000_000 - u64::from(given.drift_ppm)) / 1_000_000;
-        // The one clock as slow as it may be, the other as fast.
+        // One clock as slow as allowed, the other as fast.
         assert!(relied_upon + unseen <= slow(given.length.as_micros() as u64));
         assert!(promised > relied_upon + unseen);
     }

@@ -1,7 +1,7 @@
-//! What travels between the servers of a pool, and who may send it: the one place where that is judged.
+//! Messages between the servers of a pool, and which server may send them. Only this module decides that.
 //!
-//! The others call the first metadata server; certificates say who is at the other end. What data servers say goes by the control lane, so
-//! that it arrives in the order in which it was sent, or not at all. Questions about names go by the data lane, in any order.
+//! The other servers connect to the first metadata server, and certificates identify both ends. Messages of data servers use the control
+//! lane, so they arrive in order or not at all. Questions about names use the data lane, in any order.
 //!
 //! What must never enter: what the messages do.
 
@@ -28,11 +28,11 @@ use vfs::ReplicaSlot;
 use super::asking;
 use crate::pools::{PoolPlace, PoolRole};
 
-/// The only version of what servers of a pool say to each other that is spoken. 2 came with keys that change, 3 with lists of contents, 4 with
-/// data servers that have several homes.
+/// The only supported version of the protocol between servers of a pool. Version 2 added changing keys, version 3 lists of contents,
+/// version 4 data servers with several homes.
 const VERSION: u32 = 4;
 
-/// What a message is. Numbers are never used again for another meaning.
+/// The kind of a message. A number is never reused for another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Kind {
@@ -52,7 +52,7 @@ enum Kind {
     Heard = 7,
     /// [`LayoutEvent`], of a metadata server. Control lane.
     LayoutEvent = 8,
-    /// [`Listing`], of a data server: some of what it has. Control lane.
+    /// [`Listing`], of a data server: some of its contents. Control lane.
     Listing = 9,
     /// [`ToHome`], of a data server, for a joined home. Control lane.
     ForHome = 10,
@@ -62,11 +62,11 @@ enum Kind {
     ForDataServer = 12,
     /// The same, as the first metadata server passes it on. Control lane.
     OfHome = 13,
-    /// What concerns a joined home of a [`Listing`], of the first metadata server. Control lane.
+    /// The part of a [`Listing`] that concerns a joined home, of the first metadata server. Control lane.
     ListingOf = 14,
     /// The joined homes, of the first metadata server to a data server. Control lane.
     Homes = 15,
-    /// [`ToldPool`]: a request of the first metadata server to one that has joined. Data lane.
+    /// [`ToldPool`]: a request of the first metadata server to a joined one. Data lane.
     Pool = 16,
     /// [`HeardPool`], the answer to it.
     HeardPool = 17,
@@ -117,8 +117,8 @@ impl TryFrom<u32> for Kind {
     }
 }
 
-/// How servers of a pool talk. Bytes of files go another way, but for those that clients of a metadata server that has joined read and
-/// write: as many as its questions under way can have.
+/// Settings of the connections in a pool. File bytes do not pass here, except those that clients of a joined metadata server read and
+/// write: their limit is that of its questions under way.
 pub(super) fn settings() -> Settings {
     Settings {
         versions: VERSION..=VERSION,
@@ -133,14 +133,14 @@ pub(super) fn settings() -> Settings {
     }
 }
 
-/// What a data server says to the metadata server.
+/// A message from a data server to the metadata server.
 #[derive(Debug, PartialEq)]
 pub(super) enum FromDataServer {
-    /// What their cores agree on.
+    /// A message between their cores.
     ToHome(ToHome),
-    /// How much it keeps.
+    /// How much it stores.
     Holding(Holding),
-    /// Some of what it has.
+    /// Some of its contents.
     Listing(Listing),
 }
 
@@ -153,7 +153,7 @@ impl FromDataServer {
         }
     }
 
-    /// Reads a message that [`admit_at_metadata_server`] let through; nothing when it is none.
+    /// Decodes a message that [`admit_at_metadata_server`] let through. `None` if it is malformed.
     pub(super) fn decode(message: &Message) -> Option<FromDataServer> {
         let body = &message.body;
         let read = match Kind::try_from(message.kind).ok()? {
@@ -166,12 +166,12 @@ impl FromDataServer {
     }
 }
 
-/// What the metadata server says to a data server.
+/// A message from the metadata server to a data server.
 pub(super) fn encode(message: &ToDataServer) -> Message {
     Kind::ToDataServer.message(message.encode())
 }
 
-/// Reads a message that [`admit_at_data_server`] let through; nothing when it is none, or about contents of one of these other homes.
+/// Decodes a message that [`admit_at_data_server`] let through. `None` if it is malformed, or about contents of one of these other homes.
 pub(super) fn decode(
     homes: &BTreeSet<HomeNumber>,
     message: &Message,
@@ -186,49 +186,49 @@ pub(super) fn decode(
     }
 }
 
-/// A question of a metadata server; it may be long.
+/// A question of a metadata server. It may be long.
 pub(super) fn encode_question(asked: &Asked) -> Message {
     Kind::Question
         .message(Bytes::new())
         .with_payload(asked.encode())
 }
 
-/// Reads a question that was let through; nothing when it is none.
+/// Decodes an admitted question. `None` if it is malformed.
 pub(super) fn decode_question(message: &Message) -> Option<Asked> {
     let is_one = Kind::Question.is_of(message) && message.body.is_empty();
     is_one.then(|| Asked::decode(&message.payload)).flatten()
 }
 
-/// The answer to a question; it may be long.
+/// The answer to a question. It may be long.
 pub(super) fn encode_reply(reply: &Reply) -> Message {
     Kind::Answer
         .message(Bytes::new())
         .with_payload(reply.encode())
 }
 
-/// Reads what answers a question; nothing when it is no answer.
+/// Decodes the answer to a question. `None` if it is malformed.
 pub(super) fn decode_reply(message: &Message) -> Option<Reply> {
     let is_one = Kind::Answer.is_of(message) && message.body.is_empty();
     is_one.then(|| Reply::decode(&message.payload)).flatten()
 }
 
-/// What copies of another metadata server do not count any more.
+/// The copies of another metadata server that are invalid now.
 pub(super) fn encode_news(news: &News) -> Message {
     Kind::News.message(news.encode())
 }
 
-/// Reads news that were let through; nothing when they are none.
+/// Decodes admitted news. `None` if they are malformed.
 pub(super) fn decode_news(message: &Message) -> Option<News> {
     let is_some = Kind::News.is_of(message) && message.payload.is_empty();
     is_some.then(|| News::decode(&message.body)).flatten()
 }
 
-/// What has happened to a layout of a client of another metadata server, or to a device.
+/// An event of a layout of another metadata server's client, or of a device.
 pub(super) fn encode_layout_event(event: &LayoutEvent) -> Message {
     Kind::LayoutEvent.message(event.encode())
 }
 
-/// Reads an event that was let through; nothing when it is none.
+/// Decodes an admitted event. `None` if it is malformed.
 pub(super) fn decode_layout_event(message: &Message) -> Option<LayoutEvent> {
     let is_one = Kind::LayoutEvent.is_of(message) && message.payload.is_empty();
     is_one.then(|| LayoutEvent::decode(&message.body)).flatten()
@@ -239,12 +239,12 @@ pub(super) fn heard() -> Message {
     Kind::Heard.message(Bytes::new())
 }
 
-/// Whether news were taken.
+/// Whether news were acknowledged.
 pub(super) fn is_heard(message: &Message) -> bool {
     *message == heard()
 }
 
-/// Whether a server may talk to the first metadata server at all, by the newest list of members, and as what.
+/// Whether a server may connect to the first metadata server, by the newest list of members, and in which role.
 pub(super) fn meet_at_metadata_server(
     place: &PoolPlace,
     peer: Sender,
@@ -263,7 +263,7 @@ pub(super) fn meet_at_metadata_server(
     }
 }
 
-/// Whether a server may talk at all to this one, which has joined.
+/// Whether a server may connect to this joined server.
 pub(super) fn meet_at_joined(place: &PoolPlace, peer: Sender) -> Result<(), TurnedAway> {
     match peer.slot == place.keeper {
         true => Ok(()),
@@ -331,7 +331,7 @@ fn turned_away(reason: &str) -> TurnedAway {
     }
 }
 
-/// Reads arbitrary bytes as a message of every kind. They must be refused or understood, and what is understood can be sent.
+/// Decodes arbitrary bytes as a message of every kind. They must be refused or understood, and what is understood can be sent.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let bytes = Bytes::copy_from_slice(bytes);
     for kind in Kind::ALL {
@@ -396,7 +396,7 @@ mod tests {
             panic!("another message");
         };
         assert_eq!(arrived, looked);
-        // The kinds tell the two ways apart, and nothing has bytes beside.
+        // The kinds distinguish the two directions, and extra payload is refused.
         assert!(decode(&none, &sent).is_none());
         assert!(FromDataServer::decode(&encode(&take)).is_none());
         assert!(FromDataServer::decode(&sent.with_payload(&b"more"[..])).is_none());

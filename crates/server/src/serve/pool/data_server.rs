@@ -1,7 +1,6 @@
-//! A data server: it keeps contents, serves clients with a handle, and talks to its metadata
-//! server.
+//! A data server: it stores contents, serves clients that have a handle, and talks to its metadata server.
 //!
-//! What must never enter: what a handle is worth.
+//! What must never enter: what a handle allows.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,12 +30,12 @@ use crate::serve::ServeError;
 use crate::status::PoolStatus;
 use crate::transport::Transport;
 
-/// What is told of a counter that cannot be kept, once and then in sums.
+/// Log entries about a counter that cannot be stored, the first one and then sums.
 static UNASKED: Throttle = Throttle::new();
 
-/// How often the metadata server is asked for a lease, and told how much is kept.
+/// How often a data server asks for leases, and reports how much it stores.
 const TELL: Duration = Duration::from_secs(1);
-/// Between two messages that list contents for it, and between two lists of all.
+/// Between two pages of a list of contents, and between two complete lists.
 const BETWEEN_PAGES: Duration = Duration::from_secs(10);
 const BETWEEN_LISTS: Duration = Duration::from_hours(1);
 
@@ -48,11 +47,11 @@ pub(in crate::serve) struct DataServer {
     link: Arc<Link>,
 }
 
-/// What a data server says and does outwards.
+/// The connections of a data server to others.
 #[derive(Default)]
 struct Link {
     metadata_server: OnceLock<Peer>,
-    /// Homes beside that of the first metadata server, as that one says.
+    /// Homes besides that of the first metadata server, as reported by that server.
     homes: Mutex<BTreeSet<HomeNumber>>,
     /// The connections of clients.
     clients: OnceLock<Weak<Transport>>,
@@ -86,13 +85,13 @@ impl Link {
         if let Some(Ok(session)) = session
             && session.is_connected(Lane::Control)
         {
-            // What is lost is said again.
+            // Lost messages are repeated.
             let _ = session.try_send(Lane::Control, message);
         }
     }
 }
 
-/// What is kept, and how much of it clients have read and written.
+/// The stored contents, and how many bytes clients have read and written.
 struct Kept {
     shelf: Arc<Shelf>,
     server: data_server::DataServer,
@@ -101,7 +100,7 @@ struct Kept {
 }
 
 impl DataServer {
-    /// Opens what is kept, or makes it where there is nothing yet, and calls the metadata server.
+    /// Opens the stored contents, or creates an empty store, and connects to the metadata server.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -139,7 +138,7 @@ impl DataServer {
         )?;
         let keeper = place.member(place.keeper);
         let addresses = keeper.map_or_else(Vec::new, |keeper| keeper.addresses);
-        // Nobody else has set it.
+        // It is set once.
         let _ = (link.metadata_server).set(endpoint.connect(place.keeper, addresses));
         tokio::spawn(ask(Arc::downgrade(&kept), link.clone()));
         tokio::spawn(list(Arc::downgrade(&kept), link.clone()));
@@ -151,23 +150,23 @@ impl DataServer {
         })
     }
 
-    /// What its NFS service serves.
+    /// The service behind its NFS server.
     pub(in crate::serve) fn as_served(&self) -> Arc<dyn nfs4_server::DataServer> {
         self.kept.clone()
     }
 
-    /// From now on these are the connections of clients.
+    /// Sets the connections of clients.
     pub(in crate::serve) fn serve_by(&self, transport: &Arc<Transport>) {
-        // There is one.
+        // There is only one.
         let _ = self.link.clients.set(Arc::downgrade(transport));
     }
 
-    /// Names the pool to clients.
+    /// The name of the pool, for clients.
     pub(in crate::serve) fn pool(&self) -> String {
         self.place.pool.to_string()
     }
 
-    /// Whether nothing more can be promised, because stable storage has failed.
+    /// Whether stable storage has failed, so that nothing more can be promised.
     pub(in crate::serve) fn has_failed(&self) -> bool {
         self.kept.shelf.has_failed()
     }
@@ -180,7 +179,7 @@ impl DataServer {
         }
     }
 
-    /// How it is.
+    /// The status, for display.
     pub(super) async fn status(&self) -> PoolStatus {
         PoolStatus {
             pool: self.place.pool.to_string(),
@@ -197,7 +196,7 @@ impl DataServer {
     }
 }
 
-/// Asks every home for a lease, and tells the first metadata server how much is kept, as long as this runs.
+/// Asks every home for a lease, and reports to the first metadata server how much is stored, while this runs.
 async fn ask(kept: Weak<Kept>, link: Arc<Link>) {
     let mut ticks = tokio::time::interval(TELL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -218,7 +217,7 @@ async fn ask(kept: Weak<Kept>, link: Arc<Link>) {
     }
 }
 
-/// Lists what there is for the metadata server, a little at a time and again and again, as long as this runs.
+/// Lists the contents for the metadata server repeatedly, one page at a time, while this runs.
 async fn list(kept: Weak<Kept>, link: Arc<Link>) {
     let mut after = Cookie::START;
     loop {
@@ -233,14 +232,14 @@ async fn list(kept: Weak<Kept>, link: Arc<Link>) {
                 after = next.unwrap_or(Cookie::START);
                 link.say(FromDataServer::Listing(listing).encode());
             }
-            // It is told where contents are read or written.
+            // The error is reported where contents are read or written.
             Err(error) => tracing::debug!(%error, "contents are not listed now"),
         }
     }
 }
 
 impl Kept {
-    /// How much there is; nothing while that cannot be told.
+    /// How much is stored. `None` while this is unknown.
     async fn holding(&self) -> Option<Holding> {
         let space = self.shelf.space().await.ok()?;
         Some(Holding {
@@ -253,7 +252,7 @@ impl Kept {
     }
 }
 
-/// Counts what goes through.
+/// Counts bytes read and written.
 #[async_trait]
 impl nfs4_server::DataServer for Kept {
     fn connected(&self) -> Connected {
@@ -293,7 +292,7 @@ impl nfs4_server::DataServer for Kept {
     }
 }
 
-/// Hears the metadata server.
+/// Receives messages of the metadata server.
 struct Hears {
     place: PoolPlace,
     server: data_server::DataServer,

@@ -1,4 +1,4 @@
-//! Joined metadata servers that are homes of directories, as the first metadata server asks them.
+//! Joined metadata servers that are homes of directories, as seen from the first metadata server, which asks them.
 //!
 //! What must never enter: what lives where.
 
@@ -19,35 +19,36 @@ use super::asking::{self, PAUSE, UnderWay};
 use super::clock;
 use super::metadata_server::MetadataServer;
 
-/// How long a client waits for a home that is silent before it is told to ask again: less than those wait that ask for it through this server.
+/// How long a client waits for a silent home before it is told to retry: shorter than the wait of other servers' clients that ask through
+/// this server.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked for what is under way over homes.
+/// How often operations over several homes are checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 type Listener = Arc<dyn Fn(LayoutEvent) + Send + Sync>;
 
-/// The homes beside that of the first metadata server.
+/// The homes besides that of the first metadata server.
 pub(super) struct JoinedHomes {
-    /// Those that the book has.
+    /// The homes in the book.
     known: BTreeSet<ReplicaSlot>,
     /// Set when the tree is shown.
     shown: OnceLock<(Arc<Store>, Weak<PoolTree>)>,
-    /// Set when others can call.
+    /// Set when other servers can connect.
     endpoint: OnceLock<Weak<Endpoint>>,
     home: OnceLock<Weak<Home>>,
     server: OnceLock<Weak<MetadataServer>>,
     trees: Mutex<BTreeMap<ReplicaSlot, Arc<RemoteTree>>>,
-    /// Who hears what happens to layouts of files that live there.
+    /// Called with events of layouts of files that live there.
     listeners: Mutex<Vec<Listener>>,
     this: Weak<JoinedHomes>,
 }
 
-/// The way to one of them.
+/// The connection to one of them.
 struct ToJoined {
     homes: Weak<JoinedHomes>,
     slot: ReplicaSlot,
     tree: FsId,
-    /// What it is asked at present.
+    /// Questions to it that are under way.
     under_way: UnderWay,
 }
 
@@ -69,7 +70,7 @@ impl JoinedHomes {
         self.trees.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tree of the pool, of which this part lives here.
+    /// The tree of the pool, with `own` as the part that lives here.
     pub(super) fn show(
         self: &Arc<Self>,
         own: Arc<dyn FileSystem>,
@@ -87,27 +88,27 @@ impl JoinedHomes {
         tree
     }
 
-    /// What is shown, once it is.
+    /// The tree, once it is shown.
     pub(super) fn shown(&self) -> Option<Arc<PoolTree>> {
         self.shown.get()?.1.upgrade()
     }
 
-    /// Others can call from now on, and are answered by this home.
+    /// Other servers can connect from now on, and this home answers them.
     pub(super) fn can_call(&self, endpoint: &Arc<Endpoint>, home: &Arc<Home>) {
-        // Nobody else sets them.
+        // They are set once.
         let _ = self.home.set(Arc::downgrade(home));
         let _ = self.endpoint.set(Arc::downgrade(endpoint));
         let slots: Vec<ReplicaSlot> = self.trees().keys().copied().collect();
         for slot in slots {
-            // It may have called before this.
+            // It may have connected before this.
             self.meet_present(slot);
         }
     }
 
-    /// Takes up what an earlier run has left. To be called before clients are served.
+    /// Takes up what an earlier run has left. Call it before clients are served.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub(super) async fn take_up(&self) -> vfs::Result<()> {
         match self.shown() {
             Some(tree) => tree.take_up().await,
@@ -115,9 +116,9 @@ impl JoinedHomes {
         }
     }
 
-    /// Has homes be noted by this server.
+    /// Has `server` note new homes.
     pub(super) fn are_noted_by(&self, server: &Arc<MetadataServer>) {
-        // Nobody else sets it.
+        // It is set once.
         let _ = self.server.set(Arc::downgrade(server));
     }
 
@@ -152,7 +153,7 @@ impl JoinedHomes {
         self.endpoint.get()?.upgrade()?.peer(slot)
     }
 
-    /// That with a server that is there.
+    /// The session with a connected server.
     pub(super) fn session(&self, slot: ReplicaSlot) -> Option<Session> {
         self.peer(slot).and_then(|peer| peer.session().ok())
     }
@@ -163,7 +164,7 @@ impl JoinedHomes {
         }
     }
 
-    /// A joined metadata server is there.
+    /// A joined metadata server has connected.
     pub(super) fn session_began(&self, peer: Sender) {
         let tree = self.trees().get(&peer.slot).cloned();
         if let Some(tree) = tree {
@@ -172,7 +173,7 @@ impl JoinedHomes {
         }
     }
 
-    /// One of them says which copies do not count any more.
+    /// A home invalidates copies.
     pub(super) fn hear(&self, from: ReplicaSlot, news: &News) {
         let tree = self.trees().get(&from).cloned();
         if let Some(tree) = tree {
@@ -180,7 +181,7 @@ impl JoinedHomes {
         }
     }
 
-    /// The one where a file lives; nothing when it lives at the first server.
+    /// The home of a file. `None` if the file lives at the first server.
     pub(super) fn home_of(&self, file: ObjectId) -> Option<Arc<RemoteTree>> {
         self.trees().get(&file.slot()).cloned()
     }
@@ -191,12 +192,12 @@ impl JoinedHomes {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has this called with what happens to layouts that they give.
+    /// Has `listener` called with events of their layouts.
     pub(super) fn on_layout_event(&self, listener: Listener) {
         self.listeners().push(listener);
     }
 
-    /// One of them says what has happened to a layout.
+    /// A home reports an event of a layout.
     pub(super) fn hear_of_layouts(&self, from: ReplicaSlot, event: metadata_server::LayoutEvent) {
         if !self.trees().contains_key(&from) {
             return;
@@ -206,7 +207,7 @@ impl JoinedHomes {
         listeners.iter().for_each(|listener| listener(event));
     }
 
-    /// One has left the pool.
+    /// A home has left the pool.
     pub(super) fn has_left(&self, slot: ReplicaSlot) {
         self.trees().remove(&slot);
         if let Some(tree) = self.shown() {
@@ -223,7 +224,7 @@ impl Homes for JoinedHomes {
         let (store, _) = self.shown.get().ok_or(Error::Delay)?;
         let noted = server.keep_home(home).await;
         noted.map_err(|error| Error::Io(error.to_string()))?;
-        // From now on it is asked before a data server goes. What it was told before that may be old.
+        // From now on it is asked before a data server is removed. What it was told earlier may be outdated.
         server.tell(home).await.ok_or(Error::Delay)?;
         tracing::info!(
             number = home.0,
@@ -257,7 +258,7 @@ impl Connection for ToJoined {
     }
 }
 
-/// What a home says of layouts, in the words of the NFS service.
+/// Converts a home's layout event to the type of the NFS service.
 pub(super) fn event_here(event: metadata_server::LayoutEvent) -> LayoutEvent {
     match event {
         metadata_server::LayoutEvent::Recall(holder) => LayoutEvent::Recall(LayoutHolder(holder)),
@@ -267,7 +268,7 @@ pub(super) fn event_here(event: metadata_server::LayoutEvent) -> LayoutEvent {
     }
 }
 
-/// Finds out now and then what became of what is under way over homes.
+/// Settles operations over several homes regularly.
 async fn settle(tree: Weak<PoolTree>) {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -276,7 +277,7 @@ async fn settle(tree: Weak<PoolTree>) {
     }
 }
 
-/// Tells a run of a home what clients have open there, as long as it runs and has not heard it.
+/// Reports to a run of a home what clients have open there, until it has heard it or ends.
 async fn hand_over(homes: Weak<JoinedHomes>, to: Sender) {
     loop {
         let Some(homes) = homes.upgrade() else { return };

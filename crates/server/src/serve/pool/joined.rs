@@ -1,5 +1,5 @@
-//! A metadata server that has joined a pool: it shows clients what lives at the first one, which it calls, and has that make their changes;
-//! and what lives at itself.
+//! A joined metadata server: it serves objects of the first server by asking that server, which also makes the clients' changes, and serves
+//! its own objects.
 //!
 //! What must never enter: what clients may do there.
 
@@ -34,38 +34,38 @@ use crate::pools::{self, PoolPlace};
 use crate::serve::ServeError;
 use crate::status::{CopiesStatus, PoolServerStatus, PoolStatus};
 
-/// How long a client waits for a first metadata server that is silent before it is told to ask again.
+/// How long a client waits for a silent first metadata server before it is told to retry.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same when this server starts for the first time, and has to know which tree it is to show.
+/// The same at the very first start, when this server must learn which tree it serves.
 const FIRST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running metadata server that has joined.
+/// A running joined metadata server.
 pub(in crate::serve) struct JoinedServer {
     place: PoolPlace,
     endpoint: Endpoint,
     home: Arc<ToHome>,
     files: Arc<OwnFiles>,
     book: Arc<OwnBook>,
-    /// Which of its starts this is, and how long clients may be silent.
+    /// The incarnation of this start, and how long clients may be silent.
     run: (u32, Duration),
 }
 
-/// The way to the first metadata server.
+/// The connection to the first metadata server.
 struct ToHome {
-    /// Set when it is called.
+    /// Set when this server connects.
     peer: OnceLock<Peer>,
-    /// What it is asked at present.
+    /// Questions that are under way.
     under_way: UnderWay,
-    /// Which tree is meant, once that is known.
+    /// The tree, once it is known.
     tree: OnceLock<FsId>,
-    /// What the first one has.
+    /// The objects of the first server.
     shown: OnceLock<Weak<RemoteTree>>,
-    /// What this server has made.
+    /// The objects that this server has made.
     own: OwnHome,
 }
 
 impl JoinedServer {
-    /// Calls the first metadata server.
+    /// Connects to the first metadata server.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -99,7 +99,7 @@ impl JoinedServer {
         )?;
         let keeper = place.member(place.keeper);
         let addresses = keeper.map_or_else(Vec::new, |keeper| keeper.addresses);
-        // Nobody else has set it.
+        // It is set once.
         let _ = home.peer.set(endpoint.connect(place.keeper, addresses));
         Ok(JoinedServer {
             place,
@@ -111,20 +111,20 @@ impl JoinedServer {
         })
     }
 
-    /// The tree of which this server keeps a store, and in which place.
+    /// The tree of this server's store, and this server's slot.
     pub(in crate::serve) fn shows(&self) -> (&str, ReplicaSlot) {
         (&self.place.tree, self.place.slot)
     }
 
-    /// Where files of that store have their bytes.
+    /// The place of the bytes of this store's files.
     pub(in crate::serve) fn elsewhere(&self) -> Arc<dyn Elsewhere> {
         self.files.contents()
     }
 
-    /// Asks which tree it is, for a server that has no store of it.
+    /// Asks for the identity of the tree, for a server without a store of it.
     ///
     /// # Errors
-    /// [`ServeError::HomeAway`] when nobody answers for a while.
+    /// [`ServeError::HomeAway`] when there is no answer for a while.
     pub(in crate::serve) async fn identity_of_tree(&self) -> Result<TreeIdentity, ServeError> {
         let asked = self.home.ask_for(FIRST_PATIENCE, (Question::Tree, None, 0));
         let reply = timeout(FIRST_PATIENCE, asked).await;
@@ -147,10 +147,10 @@ impl JoinedServer {
         }
     }
 
-    /// What clients are shown of the tree of which this is the store, and who gives layouts of it.
+    /// The tree that clients see, given its local store, and the source of its layouts.
     ///
     /// # Errors
-    /// [`ServeError`] when the store belongs to somebody else.
+    /// [`ServeError`] when the store belongs to another server.
     pub(in crate::serve) async fn show(
         &self,
         data: &DataDirectory,
@@ -171,12 +171,12 @@ impl JoinedServer {
         let (lease, now) = clock::of_given_leases();
         let first = (self.home.clone() as Arc<dyn Connection>, self.place.keeper);
         let shown = RemoteTree::new(store.clone(), first, now, lease);
-        // There is one.
+        // They are set once.
         let _ = self.home.tree.set(store.tree().fs_id);
         let _ = self.home.shown.set(Arc::downgrade(&shown));
         let has_directories = metadata_server::has_directories(store).await;
         let has_directories = has_directories.map_err(ServeError::Home)?;
-        // What lived here before may have left something to do at data servers.
+        // Objects that lived here earlier may have left work for data servers.
         let was_started = striping::was_started(&store.placed_rows());
         let was_started = was_started.map_err(ServeError::Home)?;
         let stripes = makes_directories || has_directories || was_started;
@@ -199,7 +199,7 @@ impl JoinedServer {
         tokio::spawn(asking::keep_lease(Arc::downgrade(&shown)));
         let session = self.home.peer.get().and_then(|peer| peer.session().ok());
         if let Some(session) = session {
-            // It began before there was anything to show.
+            // It began before there was a tree to show.
             asking::meet(&shown, session.peer());
             self.home.own.session_began(session.peer());
             tokio::spawn(hand_over(Arc::downgrade(&self.home), session.peer()));
@@ -220,13 +220,13 @@ impl JoinedServer {
         Ok((tree, Arc::new(layouts)))
     }
 
-    /// Makes no connections any more.
+    /// Closes the connections and makes no new ones.
     pub(super) fn close(&self) {
         self.home.own.end();
         self.endpoint.close();
     }
 
-    /// How it is.
+    /// The status, for display.
     pub(super) fn status(&self) -> PoolStatus {
         PoolStatus {
             pool: self.place.pool.to_string(),
@@ -253,7 +253,7 @@ impl JoinedServer {
     }
 }
 
-/// How the first metadata server is, for one that calls it.
+/// The state of the first metadata server, for a server that connects to it.
 pub(super) fn status_of_keeper(place: &PoolPlace, endpoint: &Endpoint) -> PoolServerStatus {
     let keeper = place.member(place.keeper);
     let met = endpoint.peer(place.keeper);
@@ -305,7 +305,7 @@ impl Connection for ToHome {
     }
 }
 
-/// Tells a run of the first metadata server what clients have open, as long as it runs and has not heard it.
+/// Reports to a run of the first metadata server what clients have open, until it has heard it or ends.
 async fn hand_over(home: Weak<ToHome>, to: Sender) {
     loop {
         let Some(home) = home.upgrade() else { return };
@@ -328,7 +328,7 @@ async fn hand_over(home: Weak<ToHome>, to: Sender) {
     }
 }
 
-/// Hears the first metadata server.
+/// Receives messages of the first metadata server.
 struct Hears {
     place: PoolPlace,
     home: Arc<ToHome>,
@@ -336,7 +336,7 @@ struct Hears {
 }
 
 impl Hears {
-    /// How the pool is, or a question about a data server; nothing when it is neither.
+    /// Answers a report of the pool's state, or a question about data servers. `None` for other messages.
     async fn answer_about_pool(
         &self,
         from: Sender,
@@ -381,7 +381,7 @@ impl MessageHandler for Hears {
     async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
         if let Some(asked) = connection::decode_question(&incoming.message) {
             let reply = self.home.own.answer(incoming.from, asked).await;
-            // Until here its bytes count against what the asker may send.
+            // Until here, its bytes count against the asker's limit.
             drop(incoming);
             let reply = reply.ok_or_else(connection::refusal)?;
             return Ok(connection::encode_reply(&reply));

@@ -1,5 +1,5 @@
-//! Layouts of a tree of which there are several metadata servers: what a home gives to its own clients and to those of others, what the first one
-//! gets for both where files live at another home, and what one that has joined gives to its clients.
+//! Layouts of a tree with several metadata servers: those that a home gives to its own clients and to clients of other servers, those that
+//! the first server gets for both from another home, and those that a joined server gives to its clients.
 //!
 //! What must never enter: who gets layouts.
 
@@ -17,7 +17,7 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use super::homes::{JoinedHomes, event_here};
 
-/// The layouts of a home: a client that may write past it is told so when all copies of the file are gone that other servers have.
+/// The layouts of a home. A client gets a layout for writing only after all other servers' copies of the file are invalid.
 pub(super) struct GivenBehindCopies {
     pub(super) striped: Arc<Striped>,
     pub(super) holders: Arc<Holders>,
@@ -123,7 +123,7 @@ impl metadata_server::Layouts for GivenBehindCopies {
     }
 }
 
-/// The layouts of the first metadata server: its own, and those of homes that have joined, which it asks for them.
+/// The layouts of the first metadata server: its own, and those that it gets from joined homes.
 pub(super) struct GivenByAll {
     pub(super) own: GivenBehindCopies,
     pub(super) homes: Arc<JoinedHomes>,
@@ -232,7 +232,7 @@ impl metadata_server::Layouts for GivenByAll {
     }
 }
 
-/// A layout that the home of a file gives.
+/// Gets a layout from the home of a file.
 async fn layout_of(
     home: &RemoteTree,
     file: ObjectId,
@@ -250,13 +250,13 @@ async fn layout_of(
     })
 }
 
-/// The layouts of a metadata server that has joined.
+/// The layouts of a joined metadata server.
 pub(super) struct GivenByHome {
     pub(super) tree: Arc<RemoteTree>,
     pub(super) properties: LayoutProperties,
-    /// What has this slot lives here.
+    /// Objects with this slot live here.
     pub(super) own: ReplicaSlot,
-    /// Who gives layouts of it, if anybody does.
+    /// The layouts of these objects, if layouts are in use.
     pub(super) files: Option<GivenBehindCopies>,
 }
 
@@ -279,7 +279,7 @@ impl Layouts for GivenByHome {
         if let Some(files) = &self.files {
             return Layouts::devices(files).await;
         }
-        // A client asks again, or for the device of the layout that it has.
+        // A client asks again, or asks for the device of its layout.
         let all = self.tree.devices().await.unwrap_or_default().into_iter();
         all.map(DeviceId).collect()
     }
@@ -303,7 +303,7 @@ impl Layouts for GivenByHome {
         }
         match &self.files {
             Some(files) => Layouts::returned(files, file, holder).await,
-            // It was refused one.
+            // It was refused a layout.
             None => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
-//! The first metadata server of a pool: it admits others, answers metadata servers that have joined, knows how data servers are, and says
-//! over which of them new files are striped.
+//! The first metadata server of a pool: it admits other servers, answers joined metadata servers, tracks the state of data servers, and
+//! chooses over which of them new files are striped.
 //!
 //! What must never enter: who gets handles, which the home decides, and where bytes go.
 
@@ -47,63 +47,63 @@ use crate::pools::{self, Book, PoolPlace, PoolRole};
 use crate::serve::ServeError;
 use crate::transport::Listener;
 
-/// How often it is looked who is there.
+/// How often the pool is checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long the looking up of a name may take, and how long an address is believed.
+/// How long a name lookup may take, and how long its result is used.
 const LOOK_UP: Duration = Duration::from_secs(2);
 const BELIEVED: Duration = Duration::from_secs(30);
-/// New files are striped over a data server that is away for at most this long.
+/// New files are still striped over a data server that has been away for at most this long.
 const AWAY: Duration = Duration::from_secs(60);
-/// New files avoid a data server on which less can be written, and less than one part in this many of its disk.
+/// New files avoid a data server whose available space is below this, and below this part (one in `FULL_PART`) of its disk.
 const FULL_BYTES: u64 = 1 << 30;
 const FULL_PART: u64 = 50;
 
-/// What is told of a book that has no space, once and then in sums.
+/// Log entries about a full book, the first one and then sums.
 static FULL: Throttle = Throttle::new();
 
 /// A running metadata server.
 pub(in crate::serve) struct MetadataServer {
     place: PoolPlace,
-    /// The tree is that of a set: other members may have what is lost here.
+    /// The tree belongs to a set: other members may have what is lost here.
     in_set: bool,
     endpoint: Arc<Endpoint>,
     known: Arc<Known>,
     striped: Arc<Striped>,
-    /// That of the tree whose files are striped.
+    /// The store of the tree whose files are striped.
     store: Arc<Store>,
     keeping: Mutex<Keeping>,
     moves: Arc<Moves>,
     forgetting: Forgetting,
     telling: Telling,
-    /// Held by the task that removes a server, or decides that a metadata server is given up.
+    /// Held by the task that removes a server, or that decides to give up a metadata server.
     departing: tokio::sync::Mutex<()>,
     /// Held by the task that changes the book.
     changes: tokio::sync::Mutex<()>,
     book_path: PathBuf,
 }
 
-/// Over which data servers new files are striped, and what that follows from.
+/// The data servers over which new files are striped, and the facts that decide this.
 struct Keeping {
     book: Book,
     servers: BTreeSet<DataServerNumber>,
-    /// When each was there last; the start counts.
+    /// When each data server was last seen. The start counts.
     seen: BTreeMap<DataServerNumber, Instant>,
-    /// They are about to be removed.
+    /// Data servers that are about to be removed.
     leaving: BTreeSet<DataServerNumber>,
-    /// They have hardly any space.
+    /// Data servers that are almost full.
     full: BTreeSet<DataServerNumber>,
     /// When each address was looked up.
     looked_up: BTreeMap<DataServerNumber, (String, Instant)>,
 }
 
-/// The pool as the first home knows it.
+/// The pool, as the first home sees it.
 pub(super) fn view(place: &PoolPlace, members: &[Member], book: &Book) -> PoolView {
     let servers: BTreeSet<_> = data_servers(place, members).map(number).collect();
     let servers = &servers - &book.forgotten;
     pool_view(place, HomeNumber::FIRST, &servers, book)
 }
 
-/// The pool as a home knows it that has these data servers.
+/// The pool, as a home with these data servers sees it.
 pub(super) fn pool_view(
     place: &PoolPlace,
     home: HomeNumber,
@@ -124,7 +124,7 @@ pub(super) fn pool_view(
     }
 }
 
-/// Those with this role that were not removed.
+/// Members with this role that were not removed.
 fn present<'m>(
     place: &PoolPlace,
     members: &'m [Member],
@@ -135,7 +135,7 @@ fn present<'m>(
     members.filter(move |member| !member.revoked && PoolRole::of(member, keeper) == role)
 }
 
-/// Metadata servers that have joined and were not removed.
+/// Joined metadata servers that were not removed.
 pub(super) fn metadata_servers(place: &PoolPlace, members: &[Member]) -> Vec<ReplicaSlot> {
     let present = present(place, members, PoolRole::MetadataServer);
     present.map(|member| ReplicaSlot(member.slot)).collect()
@@ -152,9 +152,9 @@ fn number(member: &Member) -> DataServerNumber {
     DataServerNumber(member.slot)
 }
 
-/// What a metadata server begins with.
+/// What a metadata server starts with.
 pub(super) struct Beginning {
-    /// The tree is that of a set.
+    /// Set if the tree belongs to a set.
     pub(super) sharing: Option<Arc<Sharing>>,
     pub(super) place: PoolPlace,
     pub(super) listener: Listener,
@@ -165,7 +165,7 @@ pub(super) struct Beginning {
     pub(super) homes: Arc<JoinedHomes>,
 }
 
-/// Whether what is known here of an object may be old by now: clients write past this server, or it lives at another one.
+/// Says whether the local state of an object may be outdated: clients write it at data servers, or it lives at another server.
 fn changes_elsewhere(striped: &Arc<Striped>, tree: Option<Arc<PoolTree>>) -> ChangesElsewhere {
     let striped = striped.clone();
     Arc::new(move |id| {
@@ -175,7 +175,7 @@ fn changes_elsewhere(striped: &Arc<Striped>, tree: Option<Arc<PoolTree>>) -> Cha
 }
 
 impl MetadataServer {
-    /// Listens for data servers, and takes up what the home has kept in the store.
+    /// Listens for data servers, and takes up the home's state from the store.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -194,7 +194,7 @@ impl MetadataServer {
         let in_set = sharing.is_some();
         let identity = place.directory.identity();
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
-        // Nobody else signs the list.
+        // No other server signs the list.
         place.directory.note_current();
         let memory = Arc::new(InBook::default());
         let homes = beginning.homes;
@@ -285,7 +285,7 @@ impl MetadataServer {
         Ok(server)
     }
 
-    /// Makes no connections any more.
+    /// Closes the connections and makes no new ones.
     pub(super) fn close(&self) {
         self.endpoint.close();
     }
@@ -300,16 +300,16 @@ impl MetadataServer {
         session.is_some_and(|session| session.is_connected(Lane::Control))
     }
 
-    /// What a data server that is connected says that it keeps.
+    /// The report of a connected data server about its contents.
     fn holding(&self, slot: ReplicaSlot) -> Option<Holding> {
         let said = self.known.holdings().get(&slot).copied();
         let said = said.filter(|said| said.is_present && self.is_connected(slot));
         said.map(|said| said.holding)
     }
 
-    /// Looks who is in the pool, where, and who is there.
+    /// Checks the members of the pool, their addresses, and which of them are there.
     async fn look(&self) {
-        // Read again in a second.
+        // The next check reads it again.
         let Ok(members) = self.place.directory.members() else {
             return;
         };
@@ -336,7 +336,7 @@ impl MetadataServer {
         self.settle(&members).await;
     }
 
-    /// Finds out where a data server answers NFS, unless that is known.
+    /// Looks up the NFS address of a data server, unless it is known.
     async fn look_up(&self, member: &Member) {
         let (server, Some(address)) = (number(member), member.addresses.first()) else {
             return;
@@ -346,7 +346,7 @@ impl MetadataServer {
             return;
         }
         let found = timeout(LOOK_UP, tokio::net::lookup_host(address)).await;
-        // What is not found now may be found in a second; until then the address before counts.
+        // A failed lookup is repeated at the next check. Until then, the previous address is used.
         if let Ok(Ok(mut found)) = found
             && let Some(at) = found.next()
         {
@@ -356,7 +356,7 @@ impl MetadataServer {
         }
     }
 
-    /// Has the home and the book follow what is known. The book is stable before anything is placed by it.
+    /// Updates the home and the book. The book becomes stable before any file is placed by it.
     async fn settle(&self, members: &[Member]) {
         let _alone = self.changes.lock().await;
         let servers: BTreeSet<_> = data_servers(&self.place, members).map(number).collect();
@@ -391,7 +391,7 @@ impl MetadataServer {
         self.keeping().servers = servers;
     }
 
-    /// Puts the book on stable storage, and has the home go by it. The caller holds `changes`.
+    /// Makes the book stable, and has the home use it. The caller holds `changes`.
     async fn keep_book(&self, members: &[Member], book: Book) -> Result<(), SealedFileError> {
         self.write_book(&book).await?;
         self.striped.update_view(view(&self.place, members, &book));
@@ -406,7 +406,7 @@ impl MetadataServer {
     }
 }
 
-/// Looks after the pool as long as the server runs.
+/// Checks the pool while the server runs.
 async fn keep(server: Weak<MetadataServer>) {
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -419,7 +419,7 @@ async fn keep(server: Weak<MetadataServer>) {
     }
 }
 
-/// Looks which metadata servers are lost.
+/// Looks for lost metadata servers.
 async fn give_up_lost(server: Weak<MetadataServer>) {
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -433,7 +433,7 @@ async fn give_up_lost(server: Weak<MetadataServer>) {
 }
 
 impl Keeping {
-    /// Has new files avoid a data server that has hardly any space, until it has clearly more.
+    /// New files avoid a data server that is almost full, until it has clearly more space.
     fn note_space(&mut self, server: DataServerNumber, holding: Holding) {
         let little_bytes = FULL_BYTES.min(holding.total_bytes / FULL_PART);
         let wanted_bytes = match self.full.contains(&server) {
@@ -446,8 +446,8 @@ impl Keeping {
         };
     }
 
-    /// Over which data servers new files are to be striped: those that serve, and for a while those that have. Those that are full are
-    /// among them only if all are.
+    /// The data servers over which new files must be striped: those that serve, or did so recently. Full ones are included only if all are
+    /// full.
     fn wanted(
         &self,
         servers: &BTreeSet<DataServerNumber>,

@@ -1,6 +1,6 @@
-//! The server's side of its pool: the role in which it runs, and its connections to the others.
+//! The server's side of its pool: its role, and its connections to the other servers.
 //!
-//! What must never enter: who gets handles, and what handles are worth.
+//! What must never enter: who gets handles, and what handles allow.
 
 mod asking;
 mod clock;
@@ -53,28 +53,28 @@ const BOOK: &str = "groups";
 /// A server that belongs to a pool, ready to begin.
 pub(super) struct Prepared {
     place: PoolPlace,
-    /// What the first metadata server needs besides.
+    /// What only the first metadata server needs.
     metadata: Option<Metadata>,
-    /// The connection of a metadata server that has joined.
+    /// The connection of a joined metadata server.
     joined: Option<Arc<JoinedServer>>,
     key_life: Duration,
 }
 
 struct Metadata {
-    /// Set where the tree is that of a set, of which the server keeps a copy.
+    /// Set if the tree belongs to a set and this server keeps a copy of it.
     sharing: Option<Arc<Sharing>>,
-    /// Where the others call.
+    /// Where the other servers connect.
     listener: Listener,
     striped: Arc<Striped>,
-    /// Metadata servers that have joined when this one starts.
+    /// Metadata servers that have joined before this start.
     others: Vec<ReplicaSlot>,
-    /// Who has copies; set when it is known which start this is.
+    /// Which servers have copies. Set once the incarnation of this start is known.
     holders: Option<Arc<Holders>>,
     book: Book,
     homes: Arc<JoinedHomes>,
 }
 
-/// What clients are shown of a tree, and who gives layouts of its files.
+/// The tree that clients see, and the source of its layouts.
 type Shown = (Arc<dyn FileSystem>, Arc<dyn Layouts>);
 
 /// The tree whose files are striped over the pool.
@@ -87,7 +87,7 @@ pub(super) struct StripedTree {
 }
 
 impl StripedTree {
-    /// What everybody is shown of it, who has layouts, and who has copies. A replica is put around the copy of a set's tree.
+    /// The tree that all clients see, and the source of its layouts. For the tree of a set, a replica wraps the copy.
     pub(super) fn show(&self, store: &Arc<Store>) -> Shown {
         if let Some(sharing) = &self.sharing {
             let layouts = GivenForReading {
@@ -112,7 +112,7 @@ impl StripedTree {
 }
 
 impl Metadata {
-    /// Listens for the others, and reads where files lie.
+    /// Listens for the other servers, and reads the book.
     fn read(place: &PoolPlace, key_life: Duration, in_set: bool) -> Result<Metadata, ServeError> {
         let at = at_own_port(place);
         let bound = Listener::bind_plainly(at.0);
@@ -120,7 +120,7 @@ impl Metadata {
         let book = Book::read(&place.directory.path().join(BOOK)).map_err(ServeError::Book)?;
         let members = place.directory.members().map_err(PoolPlaceError::from)?;
         let mut others = metadata_server::metadata_servers(place, &members);
-        // One that is being given up has no copies any more, and its names go.
+        // A server that is being given up has no copies any more, and its names are removed.
         others.retain(|server| !book.forgetting.contains(server));
         let homes = book.homes.iter().copied();
         let homes = homes
@@ -150,18 +150,18 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// As the replica knows them when it begins.
+    /// As passed to the replica when it begins.
     pub(super) fn as_known(&self) -> Arc<dyn replica::Readers> {
         self.by.clone()
     }
 
-    /// The replica has begun, and says from now on who may read what.
+    /// The replica has begun. From now on it decides which files may be read.
     pub(super) fn are_let_by(&self, replica: &Arc<replica::Replica>) {
         self.sharing.is_by(replica);
     }
 }
 
-/// What a server is in its pool.
+/// The role of a server in its pool.
 #[derive(Clone)]
 pub(super) enum Role {
     Metadata(Arc<MetadataServer>),
@@ -170,7 +170,7 @@ pub(super) enum Role {
 }
 
 impl Prepared {
-    /// Looks whether the server belongs to a pool, and listens for the others if it is the first metadata server.
+    /// Checks whether the server belongs to a pool. The first metadata server starts to listen for the others.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -227,7 +227,7 @@ impl Prepared {
         }))
     }
 
-    /// Whether the server may be a member of a set, too: where it has the names of its pool.
+    /// Whether the server may also be a member of a set: only if it has the names of its pool.
     pub(super) fn has_names(&self) -> bool {
         self.place.role == PoolRole::First
     }
@@ -237,7 +237,7 @@ impl Prepared {
         self.place.role == PoolRole::DataServer
     }
 
-    /// Has a metadata server that has joined call the first one, and the first one know in which of its runs it gives leases.
+    /// Has a joined metadata server connect to the first one, and gives the first one the run in which it grants leases.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -262,12 +262,12 @@ impl Prepared {
         Ok(())
     }
 
-    /// The tree that lies elsewhere in the pool, and the way there.
+    /// The connection to a tree that lives at another server of the pool.
     pub(super) fn joined(&self) -> Option<Arc<JoinedServer>> {
         self.joined.clone()
     }
 
-    /// The tree whose files are striped over the pool, once it is known which start this is.
+    /// The tree whose files are striped over the pool, once the incarnation of this start is known.
     pub(super) fn striped(&self) -> Option<StripedTree> {
         let metadata = self.metadata.as_ref()?;
         Some(StripedTree {
@@ -279,7 +279,7 @@ impl Prepared {
         })
     }
 
-    /// Who reads files of a set's tree past the replica.
+    /// Readers of a set's tree that bypass the replica.
     pub(super) fn readers(&self) -> Option<Readers> {
         let metadata = self.metadata.as_ref()?;
         let sharing = metadata.sharing.clone()?;
@@ -287,7 +287,7 @@ impl Prepared {
         Some(Readers { by, sharing })
     }
 
-    /// Begins to be what the data directory says.
+    /// Begins the role that the data directory states.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -308,7 +308,7 @@ impl Prepared {
         }
         let Some((metadata, holders)) = metadata.and_then(with_holders) else {
             let options = StoreOptions {
-                // What a data server says that it has fenced is relied upon.
+                // Others rely on a data server's statement that it has fenced.
                 commit: CommitMode::Sync,
                 ..trees::options(shelf_path(data.path()), configuration)
             };
@@ -341,7 +341,7 @@ fn with_holders(mut metadata: Metadata) -> Option<(Metadata, Arc<Holders>)> {
 }
 
 impl Role {
-    /// For people.
+    /// The status, for display.
     pub(super) async fn status(&self) -> PoolStatus {
         match self {
             Role::Metadata(server) => server.status(),
@@ -350,7 +350,7 @@ impl Role {
         }
     }
 
-    /// Puts everything on stable storage, before the end.
+    /// Puts everything on stable storage, before the server ends.
     pub(super) async fn put_away(&self) {
         match self {
             Role::Metadata(server) => server.close(),
@@ -360,7 +360,7 @@ impl Role {
     }
 }
 
-/// Refuses a member of a set whose pool is not for the contents of its copy.
+/// Refuses a member of a set whose pool does not stripe the set's tree.
 fn check_in_set(
     path: &Path,
     place: &PoolPlace,
@@ -388,7 +388,7 @@ fn check_shown(place: &PoolPlace, configuration: &Configuration) -> Result<(), S
     }
 }
 
-/// Refuses a store that is another server's, or that is gone.
+/// Refuses a store of another server, or a missing one.
 fn check_store(data: &DataDirectory, place: &PoolPlace) -> Result<(), ServeError> {
     let store = data.tree(&place.tree);
     match data.member()? {
@@ -404,7 +404,7 @@ fn check_store(data: &DataDirectory, place: &PoolPlace) -> Result<(), ServeError
     }
 }
 
-/// Refuses contents that are another data server's, or that are gone.
+/// Refuses contents of another data server, or missing ones.
 fn check_contents(
     data: &DataDirectory,
     place: &PoolPlace,
@@ -424,7 +424,7 @@ fn check_contents(
     }
 }
 
-/// All addresses of the machine, at the port that the data servers were told of.
+/// All addresses of the machine, at the port that data servers know.
 fn at_own_port(place: &PoolPlace) -> PeerListenAddress {
     let own = place.member(place.slot);
     let addresses = own.map_or_else(Vec::new, |own| own.addresses);

@@ -1,5 +1,5 @@
-//! Files of a home that move to other data servers: away from those that are to be emptied, and onto those that were added. What is to be done is
-//! in the book of the pool, so a server that was stopped goes on with it.
+//! Moves files of a home to other data servers: away from those that must be emptied, and onto those that were added. The book of the pool
+//! states what must be moved, so a restarted server continues.
 //!
 //! What must never enter: how a file is copied.
 
@@ -22,26 +22,26 @@ use crate::pools::Book;
 /// Between two attempts on files that could not be moved.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// A home whose files are moved as a book says.
+/// A home whose files are moved according to a book.
 #[async_trait]
 pub(super) trait Moving: Send + Sync + 'static {
     fn moves(&self) -> &Arc<Moves>;
 
     fn striped(&self) -> &Arc<Striped>;
 
-    /// Its rows; nothing when the server ends.
+    /// Its rows. `None` when the server ends.
     fn rows(&self) -> Option<Arc<Store>>;
 
     fn book(&self) -> Book;
 
-    /// Nothing is left to be moved here. Whether that need not be looked for again until something else is wanted.
+    /// Nothing is left to move here. Returns whether this stays true until the book or a wish changes.
     async fn moved_all(&self, work: Option<&Work>) -> bool;
 }
 
-/// What is known of moves.
+/// The state of moves.
 pub(super) struct Moves {
     woken: Notify,
-    /// How often somebody has wanted something.
+    /// The number of wishes so far.
     wishes: AtomicU64,
     progress: Mutex<Progress>,
 }
@@ -49,13 +49,13 @@ pub(super) struct Moves {
 pub(super) struct Progress {
     pace: Arc<Pace>,
     rate_bytes: u64,
-    /// What was copied at another pace.
+    /// Bytes copied at earlier rates.
     copied_before: u64,
     pub(super) files_moved: u64,
     pub(super) left: Option<(u64, u64)>,
     pub(super) path: Option<String>,
     pub(super) trouble: Option<String>,
-    /// For what it was seen last that nothing is left to be moved.
+    /// The last work for which nothing was left to move.
     done: Option<Option<Work>>,
 }
 
@@ -77,7 +77,7 @@ impl Moves {
         }
     }
 
-    /// Somebody wants something.
+    /// Notes a new wish.
     pub(super) fn wake(&self) {
         self.wishes.fetch_add(1, Ordering::SeqCst);
         self.woken.notify_one();
@@ -87,12 +87,12 @@ impl Moves {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it was seen that nothing is left to be moved, as this book wants it.
+    /// Whether nothing was left to move under this book.
     pub(super) fn are_done(&self, book: &Book) -> bool {
         self.progress().done == Some(Work::of(book))
     }
 
-    /// The pace that the book says.
+    /// The pace for the rate in the book.
     fn pace(&self, rate_bytes: u64) -> Arc<Pace> {
         let mut progress = self.progress();
         if progress.rate_bytes != rate_bytes {
@@ -105,13 +105,13 @@ impl Moves {
 }
 
 impl Progress {
-    /// What was copied.
+    /// The bytes copied so far.
     pub(super) fn bytes_copied(&self) -> u64 {
         self.copied_before + self.pace.copied()
     }
 }
 
-/// What is to be moved, and where.
+/// The groups to leave, and the target group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Work {
     from: BTreeSet<DeviceGroupNumber>,
@@ -119,27 +119,27 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Nothing when nothing is to be moved.
+    /// `None` if nothing must be moved.
     pub(super) fn of(book: &Book) -> Option<Work> {
         let (from, to) = (book.groups_to_leave(), book.move_to()?);
         (!from.is_empty() && !from.contains(&to)).then_some(Work { from, to })
     }
 
-    /// The placement of a file that is to be moved.
+    /// The placement of the file, if it must be moved.
     fn concerns(&self, found: &Found) -> Option<Placement> {
         let placement = found.placement?;
         self.from.contains(&placement.group).then_some(placement)
     }
 }
 
-/// What has come of one way through the tree.
+/// The result of one walk through the tree.
 #[derive(Default)]
 struct Round {
     moved: u64,
     failed: u64,
 }
 
-/// How many files are to be moved, and how many bytes they have.
+/// The number of files to move, and of their bytes.
 pub(super) async fn count(store: &Store, work: Option<&Work>) -> vfs::Result<(u64, u64)> {
     let Some(work) = work else {
         return Ok((0, 0));
@@ -154,13 +154,13 @@ pub(super) async fn count(store: &Store, work: Option<&Work>) -> vfs::Result<(u6
     Ok((files, bytes))
 }
 
-/// Goes through the tree once, and moves what is to be moved.
+/// Walks through the tree once, and moves all files that must be moved.
 async fn move_once(home: &impl Moving, work: &Work) -> vfs::Result<Round> {
     let (mut round, mut walk) = (Round::default(), Walk::new());
     let Some(store) = home.rows() else {
         return Ok(round);
     };
-    // Nobody chooses another group for a new file from now on.
+    // From now on no new file gets another group.
     home.striped().creations_ended().await?;
     let left = count(&store, Some(work)).await?;
     home.moves().progress().left = Some(left);
@@ -224,9 +224,9 @@ fn note(moves: &Moves, found: &Found, moved: vfs::Result<Moved>, round: &mut Rou
     }
 }
 
-/// Moves files as long as the server runs.
+/// Moves files while the server runs.
 pub(super) async fn run(home: Weak<impl Moving>) {
-    // Which wish needs nothing more to be done.
+    // The wish for which nothing is left to do.
     let mut done: Option<(u64, Option<Work>)> = None;
     loop {
         let Some(held) = home.upgrade() else {
@@ -257,7 +257,7 @@ pub(super) async fn run(home: Weak<impl Moving>) {
                 }
                 Ok(Round { failed: 0, .. }) => {
                     held.moves().progress().trouble = None;
-                    // Whether that were all is seen at once.
+                    // The next round checks at once whether these were all.
                     continue;
                 }
                 Ok(_) => {}
@@ -268,7 +268,7 @@ pub(super) async fn run(home: Weak<impl Moving>) {
                 }
             }
         }
-        // The server may end meanwhile.
+        // The server may end during the wait.
         let moves = Arc::clone(held.moves());
         drop(held);
         let _woken = timeout(AGAIN, moves.woken.notified()).await;

@@ -1,4 +1,4 @@
-//! Which files of a tree lie on which data servers, by walking the tree.
+//! Finds out which files of a tree lie on which data servers, by walking the tree.
 //!
 //! What must never enter: what becomes of them.
 
@@ -9,19 +9,19 @@ use pool::{DataServerNumber, DeviceGroup, DeviceGroupNumber, Placement};
 use store::Store;
 use vfs::{Attributes, Cookie, Credentials, FileSystem, ObjectId, ObjectKind, ShownBytes};
 
-/// Entries that are looked at in one step.
+/// Entries read in one step.
 const PAGE: usize = 256;
 /// At most this many paths are named.
 const NAMED: usize = 1000;
-/// And only as far as all of them together have no more bytes, since a path may be hundreds of KiB long.
+/// And only while all of them together have at most this many bytes, since a path may be hundreds of KiB long.
 const NAMED_BYTES: usize = 2 << 20;
 
 /// Files that concern a data server.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
-    /// How many names they have.
+    /// The number of their names.
     pub(super) files: u64,
-    /// The first of these.
+    /// The first paths.
     pub(super) paths: Vec<String>,
     bytes: usize,
 }
@@ -36,7 +36,7 @@ impl Listed {
     }
 }
 
-/// The path of a file that is striped over one of the groups; nothing when there is none. Takes as long as listing the whole tree.
+/// The path of a file that is striped over one of the groups. `None` if there is none. Takes as long as listing the whole tree.
 ///
 /// # Errors
 /// When the tree cannot be read.
@@ -77,12 +77,12 @@ pub(super) async fn all(
     Ok(listed)
 }
 
-/// What cannot be read might lie there.
+/// An unreadable placement might be on these groups.
 fn lies_on(placement: Option<Placement>, groups: &BTreeSet<DeviceGroupNumber>) -> bool {
     placement.is_none_or(|placement| groups.contains(&placement.group))
 }
 
-/// Shows the files of which a stripe lay on a data server, by the sizes in their rows. Takes as long as listing the whole tree.
+/// Shows the files that had a stripe on a data server, by the sizes in their rows. Takes as long as listing the whole tree.
 ///
 /// # Errors
 /// When the tree cannot be read.
@@ -101,7 +101,7 @@ pub(super) async fn walk_lost(
     Ok(())
 }
 
-/// Shows every file that lies at data servers, with its placement, which is `None` where that cannot be read.
+/// Shows every file that lies at data servers, with its placement. `None` if that is unreadable.
 async fn walk(
     store: &Store,
     mut show: impl FnMut(String, &Attributes, Option<Placement>) -> ControlFlow<()>,
@@ -119,17 +119,17 @@ async fn walk(
 pub(super) struct Found {
     pub(super) path: String,
     pub(super) attributes: Attributes,
-    /// `None` where it cannot be read.
+    /// `None` if it is unreadable.
     pub(super) placement: Option<Placement>,
 }
 
 impl Found {
-    /// Whether it is striped over one of these groups. What cannot be read might be.
+    /// Whether it is striped over one of these groups. An unreadable placement might be.
     pub(super) fn lies_on(&self, groups: &BTreeSet<DeviceGroupNumber>) -> bool {
         lies_on(self.placement, groups)
     }
 
-    /// Whether a stripe of it lay on a data server, by the size in its row. What cannot be read might have.
+    /// Whether it had a stripe on a data server, by the size in its row. A file with an unreadable placement might have had one.
     pub(super) fn had_part_at(
         &self,
         server: DataServerNumber,
@@ -149,15 +149,15 @@ impl Found {
     }
 }
 
-/// A way through a tree, one file after the other.
+/// A walk through a tree, file by file.
 pub(super) struct Walk {
-    /// Where to go on: directories, and behind which of their entries.
+    /// Where to continue: directories, and the entry after which to read.
     directories: Vec<(ObjectId, String, Cookie)>,
     found: VecDeque<Found>,
 }
 
 impl Walk {
-    /// From the root on.
+    /// Starts at the root.
     pub(super) fn new() -> Walk {
         Walk {
             directories: vec![(ObjectId::ROOT, String::new(), Cookie::START)],
@@ -165,7 +165,7 @@ impl Walk {
         }
     }
 
-    /// The next file that lies at data servers; nothing behind the last.
+    /// The next file that lies at data servers. `None` after the last.
     ///
     /// # Errors
     /// When the tree cannot be read.
@@ -177,11 +177,11 @@ impl Walk {
             let Some((directory, path, after)) = self.directories.pop() else {
                 return Ok(None);
             };
-            // Reading waits for nothing, and the whole way may be long.
+            // Reads never wait, and the walk may be long.
             tokio::task::yield_now().await;
             let who = Credentials::root();
             let page = match store.read_directory(&who, directory, after, PAGE).await {
-                // Removed meanwhile.
+                // It was removed meanwhile.
                 Err(vfs::Error::Stale) => continue,
                 page => page?,
             };

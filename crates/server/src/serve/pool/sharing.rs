@@ -1,5 +1,5 @@
-//! The pool of a member of a set: clients read at its data servers as long as the member itself answers readers of a file, and write through the
-//! member (rule 11).
+//! The pool of a set's member: clients read a file at its data servers while the member itself may answer readers of the file, and write
+//! through the member (rule 11).
 //!
 //! What must never enter: who may change what in the set, and what a layout is.
 
@@ -16,10 +16,10 @@ use replica::{Readers, Replica};
 use striping::Striped;
 use vfs::ObjectId;
 
-/// Between two attempts at what the home does not do now.
+/// Between two attempts at what the home cannot do now.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The replica that the member is, once it has begun. Until then nobody reads at data servers.
+/// The member's replica, once it has begun. Until then, clients do not read at data servers.
 #[derive(Default)]
 pub(super) struct Sharing(OnceLock<Weak<Replica>>);
 
@@ -34,7 +34,7 @@ impl Sharing {
         self.0.get()?.upgrade()
     }
 
-    /// How long clients may read at data servers if nothing more is granted.
+    /// How long clients may still read at data servers if nothing more is granted.
     pub(super) fn clients_left(&self) -> Duration {
         let replica = self.replica();
         replica.map_or(Duration::ZERO, |replica| replica.readers_left())
@@ -96,7 +96,7 @@ impl Layouts for GivenForReading {
     }
 }
 
-/// Those who have these layouts, as the replica knows them.
+/// The clients that have these layouts, in the form for the replica.
 pub(super) struct AtDataServers(pub(super) Arc<Striped>);
 
 #[async_trait]
@@ -112,7 +112,7 @@ impl Readers for AtDataServers {
     }
 
     async fn end(&self, file: ObjectId) {
-        // Where nothing is stable any more the server ends, and who waits for this hears nothing.
+        // If stable storage has failed, the server ends, and the caller waits until then.
         while let Err(error) = self.0.fence(file).await {
             tracing::debug!(%file, %error, "layouts cannot be ended now");
             tokio::time::sleep(AGAIN).await;

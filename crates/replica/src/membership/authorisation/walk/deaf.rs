@@ -22,10 +22,10 @@ async fn grant_everything(impostor: Impostor, peers: BTreeMap<u16, Peer>) {
         if Kind::of(message.kind) != Some(Kind::LeaseRequest) {
             continue;
         }
-        let ask: LeaseRequest = wire::decode(&message.body).unwrap();
+        let request: LeaseRequest = wire::decode(&message.body).unwrap();
         let grant = LeaseGrant {
-            incarnation: ask.incarnation,
-            asked: ask.asked,
+            incarnation: request.incarnation,
+            asked: request.asked,
             given: true,
             time_of_day_us: 0,
             shipped: None,

@@ -10,7 +10,7 @@ use super::LATER;
 use crate::state::lineage::Mac;
 use crate::state::rejoins::{Remainder, Stage};
 use crate::state::wire::{
-    self, Applied, BasePage, CaughtUp, Completed, Entered, Greeting, HeldOpen, Incomplete, Kind,
+    self, Applied, BasePage, CaughtUp, Completed, Greeting, HeldOpen, Incomplete, Joined, Kind,
     LeaseGrant, LeaseRequest, PieceDone, PieceHead, Records, Relayed, Wanted,
 };
 
@@ -62,9 +62,9 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
                 shipped: None,
             },
         ),
-        Kind::Entered => {
+        Kind::Joined => {
             let (epoch, through) = (0, 0);
-            wire::body(kind, &Entered { epoch, through })
+            wire::body(kind, &Joined { epoch, through })
         }
         Kind::CaughtUp => wire::body(kind, &CaughtUp { epoch: 0 }),
         Kind::Relayed => {

@@ -1,20 +1,20 @@
-//! How long contents rest before they are sent: a moment in which they may be overwritten or removed, longer while the server is busy, and
-//! no more when somebody waits for them.
+//! How long contents rest before they are sent: briefly, because they may be overwritten or removed; longer while the server is busy; and not at all
+//! once an operation waits for them.
 //!
-//! What must never enter: how busy the server is, and who waits.
+//! What must never enter: how busy the server is, and what waits.
 
 use super::Backlog;
 use control::Moment;
 use std::time::Duration;
 use vfs::ObjectId;
 
-/// What rests on is looked at again after this time.
+/// Contents that rest longer are checked again after this time.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Backlog {
-    /// Somebody waits for `file`: it does not rest until the peer has all that it lacks of it now, and until then its pieces go before those of
-    /// files that nobody waits for, unless these have been due for as long as its head start. What of it is changed later may rest again, so
-    /// that one that is written all the time is not waited for for ever.
+    /// An operation waits for `file`: it does not rest until the peer has everything that it lacks of the file now. Until then its pieces go before
+    /// those of other files, unless these have been due for as long as its head start. Later changes of the file may rest again, so that no operation
+    /// waits for ever for a file that is always being written.
     pub fn expedite(&mut self, now: Moment, file: ObjectId) {
         let now = self.tell(now);
         let news = self.update(file, |state| {
@@ -26,8 +26,8 @@ impl Backlog {
         self.resting.remove(&file);
     }
 
-    /// Another site changes `file`: what is lacking of it does not rest on. What is too little for that rests for
-    /// [`Settings::delay`](super::Settings) like any other.
+    /// Another site changes `file`: what is lacking of it stops resting longer, and the result is true. If too little is lacking to rest longer, it
+    /// rests for [`Settings::delay`](super::Settings) like any other file.
     pub fn expedite_much(&mut self, now: Moment, file: ObjectId) -> bool {
         let is_much = self.bytes_of(file) >= u128::from(self.settings.resting_bytes);
         if is_much {
@@ -36,7 +36,7 @@ impl Backlog {
         is_much
     }
 
-    /// Somebody waits for everything that is lacking (what changes in the same moment included).
+    /// An operation waits for everything that is lacking, including what changes in the same moment.
     pub fn expedite_all(&mut self, now: Moment) {
         let now = self.tell(now);
         self.expedited = Some(now);
@@ -45,7 +45,7 @@ impl Backlog {
         }
     }
 
-    /// Whether what is due then was lacking already when somebody last waited for everything.
+    /// Whether what is due then was already lacking when an operation last waited for everything.
     pub(super) fn was_expedited(&self, due: Moment) -> bool {
         let rested = self
             .expedited
@@ -53,9 +53,9 @@ impl Backlog {
         rested >= Some(due)
     }
 
-    /// The file whose turn it is, if its contents may rest on now: much of it is lacking, nobody waits for any of that, it has not rested for
-    /// [`Settings::busy_delay`](super::Settings), and what is sent would be in the way, because clients keep this server busy (`is_busy`) or
-    /// somebody waits for other contents that go to this peer. What the peer may have, or is owed, does not rest.
+    /// The file whose turn it is, if its contents may rest longer. Conditions: the peer lacks much of it; nothing waits for any of that; it has not
+    /// rested for [`Settings::busy_delay`](super::Settings); and sending it would be in the way, because clients keep this server busy (`is_busy`) or
+    /// an operation waits for other contents that go to this peer. Offered and owed contents do not rest.
     #[must_use]
     pub fn would_rest(&mut self, now: Moment, is_busy: bool) -> Option<ObjectId> {
         let now = self.tell(now);
@@ -71,7 +71,7 @@ impl Backlog {
         rests.then_some(file)
     }
 
-    /// A file rests on for a moment.
+    /// The file rests a moment longer.
     pub fn put_off(&mut self, file: ObjectId) {
         let now = self.now;
         let longest = self.settings.busy_delay;
@@ -81,7 +81,7 @@ impl Backlog {
         self.resting.insert(file);
     }
 
-    /// How many files rest on.
+    /// How many files rest longer.
     #[must_use]
     pub fn resting(&self) -> usize {
         self.resting.len()

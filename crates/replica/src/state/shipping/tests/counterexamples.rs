@@ -1,4 +1,4 @@
-//! The executions of the list of counterexamples that concern file contents. Each fails without its rule.
+//! Executions from the list of counterexamples that concern file contents. Each fails without its rule.
 
 use super::world::{DELAY, World};
 use control::Moment;
@@ -12,7 +12,7 @@ fn file_in_flight(world: &mut World) -> ObjectId {
     file
 }
 
-/// Sends all that is lacking. Nothing arrives.
+/// Sends everything that is lacking. Nothing arrives.
 fn send_everything(world: &mut World) {
     world.now = Moment(world.now.0 + DELAY);
     while world.take() {}
@@ -124,9 +124,8 @@ fn counterexample_17_bytes_that_the_primary_lost_are_lost_everywhere() {
     assert!(!the_primary_loses_what_it_has_sent(&mut world));
 }
 
-/// Found with the model: the receiver applies a truncation, a growth and the bytes that follow, says that it
-/// has the bytes, and crashes before the rows are stable. It gets the rows again, and the truncation
-/// erases the bytes.
+/// Found with the model: the receiver applies a truncation, a growth and the bytes that follow, acknowledges the bytes, and crashes before the rows
+/// are stable. It gets the rows again, and the truncation erases the bytes.
 #[test]
 fn bytes_are_acknowledged_only_with_the_rows_they_follow() {
     let mut world = World::new();

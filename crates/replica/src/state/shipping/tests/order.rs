@@ -1,4 +1,4 @@
-//! Whose turn it is, how long a change rests, and what is remembered of it.
+//! The order of files, how long a change rests, and what is remembered of it.
 
 use super::world::{BUSY_DELAY, DELAY, settings};
 use crate::state::shipping::{Backlog, Piece, Settings};
@@ -200,7 +200,7 @@ fn what_somebody_waits_for_does_not_rest_on_and_nothing_is_in_its_way() {
     change(&mut backlog, DUE, 5, 0..16);
     assert_eq!(rest_on(&mut backlog, later, false), NONE);
     backlog.removed(file(3));
-    // Everything is waited for.
+    // An operation waits for everything.
     backlog.expedite_all(later);
     assert_eq!(backlog.resting(), 0);
     assert_eq!(rest_on(&mut backlog, later, true), NONE);
@@ -209,7 +209,7 @@ fn what_somebody_waits_for_does_not_rest_on_and_nothing_is_in_its_way() {
     assert_eq!(sent, [1, 1, 4, 4, 5, 5]);
 }
 
-/// A log that was read once at another site, and is appended to all the time, was in the way of all large files.
+/// A log that another site had read once, and that was always being appended to, delayed all large files.
 #[test]
 fn a_file_that_is_written_all_the_time_is_waited_for_once() {
     let (mut backlog, rest) = (backlog(), std::time::Duration::from_micros(DELAY));
@@ -219,7 +219,7 @@ fn a_file_that_is_written_all_the_time_is_waited_for_once() {
     backlog.expedite(DUE, file(1));
     change(&mut backlog, DUE, 2, 0..16);
     backlog.acknowledged(first.id);
-    // What was changed before somebody waited for it is not in the round that was under way.
+    // What was changed before the operation began to wait is not in the round that was under way.
     let second = backlog.next(DUE).unwrap();
     assert_eq!((second.file, second.range), (file(1), 4..6));
     let now = DUE.after(rest);
@@ -234,7 +234,7 @@ fn a_file_that_is_written_all_the_time_is_waited_for_once() {
     assert_eq!(rest_on(&mut backlog, later, false), NONE);
     assert_eq!(numbers(&drain(&mut backlog, later)), [3, 3]);
     backlog.acknowledged(third.id);
-    // Who waits for it again is served.
+    // Another wait for it is served.
     change(&mut backlog, later, 1, 0..4);
     backlog.expedite(later, file(1));
     assert_eq!(numbers(&drain(&mut backlog, later)), [1]);
@@ -290,8 +290,7 @@ fn a_removed_file_does_not_come_back_with_the_session() {
     assert_eq!(backlog.next(Moment(100)), None);
 }
 
-/// Found with the model: a write that came late brought a removed file back, and the lost piece of its
-/// previous life took the rest from it.
+/// Found with the model: a late write brought a removed file back, and the lost piece of its previous life cancelled the rest.
 #[test]
 fn a_late_change_of_a_removed_file_rests_like_any_other() {
     let mut backlog = backlog();
@@ -424,8 +423,8 @@ fn what_was_changed_lately_is_told_from_what_is_old() {
     assert_eq!(backlog.files_since_before(Moment(21)), 2);
 }
 
-/// A file that was written faster than it arrived counted as lacking since its first write, for ever: with more than 64 of them nobody
-/// who was away was admitted.
+/// A file that was written faster than it arrived counted as lacking since its first write, for ever: with more than 64 such files no absent replica
+/// was admitted.
 #[test]
 fn what_is_written_all_the_time_is_not_old_while_it_arrives() {
     let (mut backlog, rest) = (backlog(), std::time::Duration::from_micros(DELAY));
@@ -442,7 +441,7 @@ fn what_is_written_all_the_time_is_not_old_while_it_arrives() {
     let two_rounds = now.before(4 * rest);
     assert_eq!(backlog.files_since_before(two_rounds), 0);
     assert_eq!(backlog.files_since_before(now), 1);
-    // What does not arrive grows old, whatever else does.
+    // What does not arrive grows old, even if everything else arrives.
     let stuck = backlog.next(now.after(rest)).unwrap();
     for _ in 0..50 {
         now = now.after(rest);
@@ -488,7 +487,7 @@ fn a_hole_is_one_piece_as_far_as_it_is_lacking() {
         Some((0..1 << 40, 1))
     );
     assert!(backlog.in_flight_bytes() < 1 << 10, "it has no bytes");
-    // What is written there meanwhile waits, and what is behind does not.
+    // What is written there meanwhile waits; what is behind it does not.
     change(&mut backlog, DUE, 1, 5..6);
     let second = backlog.next(DUE).unwrap();
     assert_eq!(second.range, 1 << 40..(1 << 40) + settings().piece_bytes);
@@ -497,7 +496,7 @@ fn a_hole_is_one_piece_as_far_as_it_is_lacking() {
     backlog.found_end(second.id, 1 << 40);
     assert_eq!(backlog.acknowledged(second.id), None);
     assert_eq!(backlog.next(DUE), None);
-    // It was shorter after all: the rest is due.
+    // The hole was shorter after all: the rest is due.
     assert_eq!(reach(&mut backlog, first.id, 100).unwrap().0, 0..100);
     let rest = backlog.next(DUE).unwrap();
     assert_eq!(rest.range.start, 100);
@@ -511,7 +510,7 @@ fn a_hole_is_one_piece_as_far_as_it_is_lacking() {
     assert_eq!((backlog.in_flight_bytes(), backlog.bytes()), (0, 0));
 }
 
-/// What a piece covers since it reaches further may have been changed after it was taken: it does not arrive before that.
+/// The part by which a piece was extended may have been changed after the piece was taken: the piece does not arrive before that change.
 #[test]
 fn a_piece_that_reaches_further_follows_what_was_changed_there() {
     let mut backlog = backlog();

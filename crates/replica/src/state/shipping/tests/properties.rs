@@ -89,7 +89,7 @@ fn carry_out(world: &mut World, step: Step) {
         Step::Reach(choice, end) => {
             if !world.taken.is_empty() {
                 let index = choice % world.taken.len();
-                // One that covers nothing is not sent.
+                // A piece that covers nothing is not sent.
                 let end = end.max(world.taken[index].range.start + 1);
                 world.reach(index, end);
             }

@@ -21,14 +21,14 @@ pub struct SentPiece {
 /// A replica that applies what it is sent. A crash takes back rows, not bytes.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    /// Whether it drops what lies beyond the file as it knows it, and what is of no file that it knows.
+    /// Whether it drops what lies beyond the end of a file, and what belongs to no file that it knows.
     pub clips: bool,
     sizes: BTreeMap<ObjectId, u64>,
     bytes: BTreeMap<ObjectId, Vec<u8>>,
     pub applied: usize,
     stable: (BTreeMap<ObjectId, u64>, usize),
     unstable_pieces: Vec<PieceId>,
-    /// Pieces of which it lacks the bytes.
+    /// Pieces whose bytes it lacks.
     refused: Vec<PieceId>,
 }
 
@@ -81,14 +81,14 @@ impl Receiver {
 
     fn has(&self, sent_piece: &SentPiece) -> bool {
         let Some(content) = self.content(sent_piece.file) else {
-            // Nobody needs it any more.
+            // No longer needed.
             return true;
         };
         let start = sent_piece.offset as usize;
         content.get(start..start + sent_piece.bytes.len()) == Some(&sent_piece.bytes[..])
     }
 
-    /// Takes the pieces of which it lacks the bytes.
+    /// Takes the pieces whose bytes it lacks.
     pub fn take_refused(&mut self) -> Vec<PieceId> {
         std::mem::take(&mut self.refused)
     }

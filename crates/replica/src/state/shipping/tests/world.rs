@@ -1,4 +1,4 @@
-//! A primary, a network and a receiver, as small as they can be while everything that may go wrong can.
+//! A primary, a network and a receiver, as small as possible while everything can still go wrong.
 
 use super::receiver::{Receiver, Row, SentPiece};
 use crate::state::shipping::{Arrivals, Backlog, Manner, Piece, PieceId, Settings};
@@ -12,7 +12,7 @@ pub const DELAY: u64 = 5;
 pub const BUSY_DELAY: u64 = 10 * DELAY;
 pub const LANES: usize = 3;
 
-/// Small enough that every bound is met all the time.
+/// So small that every bound is always reached.
 pub fn settings() -> Settings {
     Settings {
         delay: Duration::from_micros(DELAY),
@@ -25,7 +25,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// Everything, and what has to hold at every step.
+/// Everything, and the conditions that hold at every step.
 pub struct World {
     pub now: Moment,
     pub backlog: Backlog,
@@ -34,9 +34,9 @@ pub struct World {
     pub receiver: Receiver,
     /// Whether pieces wait for the position they follow.
     pub pieces_wait: bool,
-    /// Whether files that were changed and perhaps not sent are sent as a whole after a crash of the primary.
+    /// Whether files with changes that may not have been sent are sent as a whole after a crash of the primary.
     pub marked_before_written: bool,
-    /// Changes that the backlog has not been told of.
+    /// Changes that the backlog does not know yet.
     late: VecDeque<(ObjectId, Range<u64>, Position)>,
     /// Pieces that are not read yet.
     pub taken: Vec<Piece>,
@@ -50,7 +50,7 @@ pub struct World {
     due: BTreeMap<ObjectId, Moment>,
     expedited: Option<Moment>,
     gone: BTreeSet<ObjectId>,
-    /// Of each file, what every byte was since all was owed. Bytes that came later, or were cut off since, are not in it.
+    /// For each file, all values of every byte since everything was owed. Bytes that were added or cut off since are not in it.
     since_owed: BTreeMap<ObjectId, Vec<BTreeSet<u8>>>,
     next_file: u64,
     next_byte: u8,
@@ -97,7 +97,7 @@ impl World {
         file
     }
 
-    /// Writes what was never written before.
+    /// Writes a byte value that differs from the previous writes.
     pub fn write(&mut self, file: ObjectId, range: Range<u64>, late: bool) {
         self.next_byte = self.next_byte.wrapping_add(1).max(1);
         let byte = self.next_byte;
@@ -165,7 +165,7 @@ impl World {
         while !late && self.tell_late() {}
     }
 
-    /// Tells the backlog of the oldest change it does not know of. False when there is none.
+    /// Tells the backlog the oldest change that it does not know. False if there is none.
     pub fn tell_late(&mut self) -> bool {
         let Some((file, range, follows)) = self.late.pop_front() else {
             return false;
@@ -196,7 +196,7 @@ impl World {
         self.backlog.expedite_all(self.now);
     }
 
-    /// Lets rest what may.
+    /// Lets contents rest that may.
     pub fn rest_on(&mut self, is_busy: bool) {
         while let Some(file) = self.backlog.would_rest(self.now, is_busy) {
             assert!(self.due[&file] <= self.now, "{file:?} rests already");
@@ -231,7 +231,7 @@ impl World {
         true
     }
 
-    /// Has a piece that was taken, and not read, reach further or less far.
+    /// Makes a piece that was taken, and not read, longer or shorter.
     pub fn reach(&mut self, index: usize, end: u64) {
         let piece = &mut self.taken[index];
         if matches!(piece.manner, Manner::Blocks(_)) {
@@ -367,8 +367,8 @@ impl World {
         self.end_session();
     }
 
-    /// The primary loses what was written in `range` of every file, and everything it knew of backlogs;
-    /// all files are marked as unshipped, unless it forgets that too.
+    /// The primary loses what was written in `range` of every file, and all its backlogs; all files are marked as unshipped, unless it forgets that,
+    /// too.
     pub fn crash_primary(&mut self, range: &Range<u64>) {
         self.forget_session();
         self.late.clear();
@@ -385,8 +385,8 @@ impl World {
         while self.tell_late() {}
     }
 
-    /// A file that the peer is said not to lack is the same there once the rows have been applied, even if
-    /// the peer crashes now; one of which nothing is owed is there as it was when that was asked, or newer.
+    /// A file that the peer does not lack, by the backlog, is the same there once the rows have been applied, even if the peer crashes now. A file of
+    /// which nothing is owed is there as it was when it was owed, or newer.
     pub fn check(&self) {
         let mut crashed = self.receiver.clone();
         crashed.crash();
@@ -404,7 +404,7 @@ impl World {
         }
     }
 
-    /// What is owed no more is at the receiver as it was when it was asked for, or as it was at some time since.
+    /// For files no longer owed, each byte at the receiver has a value that it had since the contents became owed.
     fn check_owed(&self, receiver: &Receiver) {
         for (&file, since) in &self.since_owed {
             if self.backlog.owes(file) {
@@ -418,7 +418,7 @@ impl World {
         }
     }
 
-    /// Lets everything arrive. Says whether the receiver is like the primary then.
+    /// Lets everything arrive. Returns whether the receiver then equals the primary.
     pub fn settle(&mut self) -> bool {
         while self.backlog.files() > 0
             || self.receiver.applied < self.log.len()

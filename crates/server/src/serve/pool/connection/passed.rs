@@ -1,6 +1,6 @@
-//! What the first metadata server passes on between data servers and homes that have joined, and what it tells and asks these homes itself.
+//! What the first metadata server passes on between data servers and joined homes, and its own reports and questions to these homes.
 //!
-//! A home speaks of its own contents alone: what it says of others is taken for no message, by the first metadata server and by data servers.
+//! A home may speak only of its own contents. The first metadata server and data servers ignore a home's messages about other contents.
 //!
 //! What must never enter: what the messages do.
 
@@ -15,24 +15,24 @@ use serde::{Deserialize, Serialize};
 
 use super::{Kind, reads_as_sent};
 
-/// More homes no pool has.
+/// A pool has at most this many homes.
 const HOMES_MAX: usize = 65;
 
-/// What a joined home hears of a data server.
+/// What a joined home receives from a data server.
 #[derive(Debug, PartialEq)]
 pub(in crate::serve::pool) enum OfDataServer {
-    /// What their cores agree on.
+    /// A message between their cores.
     ToHome(ToHome),
     /// Contents of the home that the data server has.
     Listing(Listing),
 }
 
-/// The pool as joined metadata servers are told of it.
+/// The state of the pool, as reported to joined metadata servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::serve::pool) struct ToldPool {
-    /// Grows with each that a run of the first metadata server tells.
+    /// Grows with each report of a run of the first metadata server.
     pub(in crate::serve::pool) number: u64,
-    /// Its book, as far as it concerns them.
+    /// The parts of its book that concern joined servers.
     pub(in crate::serve::pool) book: String,
     /// Data servers, with what is known of each.
     pub(in crate::serve::pool) servers: Vec<ToldServer>,
@@ -44,33 +44,33 @@ pub(in crate::serve::pool) struct ToldPool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::serve::pool) struct ToldServer {
     pub(in crate::serve::pool) number: u16,
-    /// Where it answers NFS.
+    /// Its NFS address.
     pub(in crate::serve::pool) address: Option<SocketAddr>,
-    /// What it has said last.
+    /// Its last report.
     pub(in crate::serve::pool) holding: Option<Holding>,
 }
 
-/// The answer: no creation of a file is under way any more that goes by an earlier book.
+/// The answer: no file is being made under an earlier book any more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::serve::pool) struct HeardPool {
     /// Whether files that live there are striped.
     pub(in crate::serve::pool) stripes: bool,
-    /// None of them has still to be moved, as the book wants it.
+    /// None of these files must still be moved under the book.
     pub(in crate::serve::pool) moved: bool,
-    /// Data servers that it refuses, since their contents are not those that they had.
+    /// Data servers that it refuses because their contents are not the expected ones.
     pub(in crate::serve::pool) refused: BTreeSet<u16>,
 }
 
-/// What is to be said of files that live at a home, or done there.
+/// A question about files that live at a home, or a request to it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::serve::pool) enum Survey {
-    /// How many are to be moved.
+    /// How many must be moved.
     ToMove,
-    /// Which of them lie on a data server, and how that is.
+    /// Which of them lie on a data server, and the state of that server.
     Server(u16),
-    /// Where this one lies.
+    /// Where this file lies.
     File(u64),
-    /// An administrator says that a data server has the contents that it is to have.
+    /// An administrator confirms that a data server has the right contents.
     Readmit(u16),
 }
 
@@ -79,17 +79,17 @@ pub(in crate::serve::pool) enum Survey {
 pub(in crate::serve::pool) struct Surveyed {
     /// Names of files that are striped over it.
     pub(in crate::serve::pool) files: u64,
-    /// And of these, names of such that had a part there.
+    /// The names among these of files that had a part there.
     pub(in crate::serve::pool) had_part: u64,
     /// It may have a lease of this home.
     pub(in crate::serve::pool) may_serve: bool,
     /// Changes that wait for it.
     pub(in crate::serve::pool) owes: u64,
-    /// How many files are to be moved, as the book wants it, and how many bytes they have.
+    /// The number of files to move under the book, and of their bytes.
     pub(in crate::serve::pool) to_move: (u64, u64),
-    /// The placement in the row of the file; `None` where it lies at its home.
+    /// The placement in the row of the file. `None` if the file lies at its home.
     pub(in crate::serve::pool) placement: Option<Vec<u8>>,
-    /// The data server was refused, and is so no more.
+    /// The data server was refused, and is accepted now.
     pub(in crate::serve::pool) readmitted: bool,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn concerns(home: HomeNumber, message: &ToDataServer) -> bool {
     about.is_some_and(|contents| contents.object.slot().0 == home.0)
 }
 
-/// Whether a home may say this.
+/// Whether a home may send this.
 fn is_of_home(home: HomeNumber, message: &ToDataServer) -> bool {
     let about = message.contents();
     about.is_none_or(|contents| home.may_speak_of(contents.object))
@@ -123,7 +123,7 @@ fn to_data_server(kind: Kind, message: &Message) -> Option<(u16, ToDataServer)> 
     Some((number, ToDataServer::decode(&rest).ok()?))
 }
 
-/// What a data server says to a joined home.
+/// A message from a data server to a joined home.
 pub(in crate::serve::pool) fn encode_for_home(home: HomeNumber, message: ToHome) -> Message {
     numbered(Kind::ForHome, home.0, message.encode())
 }
@@ -133,7 +133,7 @@ pub(in crate::serve::pool) fn decode_for_home(message: &Message) -> Option<(Home
     Some((HomeNumber(home), ToHome::decode(&rest).ok()?))
 }
 
-/// The same on its way to the home.
+/// The same, as passed on to the home.
 pub(in crate::serve::pool) fn encode_of_data_server(
     server: DataServerNumber,
     message: ToHome,
@@ -141,7 +141,7 @@ pub(in crate::serve::pool) fn encode_of_data_server(
     numbered(Kind::OfDataServer, server.0, message.encode())
 }
 
-/// What concerns a home of what a data server lists.
+/// The part of a data server's list that concerns a home.
 pub(in crate::serve::pool) fn encode_listing_of(
     server: DataServerNumber,
     listing: &Listing,
@@ -161,7 +161,7 @@ pub(in crate::serve::pool) fn decode_of_data_server(
     Some((DataServerNumber(server), message))
 }
 
-/// What a joined home says to a data server.
+/// A message from a joined home to a data server.
 pub(in crate::serve::pool) fn encode_for_data_server(
     server: DataServerNumber,
     message: &ToDataServer,
@@ -169,7 +169,7 @@ pub(in crate::serve::pool) fn encode_for_data_server(
     numbered(Kind::ForDataServer, server.0, message.encode())
 }
 
-/// What this home says; nothing when it says that of contents that are not its own.
+/// A message from this home. `None` if it is about contents of other homes.
 pub(in crate::serve::pool) fn decode_for_data_server(
     home: HomeNumber,
     message: &Message,
@@ -178,12 +178,12 @@ pub(in crate::serve::pool) fn decode_for_data_server(
     is_of_home(home, &message).then_some((DataServerNumber(server), message))
 }
 
-/// The same on its way to the data server.
+/// The same, as passed on to the data server.
 pub(in crate::serve::pool) fn encode_of_home(home: HomeNumber, message: &ToDataServer) -> Message {
     numbered(Kind::OfHome, home.0, message.encode())
 }
 
-/// What one of these homes says; nothing when it says that of contents that are not its own.
+/// A message from one of these homes. `None` if it is about contents of other homes.
 pub(in crate::serve::pool) fn decode_of_home(
     homes: &BTreeSet<HomeNumber>,
     message: &Message,
@@ -193,7 +193,7 @@ pub(in crate::serve::pool) fn decode_of_home(
     (homes.contains(&home) && is_of_home(home, &message)).then_some((home, message))
 }
 
-/// The homes beside the first one.
+/// The homes besides the first one.
 pub(in crate::serve::pool) fn encode_homes(homes: &BTreeSet<HomeNumber>) -> Message {
     let numbers = homes.iter().flat_map(|home| home.0.to_be_bytes());
     Kind::Homes.message(numbers.collect::<Vec<u8>>())
@@ -211,9 +211,9 @@ pub(in crate::serve::pool) fn decode_homes(message: &Message) -> Option<BTreeSet
     (is_one && is_whole).then(|| homes().collect())
 }
 
-/// Bodies that may be long: in JSON, as payload.
+/// Messages that may be long: JSON in the payload.
 fn long<T: Serialize>(kind: Kind, what: &T) -> Message {
-    // Nothing that is sent so has keys that are no strings, or fails to be written.
+    // All types sent this way have string keys and can be encoded.
     let text = serde_json::to_vec(what).unwrap_or_default();
     kind.message(Bytes::new()).with_payload(text)
 }
@@ -257,7 +257,7 @@ pub(in crate::serve::pool) fn decode_surveyed(message: &Message) -> Option<Surve
     read_long(Kind::Surveyed, message)
 }
 
-/// Reads a message as each of these.
+/// Decodes a message as each of these kinds.
 pub(super) fn decode_as_anything(message: &Message) {
     reads_as_sent(message, decode_for_home, |(home, said)| {
         encode_for_home(*home, *said)

@@ -1,6 +1,6 @@
-//! The book of a metadata server that has joined: what it has given up by itself, and what the first one has told of the pool.
+//! The book of a joined metadata server: what it has given up itself, and what the first server has told it of the pool.
 //!
-//! What must never enter: what follows from it.
+//! What must never enter: the consequences.
 
 use std::path::PathBuf;
 
@@ -27,12 +27,12 @@ impl OwnBook {
         }
     }
 
-    /// What it says; an empty book where there is none yet.
+    /// The stored book, or an empty one if there is none.
     pub(super) fn read(&self) -> std::result::Result<Book, SealedFileError> {
         Book::read(&self.path)
     }
 
-    /// Changes it, stably. What it says then.
+    /// Changes the book stably. Returns the new one.
     pub(super) async fn change(
         &self,
         change: impl FnOnce(Book) -> Book + Send + 'static,

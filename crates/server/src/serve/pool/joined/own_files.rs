@@ -1,5 +1,5 @@
-//! Contents of files that live at a metadata server that has joined: striped over the pool's data servers, as the first one tells of these. What
-//! is said to data servers, and what they say, goes through that one.
+//! Contents of files that live at a joined metadata server. They are striped over the pool's data servers, as reported by the first server.
+//! Messages to and from data servers go through the first server.
 //!
 //! What must never enter: what clients may do with the files.
 
@@ -27,29 +27,29 @@ use super::{PATIENCE, ToHome};
 use crate::pools::{Book, PoolPlace};
 use crate::serve::ServeError;
 
-/// What is told of a book that is not believed, once and then in sums.
+/// Log entries about a book that is not accepted, the first one and then sums.
 static DISBELIEVED: Throttle = Throttle::new();
 
-/// The files, and what is known of where they may lie.
+/// The files, and what is known of their possible places.
 pub(super) struct OwnFiles {
     place: PoolPlace,
     striped: Arc<Striped>,
     book: Arc<OwnBook>,
     known: Mutex<Known>,
-    /// The store that has their rows, once their contents are in use.
+    /// The store with their rows, once their contents are in use.
     store: OnceLock<Weak<Store>>,
     moves: Arc<Moves>,
-    /// Held by the task that hears how the pool is.
+    /// Held by the task that handles a report of the pool's state.
     hearing: tokio::sync::Mutex<Heard>,
     is_told: watch::Sender<bool>,
 }
 
-/// The pool, as the first metadata server has told it last.
+/// The pool, by the last report of the first metadata server.
 #[derive(Default)]
 struct Known {
     book: Book,
     servers: BTreeSet<DataServerNumber>,
-    /// No members any more.
+    /// Servers that are no members any more.
     removed: BTreeSet<DataServerNumber>,
     addresses: BTreeMap<DataServerNumber, SocketAddr>,
     holdings: BTreeMap<DataServerNumber, Holding>,
@@ -59,22 +59,22 @@ struct Known {
 
 #[derive(Default)]
 struct Heard {
-    /// Of which run of the first metadata server, and which of what it told.
+    /// The run of the first metadata server, and the number of its last report.
     last: (u64, u64),
-    /// Files may still be made by an earlier book.
+    /// Files may still be made under an earlier book.
     is_unsettled: bool,
-    /// They get no lease any more.
+    /// Data servers that get no more leases.
     dismissed: BTreeSet<DataServerNumber>,
 }
 
-/// The way to the data servers.
+/// The connection to the data servers.
 struct ToDataServers {
     way: Weak<ToHome>,
     files: Weak<OwnFiles>,
 }
 
 impl Known {
-    /// The pool as the home sees it. A data server that files may lie on is one of it until it is known to be gone: it may owe something.
+    /// The pool as the home sees it. A data server that may have files is included until it is known to be gone: it may owe something.
     fn view(&self, place: &PoolPlace) -> PoolView {
         let groups = self.book.groups.values();
         let named = groups.flat_map(|group| group.members().iter().copied());
@@ -97,7 +97,7 @@ impl Known {
 }
 
 impl OwnFiles {
-    /// With what an earlier run was told. To be called within a tokio runtime.
+    /// Starts with what an earlier run was told. Call it within a tokio runtime.
     ///
     /// # Errors
     /// [`ServeError::Book`].
@@ -125,7 +125,7 @@ impl OwnFiles {
         })
     }
 
-    /// Where they have their bytes, for the store.
+    /// The place of the files' bytes, for the store.
     pub(super) fn contents(&self) -> Arc<Striped> {
         self.striped.clone()
     }
@@ -134,11 +134,11 @@ impl OwnFiles {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up what an earlier run has left in the store, and has new files striped from now on. Where nothing was ever told, it is waited for
-    /// a while: what is made before that stays on the disk of this server.
+    /// Takes up what an earlier run has left in the store, and stripes new files from now on. If this server was never told of the pool,
+    /// waits for that for a while. Files that are made before stay on the local disk.
     ///
     /// # Errors
-    /// [`ServeError::Home`] when what was left cannot be read.
+    /// [`ServeError::Home`] when the stored state cannot be read.
     pub(super) async fn begin(
         self: &Arc<Self>,
         store: &Arc<Store>,
@@ -152,7 +152,7 @@ impl OwnFiles {
             way: Arc::downgrade(way),
             files: Arc::downgrade(self),
         };
-        // Nobody else hears of the pool meanwhile.
+        // No other task handles a report meanwhile.
         let _alone = self.hearing.lock().await;
         let view = {
             let mut known = self.known();
@@ -168,7 +168,7 @@ impl OwnFiles {
         Ok(())
     }
 
-    /// A data server has said something.
+    /// A data server has sent a message.
     pub(super) fn receive(&self, server: DataServerNumber, said: OfDataServer) {
         match said {
             OfDataServer::ToHome(message) => self.striped.receive(server, message),
@@ -179,10 +179,10 @@ impl OwnFiles {
         }
     }
 
-    /// The first metadata server tells how the pool is. Returns when no file is being made any more by an earlier book.
+    /// Handles a report of the pool's state. Returns when no file is being made under an earlier book.
     ///
     /// # Errors
-    /// When that cannot be kept.
+    /// When the report cannot be stored.
     pub(super) async fn hear_pool(&self, from: Sender, told: ToldPool) -> Result<HeardPool> {
         let mut heard = self.hearing.lock().await;
         let this = (from.incarnation.0, told.number);
@@ -195,7 +195,7 @@ impl OwnFiles {
                 }
                 return Err(Error::Io(not_told.to_string()));
             }
-            // Stable before anything is placed by it.
+            // It becomes stable before any file is placed by it.
             let book = self
                 .book
                 .change(move |book| book.with_told(&text).unwrap_or(book));
@@ -237,10 +237,10 @@ impl OwnFiles {
         })
     }
 
-    /// What is to be said of the files. May take as long as listing everything that lives here.
+    /// Answers a question about the files. May take as long as listing everything that lives here.
     ///
     /// # Errors
-    /// When that cannot be read, or this server has only just been started.
+    /// When the files cannot be read, or this server has only just started.
     pub(super) async fn survey(&self, survey: Survey) -> Result<Surveyed> {
         let store = self.rows().ok_or(Error::Delay)?;
         let (book, mut surveyed) = (self.book(), Surveyed::default());
@@ -311,7 +311,7 @@ impl Moving for OwnFiles {
         self.known().book.clone()
     }
 
-    /// The first metadata server asks.
+    /// The first metadata server asks for the result.
     async fn moved_all(&self, _: Option<&Work>) -> bool {
         true
     }
@@ -321,7 +321,7 @@ impl striping::Control for ToDataServers {
     fn send(&self, to: DataServerNumber, message: ToDataServer) {
         let way = self.way.upgrade();
         if let Some(session) = way.and_then(|way| way.peer.get()?.session().ok()) {
-            // What is lost is said again when the data server next asks for its lease.
+            // A lost message is repeated when the data server next asks for its lease.
             let message = connection::encode_for_data_server(to, &message);
             let _ = session.try_send(Lane::Control, message);
         }
@@ -339,7 +339,7 @@ impl striping::Control for ToDataServers {
         known.holdings.get(&server).copied()
     }
 
-    /// Nobody else changes what lives here.
+    /// No other server changes what lives here.
     fn clients_left(&self) -> Duration {
         Duration::MAX
     }

@@ -1,6 +1,6 @@
-//! The home of what a joined metadata server has made: what it shows of it, and to whom it answers.
+//! The home of the objects that a joined metadata server has made: how they are shown, and which server it answers.
 //!
-//! What must never enter: what is done to directories.
+//! What must never enter: operations on directories.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,25 +26,25 @@ use super::own_book::OwnBook;
 use crate::pools::PoolPlace;
 use crate::serve::ServeError;
 
-/// So long the first server may take to drop copies before it is told again.
+/// How long the first server may take to drop copies before it is told again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked for what the first server knows and this one does not, and whether that is lost.
+/// How often open outcomes are asked from the first server, and how often its loss is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The home, once there is one.
 pub(super) struct OwnHome(watch::Sender<Option<Arc<Home>>>);
 
-/// What it begins with.
+/// What the home starts with.
 pub(super) struct Beginning {
     pub(super) makes_directories: bool,
-    /// Some live here already.
+    /// Some directories live here already.
     pub(super) has_directories: bool,
-    /// The contents of files, where these are striped.
+    /// The contents of files, if these are striped.
     pub(super) striped: Option<Arc<Striped>>,
     pub(super) book: Arc<OwnBook>,
 }
 
-/// The way to the first server, which may have copies.
+/// The connection to the first server, which may have copies.
 struct ToFirst(Weak<ToHome>);
 
 pub(super) fn asker(from: Sender) -> Asker {
@@ -61,15 +61,15 @@ impl Default for OwnHome {
 }
 
 impl OwnHome {
-    /// Answers the first server, once there is something to show.
+    /// Answers the first server, once there is a tree to show.
     pub(super) async fn answer(&self, from: Sender, asked: Asked) -> Option<Reply> {
         let mut begun = self.0.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let home = begun.wait_for(Option::is_some).await.ok()?.clone()?;
         Some(home.answer(asker(from), asked).await)
     }
 
-    /// A run of the first server is there.
+    /// A run of the first server has connected.
     pub(super) fn session_began(&self, peer: Sender) {
         let home = self.0.borrow().clone();
         if let Some(home) = home {
@@ -77,7 +77,7 @@ impl OwnHome {
         }
     }
 
-    /// Begins to be a home.
+    /// Starts the home.
     pub(super) async fn begin(
         &self,
         (place, way): (&PoolPlace, &Arc<ToHome>),
@@ -91,7 +91,7 @@ impl OwnHome {
         }: Beginning,
     ) -> Result<(Arc<PoolTree>, Arc<Holders>), ServeError> {
         let known = book.read().map_err(ServeError::Book)?;
-        // Otherwise nobody can have anything of it.
+        // Otherwise no server can hold anything of it.
         let others = has_directories.then_some(place.keeper);
         let leases = (LeaseSettings::default(), client_lease);
         let now = clock::of_leases();
@@ -140,13 +140,14 @@ impl OwnHome {
         Ok((tree, holders))
     }
 
-    /// Nobody is answered any more.
+    /// No question is answered any more.
     pub(super) fn end(&self) {
         self.0.send_replace(None);
     }
 }
 
-/// Passes on to the first server what is wanted back of layouts of its clients, and of those behind it. It has devices forgotten by itself.
+/// Passes recalls of layouts on to the first server, for its clients and for those of servers behind it. The first server itself handles
+/// devices.
 fn tells_of_layouts(
     home: &Arc<Home>,
     way: &Arc<ToHome>,
@@ -162,7 +163,7 @@ fn tells_of_layouts(
         };
         let session = way.upgrade().and_then(|way| way.peer.get()?.session().ok());
         if let Some(session) = session.filter(|session| asker(session.peer()) == at) {
-            // It is said again.
+            // It is repeated.
             let recall = connection::encode_layout_event(&LayoutEvent::Recall(there));
             let _ = session.try_send(Lane::Control, recall);
         }
@@ -173,7 +174,7 @@ async fn settle(tree: Weak<PoolTree>) {
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(tree) = tree.upgrade() else { return };
-        // What is not known yet is asked for again.
+        // Unknown outcomes are asked for again.
         let _ = tree.settle_unsettled().await;
         tree.settle_sealed().await;
         tree.settle_over_homes().await;

@@ -1,5 +1,6 @@
-//! Servers of the pool that are lost for ever. That one is given up stands in the book before anything follows from it; what follows is gone
-//! on with until it is done, for one server after the other, also when the command that asked for it has ended, and by the next run.
+//! Servers of the pool that are lost for good. The book notes that a server is given up before any consequence is carried out. The
+//! consequences are then completed, for one server after the other, even after the administrator's command has ended, and by the next run
+//! if necessary.
 //!
 //! What must never enter: what becomes of names.
 
@@ -20,17 +21,17 @@ use super::leaving::unsearched;
 use super::{LOOK, MetadataServer};
 use crate::status::{ForgetAnswer, ForgetQuestion, GivingUpStatus};
 
-/// A command waits for so long until the tree is searched, and again until what follows is done: together less than a question may take.
+/// A command waits this long for the search of the tree, and again for the consequences: together less than the time limit of a question.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is told of work that fails, once and then in sums.
+/// Log entries about failing work, the first one and then sums.
 static FAILING: Throttle = Throttle::new();
 
-/// What follows from giving up servers.
+/// The consequences of giving up servers.
 pub(super) struct Forgetting {
-    /// Changes when something is to be done, and when something is.
+    /// Changes when there is work, and when some is done.
     changed: watch::Sender<()>,
-    /// Why it does not go on.
+    /// Why the work for a server does not continue.
     troubles: Mutex<BTreeMap<ReplicaSlot, String>>,
 }
 
@@ -52,8 +53,8 @@ impl Forgetting {
 }
 
 impl MetadataServer {
-    /// Gives up a server that is lost. Of a data server it says which files had something there, of a metadata server which names led there;
-    /// unless it is meant, it only says it. Of one that is given up already it is only said what is left.
+    /// Gives up a lost server. Reports which files had parts on a data server, or which names led to a metadata server. Without `meant`, it
+    /// only reports. For a server that is already given up, it only reports what is left.
     ///
     /// # Errors
     /// Why it is not given up, and what to do next.
@@ -89,7 +90,7 @@ impl MetadataServer {
         let lost = lost.map_err(unsearched)?;
         if meant || is_forgotten {
             let this = self.clone();
-            // To its end, also when nobody waits for it any more.
+            // It runs to its end even if the caller stops waiting.
             let given_up = tokio::spawn(async move { this.give_up(server).await });
             given_up.await.map_err(|error| error.to_string())??;
         }
@@ -104,24 +105,24 @@ impl MetadataServer {
         })
     }
 
-    /// Waits for a while until everything has been done that follows from giving up a server. Whether it has.
+    /// Waits for a while until all consequences of giving up a server are done. Returns whether they are.
     pub(super) async fn have_followed(&self, slot: ReplicaSlot) -> bool {
         let followed = async {
             let mut changed = self.forgetting.changed.subscribe();
             while self.is_forgetting(slot) {
-                // The sender lives as long as this.
+                // The sender lives as long as `self`.
                 let _ = changed.changed().await;
             }
         };
         timeout(PATIENCE, followed).await.is_ok()
     }
 
-    /// Whether something that follows from giving up a server is not done yet.
+    /// Whether some consequences of giving up a server are not done yet.
     pub(super) fn is_forgetting(&self, slot: ReplicaSlot) -> bool {
         self.keeping().book.forgetting.contains(&slot)
     }
 
-    /// How far it is with servers that are being given up.
+    /// The progress for servers that are being given up.
     pub(super) fn giving_up(&self) -> Vec<GivingUpStatus> {
         let slots = self.keeping().book.forgetting.clone();
         let troubles = self.forgetting.troubles();
@@ -132,13 +133,13 @@ impl MetadataServer {
         slots.collect()
     }
 
-    /// The book comes first. What an earlier run has not done for a data server that was given up is done as well.
+    /// Notes it in the book first. Also repeats consequences that an earlier run did not finish for a data server.
     async fn give_up(&self, server: DataServerNumber) -> Result<(), String> {
         {
             let _alone = self.changes.lock().await;
             let mut book = self.keeping().book.clone();
             if book.forgotten.insert(server) {
-                // It may have come back while the tree was searched.
+                // It may have come back during the search.
                 self.expect_lost(server.0)?;
             }
             if book.new_files.is_some() && book.in_use().contains(&server) {
@@ -149,7 +150,7 @@ impl MetadataServer {
             book.forgetting.insert(ReplicaSlot(server.0));
             self.keep_changed(book).await?;
         }
-        // If that fails it is tried again.
+        // If this fails, it is tried again.
         let _ = self.refuse_lost(server);
         self.forgetting.is_due();
         Ok(())
@@ -161,7 +162,7 @@ impl MetadataServer {
         self.revoke(server)
     }
 
-    /// Does what follows from giving up a server.
+    /// Carries out the consequences of giving up a server.
     async fn follow(&self, slot: ReplicaSlot) -> Result<(), String> {
         let server = DataServerNumber(slot.0);
         let is_data_server = self.keeping().book.forgotten.contains(&server);
@@ -188,8 +189,8 @@ impl MetadataServer {
         Ok(())
     }
 
-    /// In a set, files are noted as damaged which had something at a lost data server: the replica has them mended from another member. What is
-    /// being written meanwhile is found when it is read, or written from there. How many these are.
+    /// In a set, notes files that had a part on a lost data server as damaged, so that the replica repairs them from another member. A file
+    /// that is being written meanwhile is found when it is read, or is written completely from that member. Returns the number of files.
     async fn follow_lost_data_server(&self, server: DataServerNumber) -> Result<u64, String> {
         self.refuse_lost(server)?;
         if !self.in_set {
@@ -211,7 +212,7 @@ impl MetadataServer {
     }
 }
 
-/// What a search of the tree shows, as far as it comes in a while, and whether that is all.
+/// The paths that a search of the tree finds within a time limit, and whether they are complete.
 pub(super) async fn searched<S>(
     search: impl FnOnce(Box<dyn FnMut(String) + Send>) -> S,
 ) -> (vfs::Result<Listed>, bool)
@@ -234,7 +235,7 @@ where
     }
 }
 
-/// Does what follows from giving up servers, one after the other, as long as the server runs.
+/// Carries out the consequences of giving up servers, one after the other, while the server runs.
 pub(super) async fn run(server: Weak<MetadataServer>) {
     let Some(mut changed) = server.upgrade().map(|of| of.forgetting.changed.subscribe()) else {
         return;
@@ -256,7 +257,7 @@ pub(super) async fn run(server: Weak<MetadataServer>) {
                 }
             }
             fails |= followed.is_err();
-            // Commands that wait for it look again.
+            // Waiting commands check again.
             of.forgetting.is_due();
         }
         drop(of);

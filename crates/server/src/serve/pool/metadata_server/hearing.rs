@@ -1,6 +1,6 @@
-//! What the other servers of the pool say to the first metadata server, and what it says to them.
+//! Messages of the pool's other servers to the first metadata server, and its messages to them.
 //!
-//! What must never enter: what follows from it for new files.
+//! What must never enter: the consequences for new files.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,35 +26,35 @@ use crate::pools::{PoolPlace, PoolRole};
 /// How long a metadata server may take to drop copies before it is told again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What other servers have said, and who answers them.
+/// What other servers have reported, and the parts that answer them.
 pub(super) struct Known {
     pub(super) place: PoolPlace,
     pub(super) striped: Weak<Striped>,
-    /// What each of them keeps, by what it said last.
+    /// The contents of each data server, by its last report.
     pub(super) holdings: Mutex<BTreeMap<ReplicaSlot, Said>>,
-    /// Where each of them answers NFS.
+    /// The NFS address of each data server.
     pub(super) addresses: Mutex<BTreeMap<DataServerNumber, SocketAddr>>,
-    /// Who has called, and what it is in the pool.
+    /// The servers that have connected, and their roles in the pool.
     pub(super) roles: Mutex<BTreeMap<ReplicaSlot, PoolRole>>,
     /// Answers other metadata servers.
     pub(super) home: Arc<Home>,
     /// Metadata servers that are homes, too.
     pub(super) homes: Arc<JoinedHomes>,
-    /// Set where others change the files, too.
+    /// Set if other servers change the files, too.
     pub(super) sharing: Option<Arc<Sharing>>,
-    /// Whether it can answer.
+    /// Whether this server can answer.
     pub(super) has_started: watch::Sender<bool>,
 }
 
-/// What a data server has said of what it keeps.
+/// A data server's report of its contents.
 #[derive(Clone, Copy)]
 pub(super) struct Said {
     pub(super) holding: Holding,
-    /// In its present session.
+    /// It was sent in the current session.
     pub(super) is_present: bool,
 }
 
-/// What the home says to data servers goes this way.
+/// Carries the home's messages to data servers.
 pub(super) struct Link {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) known: Arc<Known>,
@@ -69,18 +69,18 @@ impl Known {
         self.roles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a server that has called is in the pool; that never changes.
+    /// The role of a server that has connected. It never changes.
     fn role(&self, slot: ReplicaSlot) -> Option<PoolRole> {
         self.roles().get(&slot).copied()
     }
 
-    /// Whether a server has called that is this and was not removed.
+    /// Whether a server with this role has connected and was not removed.
     pub(super) fn is_present(&self, slot: ReplicaSlot, role: PoolRole) -> bool {
         let member = self.place.member(slot);
         self.role(slot) == Some(role) && member.is_some_and(|member| !member.revoked)
     }
 
-    /// Metadata servers that have called.
+    /// Metadata servers that have connected.
     fn metadata_servers(&self) -> Vec<ReplicaSlot> {
         let roles = self.roles();
         let all = roles.iter();
@@ -89,7 +89,7 @@ impl Known {
             .collect()
     }
 
-    /// Whether a member, present or not, is a metadata server that has joined.
+    /// Whether a member, removed or not, is a joined metadata server.
     pub(super) fn is_metadata_server(&self, slot: ReplicaSlot) -> bool {
         let member = self.place.member(slot);
         member.is_some_and(|member| {
@@ -105,7 +105,7 @@ impl Known {
 }
 
 impl Link {
-    /// Passes on to other metadata servers what happens to layouts of their clients.
+    /// Passes events of layouts on to the metadata servers of the clients.
     pub(super) fn tells_of_layouts(&self) -> Arc<dyn Fn(nfs4_server::LayoutEvent) + Send + Sync> {
         let (endpoint, known) = (Arc::downgrade(&self.endpoint), Arc::downgrade(&self.known));
         Arc::new(move |event| {
@@ -130,7 +130,7 @@ impl Link {
     }
 }
 
-/// Tells a metadata server that is there. It is said again, or need not be heard.
+/// Tells a connected metadata server. The message is repeated, or may be lost.
 fn tell_of_layout(
     endpoint: &Endpoint,
     server: ReplicaSlot,
@@ -144,7 +144,7 @@ fn tell_of_layout(
     }
 }
 
-/// Has contents of a home go that belong to nothing.
+/// Removes contents of a home that belong to nothing.
 pub(in crate::serve::pool) fn sweep(
     striped: Arc<Striped>,
     server: DataServerNumber,
@@ -173,7 +173,7 @@ impl striping::Control for Link {
     fn send(&self, to: DataServerNumber, message: ToDataServer) {
         let peer = self.endpoint.peer(ReplicaSlot(to.0));
         if let Some(session) = peer.and_then(|peer| peer.session().ok()) {
-            // What is lost is said again when the data server next asks for its lease.
+            // A lost message is repeated when the data server next asks for its lease.
             let _ = session.try_send(Lane::Control, connection::encode(&message));
         }
     }
@@ -265,10 +265,10 @@ impl MessageHandler for Known {
             return Ok(connection::heard());
         };
         let mut has_started = self.has_started.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = has_started.wait_for(|started| *started).await;
         let reply = self.home.answer(asker, asked).await;
-        // Until here its bytes count against what the asker may send.
+        // Until here, its bytes count against the asker's limit.
         drop(incoming);
         Ok(connection::encode_reply(&reply))
     }

@@ -1,6 +1,6 @@
-//! Servers that leave the pool, or come back at an administrator's word.
+//! Servers that leave the pool, or come back by an administrator's decision.
 //!
-//! What must never enter: over which data servers new files are striped; only which of them are to get none.
+//! What must never enter: over which data servers new files are striped, except which of them must get none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::{LOOK, MetadataServer};
 use crate::pools::{self, Book, PoolError, PoolRole};
 use crate::status::{DrainDataAnswer, DrainDataQuestion};
 
-/// How long is waited for a data server that was readmitted.
+/// How long to wait for a readmitted data server.
 const READMISSION: Duration = Duration::from_secs(10);
 
 impl MetadataServer {
@@ -41,8 +41,8 @@ impl MetadataServer {
         views.find(|view| view.number == DataServerNumber(number))
     }
 
-    /// Has a data server serve again that is refused since an older copy of its contents was seen. Returns when it serves, or after a
-    /// while; whether it does.
+    /// Has a data server serve again that is refused because an older copy of its contents was seen. Returns when it serves or a time limit
+    /// has passed, with whether it serves.
     ///
     /// # Errors
     /// Why it is not readmitted, and what to do next.
@@ -88,7 +88,7 @@ impl MetadataServer {
         Ok(false)
     }
 
-    /// Refuses a data server that is there, or may still answer clients.
+    /// Refuses a data server that serves, or may still answer clients.
     pub(super) fn expect_lost(&self, number: u16) -> Result<(), String> {
         let view = self.view_of(number);
         if view.is_some_and(|view| view.serves) {
@@ -104,7 +104,7 @@ impl MetadataServer {
         Ok(())
     }
 
-    /// Keeps the book as a person wants it.
+    /// Stores the book after an administrator's change.
     pub(super) async fn keep_changed(&self, book: Book) -> Result<(), String> {
         let members = self.place.directory.members();
         let members = members.map_err(|error| error.to_string())?;
@@ -112,7 +112,7 @@ impl MetadataServer {
         kept.map_err(|error| format!("the book of the pool cannot be kept: {error}"))
     }
 
-    /// Has no new files striped over a data server from now on, or new files again, and says which files are striped over it.
+    /// Stops or restarts striping new files over a data server. Returns the files that are striped over it.
     ///
     /// # Errors
     /// Why not, and what to do next.
@@ -129,7 +129,7 @@ impl MetadataServer {
             return Err(format!("data server {number} was removed"));
         }
         if !stop {
-            // One that is away may have files there that nobody moves.
+            // A home that is away may have files there that it does not move.
             self.tell_homes().await?;
         }
         {
@@ -167,13 +167,13 @@ impl MetadataServer {
         })
     }
 
-    /// Removes a data server that holds no files, or a metadata server that has joined, for ever.
+    /// Removes a data server without files, or a joined metadata server, for good.
     ///
     /// # Errors
     /// Why it stays, and what to do next.
     pub(in crate::serve) async fn remove(self: &Arc<Self>, number: u16) -> Result<(), String> {
         let this = self.clone();
-        // To its end, also when nobody waits for it any more: what it has begun is done, or taken back.
+        // It runs to its end even if the caller stops waiting: what it has begun is completed or undone.
         let removed = tokio::spawn(async move { this.remove_to_its_end(number).await });
         removed.await.map_err(|error| error.to_string())?
     }
@@ -200,7 +200,7 @@ impl MetadataServer {
         Ok(())
     }
 
-    /// A metadata server that has joined goes when no directories live there. What its clients have open is open here.
+    /// A joined metadata server is removed only if no directories live there. What its clients have open is open here.
     async fn remove_metadata_server(&self, slot: ReplicaSlot) -> Result<(), String> {
         if self.is_forgetting(slot) {
             return Err(format!(
@@ -244,7 +244,7 @@ impl MetadataServer {
         Ok(())
     }
 
-    /// A data server that is gone is not to be emptied any more.
+    /// A removed data server needs no emptying any more.
     async fn is_emptied(&self, server: DataServerNumber) {
         let _alone = self.changes.lock().await;
         let mut book = self.keeping().book.clone();
@@ -263,7 +263,7 @@ impl MetadataServer {
         removed.map_err(|error| error.to_string())
     }
 
-    /// Has no new files striped over a data server, and looks whether any are.
+    /// Stops striping new files over a data server, and checks that no files are striped over it.
     async fn expect_empty(&self, server: DataServerNumber) -> Result<(), String> {
         let groups = self.without_new_files(server).await?;
         let found = placed::find(&self.store, &groups).await;
@@ -296,7 +296,7 @@ impl MetadataServer {
         may_go(server.0, holding)
     }
 
-    /// Waits until no new files are striped over a data server that is to have none. The groups that it is in.
+    /// Waits until no new files are striped over a data server that must get none. Returns the groups with this server.
     async fn without_new_files(
         &self,
         server: DataServerNumber,
@@ -324,8 +324,8 @@ pub(super) fn unsearched(error: vfs::Error) -> String {
     )
 }
 
-/// Why a data server that is there cannot be removed: what it holds is in no other place. Of one that is away only the rows of files
-/// say whether there is anything.
+/// Why a connected data server cannot be removed: no other place has its contents. For a server that is away, only the rows of files tell
+/// whether it has any.
 fn may_go(number: u16, holding: Option<Holding>) -> Result<(), String> {
     match holding {
         None | Some(Holding { contents: 0, .. }) => Ok(()),

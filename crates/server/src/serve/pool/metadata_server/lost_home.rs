@@ -12,7 +12,7 @@ use crate::pools;
 use crate::status::ForgetAnswer;
 
 impl MetadataServer {
-    /// Gives up a metadata server that has joined, and says which names led to what lived there; unless it is meant, only says it.
+    /// Gives up a joined metadata server, and reports the names of objects that lived there. Without `meant`, it only reports.
     ///
     /// # Errors
     /// Why it is not given up, and what to do next.
@@ -35,7 +35,7 @@ impl MetadataServer {
         let lost = lost.map_err(unfinished)?;
         if meant && !is_decided {
             let this = self.clone();
-            // To its end, also when nobody waits for it any more.
+            // It runs to its end even if the caller stops waiting.
             let decided = tokio::spawn(async move { this.decide_loss(slot).await });
             decided.await.map_err(|error| error.to_string())??;
         }
@@ -50,14 +50,14 @@ impl MetadataServer {
         })
     }
 
-    /// Puts it into the book that a metadata server is given up. From then on it is refused, and there is no way back.
+    /// Notes in the book that a metadata server is given up. From then on it is refused, and this cannot be undone.
     async fn decide_loss(&self, slot: ReplicaSlot) -> Result<(), String> {
         let _alone = self.departing.lock().await;
         if self.is_forgetting(slot) {
             return Ok(());
         }
         self.known.home.expect_parting(slot).await;
-        // It may have come back while the tree was searched.
+        // It may have come back during the search.
         let decided = match self.expect_away(slot) {
             Ok(()) => self.keep_forgetting(slot).await,
             Err(why) => Err(why),
@@ -77,9 +77,9 @@ impl MetadataServer {
         self.keep_changed(book).await
     }
 
-    /// Has a metadata server that is given up be refused, and its names go. How many went.
+    /// Refuses a metadata server that is given up, and removes its names. Returns their number.
     pub(super) async fn follow_lost_home(&self, slot: ReplicaSlot) -> Result<u64, String> {
-        // An earlier run may have been stopped before this was done.
+        // An earlier run may have stopped before this was done.
         self.endpoint.revoke(slot);
         self.known.home.expect_parting(slot).await;
         pools::revoke(&self.place.directory, slot).map_err(|error| error.to_string())?;
@@ -103,7 +103,7 @@ impl MetadataServer {
         }
     }
 
-    /// A metadata server that is no member any more is told of nothing, and what its clients had open is closed.
+    /// Ends the connection to a former member, and releases what its clients had open.
     pub(super) async fn has_parted(&self, slot: ReplicaSlot) {
         self.endpoint.revoke(slot);
         self.known.home.part(slot).await;

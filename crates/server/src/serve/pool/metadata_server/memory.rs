@@ -1,6 +1,6 @@
-//! Whose clients' state the home has given up, and who else is a home, as the book of the pool keeps it over restarts.
+//! The servers whose clients' state the home has given up, and the other homes, as the book of the pool stores them over restarts.
 //!
-//! What must never enter: when something is given up.
+//! What must never enter: when state is given up.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,13 +13,13 @@ use super::MetadataServer;
 use crate::data_directory::SealedFileError;
 use crate::pools::Book;
 
-/// The book of a server that may not have begun yet.
+/// The book of a server that may not have started yet.
 #[derive(Default)]
 pub(super) struct InBook(OnceLock<Weak<MetadataServer>>);
 
 impl InBook {
     pub(super) fn is_of(&self, server: &Arc<MetadataServer>) {
-        // Nobody else has set it.
+        // It is set once.
         let _ = self.0.set(Arc::downgrade(server));
     }
 }
@@ -34,7 +34,7 @@ impl Memory for InBook {
 }
 
 impl MetadataServer {
-    /// Notes that a metadata server that has joined is the home of directories.
+    /// Notes that a joined metadata server is a home of directories.
     pub(in crate::serve::pool) async fn keep_home(
         &self,
         home: ReplicaSlot,

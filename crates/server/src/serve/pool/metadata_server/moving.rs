@@ -1,5 +1,5 @@
-//! Files move to other data servers as an administrator wants it: those that live at this server, and those of homes that have joined, which go by
-//! the same book.
+//! Moves files to other data servers as an administrator wants: files of this server, and files of joined homes, which follow the same
+//! book.
 //!
 //! What must never enter: how files are moved.
 
@@ -17,7 +17,7 @@ use crate::pools::Book;
 use crate::status::{MovingStatus, RebalanceAnswer, RebalanceQuestion};
 
 impl MetadataServer {
-    /// How far it is; nothing when nothing is to be moved.
+    /// The progress. `None` if nothing must be moved.
     pub(super) fn moving_status(&self) -> Option<MovingStatus> {
         let book = self.keeping().book.clone();
         let is_wanted = book.spreading.is_some() || !book.draining.is_empty();
@@ -37,7 +37,7 @@ impl MetadataServer {
         })
     }
 
-    /// Spreads files over the data servers over which new ones are, or does so no longer.
+    /// Starts or stops spreading files over all data servers that get new ones.
     ///
     /// # Errors
     /// Why not, and what to do next.
@@ -104,7 +104,7 @@ impl Moving for MetadataServer {
         self.keeping().book.clone()
     }
 
-    /// Files are spread when those of all homes are.
+    /// Spreading is done only when the files of all homes are spread.
     async fn moved_all(&self, work: Option<&Work>) -> bool {
         if self.keeping().book.spreading.is_some()
             && let Err(why) = self.have_homes_moved_all().await
@@ -120,7 +120,7 @@ impl Moving for MetadataServer {
         }
         match self.keep_changed(book).await {
             Ok(()) => tracing::info!("files are spread over all data servers"),
-            // It is found once more that nothing is to be done.
+            // The next run finds again that nothing is left to do.
             Err(error) => tracing::warn!(error, "it cannot be noted that files are spread"),
         }
         true

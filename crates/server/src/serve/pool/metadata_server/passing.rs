@@ -1,5 +1,5 @@
-//! Messages between data servers and homes that have joined: these call the first metadata server alone, which passes on what they say to each
-//! other, behind all that it passed on before or not at all. What is lost is said again.
+//! Messages between data servers and joined homes. Both connect only to the first metadata server, which passes their messages on, after
+//! all earlier ones or not at all. Lost messages are repeated.
 //!
 //! What must never enter: what the messages mean.
 
@@ -14,7 +14,7 @@ use super::hearing::Known;
 use crate::pools::PoolRole;
 
 impl Known {
-    /// Metadata servers that have joined and were not removed; nothing when that cannot be told.
+    /// Joined metadata servers that were not removed. `None` if the members cannot be read.
     fn joined(&self) -> Option<BTreeSet<ReplicaSlot>> {
         let members = self.place.directory.members().ok()?;
         let joined = super::metadata_servers(&self.place, &members);
@@ -27,7 +27,7 @@ impl Known {
         }
     }
 
-    /// Passes a message on that is for somebody else. Whether it was one.
+    /// Passes on a message for another server. Returns whether it was one.
     pub(super) fn pass_on(&self, from: ReplicaSlot, message: &Message) -> bool {
         let server = DataServerNumber(from.0);
         if let Some((home, said)) = connection::decode_for_home(message) {
@@ -48,7 +48,7 @@ impl Known {
         false
     }
 
-    /// Passes on to each home what it has of what a data server lists. The rest; nothing while it cannot be told what that is.
+    /// Passes on to each home its part of a data server's list. Returns the rest. `None` if the homes are unknown.
     pub(super) fn pass_listing(&self, from: ReplicaSlot, listing: Listing) -> Option<Listing> {
         let (own, others) = by_home(listing, &self.joined()?);
         for (home, listing) in others {
@@ -59,7 +59,7 @@ impl Known {
     }
 }
 
-/// What lives at the first server, and what at each of these homes. What lived at a server that is no member any more is nobody else's.
+/// Splits a list by home: the first server's part, and the parts of these homes. Contents of a former member count as the first server's.
 fn by_home(
     listing: Listing,
     joined: &BTreeSet<ReplicaSlot>,
@@ -95,7 +95,7 @@ mod tests {
         let listing = Listing([1, 5, 6, 5, 1].map(entry).to_vec());
         let joined = BTreeSet::from([5, 7].map(ReplicaSlot));
         let (own, others) = by_home(listing, &joined);
-        // The sixth is no member any more.
+        // Server 6 is no member any more.
         assert_eq!(own, Listing([1, 6, 1].map(entry).to_vec()));
         let of_fifth = Listing([5, 5].map(entry).to_vec());
         assert_eq!(others, BTreeMap::from([(ReplicaSlot(5), of_fifth)]));

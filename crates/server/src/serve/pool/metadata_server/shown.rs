@@ -1,6 +1,6 @@
-//! The pool as people are shown it.
+//! The status of the pool, for display.
 //!
-//! What must never enter: what is to be done about it, but for words.
+//! What must never enter: decisions about it. Texts may recommend actions.
 
 use peer::set::Member;
 use pool::home::{ServerView, Stranger};
@@ -11,7 +11,7 @@ use crate::pools::PoolRole;
 use crate::status::{PoolServerStatus, PoolStatus};
 
 impl MetadataServer {
-    /// How the pool is.
+    /// The status of the pool.
     pub(in crate::serve::pool) fn status(&self) -> PoolStatus {
         let members = self.place.directory.members().unwrap_or_default();
         let views = self.striped.servers();
@@ -49,7 +49,7 @@ impl MetadataServer {
         let connected = self.is_connected(slot);
         let met = self.endpoint.peer(slot).map(|peer| peer.status());
         let stranger = view.and_then(|view| view.stranger);
-        // A metadata server shows names while it can ask here.
+        // A metadata server serves names while it can ask this server.
         let shows_names = member.metadata_server && connected;
         PoolServerStatus {
             number: member.slot,
@@ -75,7 +75,7 @@ impl MetadataServer {
     }
 }
 
-/// Why a data server is there and does not serve.
+/// Why a connected data server does not serve.
 pub(super) fn told(number: u16, stranger: Stranger) -> String {
     match stranger {
         Stranger::OtherContents => {
@@ -99,7 +99,7 @@ pub(super) fn told(number: u16, stranger: Stranger) -> String {
     }
 }
 
-/// The same where a home that has joined says so.
+/// The same for a report of a joined home.
 fn told_by(home: ReplicaSlot, number: u16) -> String {
     format!(
         "metadata server {} has known other contents of it, or newer ones, and uses nothing of it. Put the right data directory back; if these \

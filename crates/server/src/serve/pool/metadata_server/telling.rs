@@ -1,7 +1,7 @@
-//! What metadata servers that have joined are told of the pool, so that they have files striped over it as the first one has; and what these
-//! homes are asked before a data server goes.
+//! What joined metadata servers are told of the pool, so that they stripe files over it as the first server does. Also the questions to
+//! these homes before a data server is removed.
 //!
-//! What must never enter: what a home makes of it.
+//! What must never enter: how a home uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,20 +17,20 @@ use super::super::connection::{self, HeardPool, Survey, Surveyed, ToldPool, Told
 use super::{LOOK, MetadataServer};
 use crate::pools::PoolRole;
 
-/// How long a home may take to hear how the pool is, before it is told again.
+/// How long a home may take to acknowledge the state of the pool, before it is told again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long one may take to look through all that lives there.
+/// How long a home may take to search everything that lives there.
 const SURVEY_PATIENCE: Duration = Duration::from_secs(20);
 
-/// What has been told.
+/// The reports sent so far.
 #[derive(Default)]
 pub(super) struct Telling(Mutex<Told>);
 
 #[derive(Default)]
 struct Told {
-    /// How often.
+    /// The number of reports.
     number: u64,
-    /// Homes that have answered in this run, with what they said last.
+    /// Homes that have answered in this run, with their last answer.
     heard: BTreeMap<ReplicaSlot, HeardPool>,
 }
 
@@ -41,7 +41,7 @@ impl Telling {
 }
 
 impl MetadataServer {
-    /// Homes beside this one that may have files on data servers: those that have directories, and those that may make some.
+    /// Homes besides this one that may have files on data servers: those with directories, and those that may make some.
     fn homes_that_stripe(&self) -> BTreeSet<ReplicaSlot> {
         let mut homes = self.keeping().book.homes.clone();
         {
@@ -61,7 +61,7 @@ impl MetadataServer {
         homes
     }
 
-    /// How the pool is; nothing while the list of members cannot be read.
+    /// The current state of the pool. `None` while the list of members cannot be read.
     fn told_now(&self) -> Option<ToldPool> {
         let members = self.place.directory.members().ok()?;
         let all = members.iter();
@@ -77,7 +77,7 @@ impl MetadataServer {
         let servers = servers.collect();
         let removed = removed.iter().map(|member| member.slot).collect();
         let mut told = self.telling.told();
-        // What is numbered later is read later.
+        // A later number means a later read.
         let book = self.keeping().book.told();
         told.number += 1;
         Some(ToldPool {
@@ -99,7 +99,7 @@ impl MetadataServer {
         session.request(Lane::Data, question, until).await.ok()
     }
 
-    /// Tells one how the pool is. `None` when it has not heard it.
+    /// Tells a home the state of the pool. `None` if it has not acknowledged.
     pub(in crate::serve::pool) async fn tell(&self, home: ReplicaSlot) -> Option<HeardPool> {
         let told = connection::encode_pool(&self.told_now()?);
         let answer = self.ask_home(home, told, PATIENCE).await?;
@@ -108,10 +108,10 @@ impl MetadataServer {
         Some(heard)
     }
 
-    /// Has every home go by the present book. Returns when no file is being made any more that goes by an earlier one.
+    /// Has every home use the current book. Returns when no file is being made under an earlier one.
     ///
     /// # Errors
-    /// Which one is away, and what to do next.
+    /// Which home is away, and what to do next.
     pub(super) async fn tell_homes(&self) -> Result<(), String> {
         for home in self.homes_that_stripe() {
             if self.tell(home).await.is_none() {
@@ -121,10 +121,10 @@ impl MetadataServer {
         Ok(())
     }
 
-    /// What a home says of what lives there.
+    /// Asks a home about what lives there.
     ///
     /// # Errors
-    /// That it is away, and what to do next.
+    /// That the home is away, and what to do next.
     pub(super) async fn survey_at(
         &self,
         home: ReplicaSlot,
@@ -136,10 +136,10 @@ impl MetadataServer {
         surveyed.ok_or_else(|| away(home))
     }
 
-    /// What each home says.
+    /// The answers of all homes.
     ///
     /// # Errors
-    /// Which one is away, and what to do next.
+    /// Which home is away, and what to do next.
     pub(super) async fn survey(
         &self,
         survey: Survey,
@@ -151,7 +151,7 @@ impl MetadataServer {
         Ok(all)
     }
 
-    /// A home that refuses a data server, by what it said last.
+    /// A home that refuses a data server, by its last answer.
     pub(super) fn refused_at(&self, server: DataServerNumber) -> Option<ReplicaSlot> {
         let told = self.telling.told();
         let mut heard = told.heard.iter();
@@ -159,19 +159,19 @@ impl MetadataServer {
         refuses.map(|(home, _)| *home)
     }
 
-    /// Has homes use the contents of a data server again, as an administrator wants it. Whether one had refused them.
+    /// Has homes use the contents of a data server again, as an administrator wants. Returns whether a home had refused them.
     ///
     /// # Errors
-    /// Which one is away, and what to do next.
+    /// Which home is away, and what to do next.
     pub(super) async fn readmit_at_homes(&self, number: u16) -> Result<bool, String> {
         let homes = self.survey(Survey::Readmit(number)).await?;
         Ok(homes.values().any(|home| home.readmitted))
     }
 
-    /// Whether homes have nothing to move any more, as the present book wants it.
+    /// Checks that homes have nothing left to move under the current book.
     ///
     /// # Errors
-    /// Which one has, or is away.
+    /// Which home has, or is away.
     pub(super) async fn have_homes_moved_all(&self) -> Result<(), String> {
         for home in self.homes_that_stripe() {
             if !self.tell(home).await.is_some_and(|heard| heard.moved) {
@@ -184,14 +184,14 @@ impl MetadataServer {
         Ok(())
     }
 
-    /// Tells everybody who is there.
+    /// Tells all connected servers.
     async fn tell_all(self: &Arc<Self>) {
         let members = self.place.directory.members().unwrap_or_default();
         let homes = self.homes_that_stripe().into_iter();
         let homes = connection::encode_homes(&homes.map(|home| HomeNumber(home.0)).collect());
         for server in super::data_servers(&self.place, &members) {
             if let Some(session) = self.known.homes.session(ReplicaSlot(server.slot)) {
-                // It is said again.
+                // It is repeated.
                 let _ = session.try_send(Lane::Control, homes.clone());
             }
         }
@@ -212,7 +212,7 @@ fn away(home: ReplicaSlot) -> String {
     )
 }
 
-/// Tells everybody how the pool is, as long as the server runs.
+/// Tells all servers the state of the pool, while this server runs.
 pub(super) async fn run(server: Weak<MetadataServer>) {
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! On which data servers one file lies.
+//! The data servers on which one file lies.
 //!
 //! What must never enter: searching the tree.
 
@@ -10,15 +10,15 @@ use super::MetadataServer;
 use crate::status::{PartStatus, Whereabouts};
 
 impl MetadataServer {
-    /// The tree of which files are striped.
+    /// The tree whose files are striped.
     pub(in crate::serve) fn tree(&self) -> &str {
         &self.place.tree
     }
 
-    /// The data servers on which the bytes of a file lie, the one with its first stripe first.
+    /// The data servers with the bytes of a file, beginning with the one that has the first stripe.
     ///
     /// # Errors
-    /// Why nobody can tell, and what to do next.
+    /// Why this is unknown, and what to do next.
     pub(in crate::serve) async fn whereabouts(
         &self,
         path: &str,
@@ -54,7 +54,7 @@ impl MetadataServer {
         Ok(whereabouts)
     }
 
-    /// What lies on each data server of a placement; nothing when the book does not know the group.
+    /// The parts on each data server of a placement. `None` if the book does not know the group.
     fn parts(&self, placement: &Placement, size: u64) -> Option<Vec<PartStatus>> {
         let keeping = self.keeping();
         let group = keeping.book.groups.get(&placement.group)?;
