@@ -19,7 +19,7 @@ struct Copied<K, V> {
 pub struct Copies<K, V> {
     /// They count until then, by this server's clock.
     valid_until: Moment,
-    /// The last telling that it knows.
+    /// The last invalidation that it knows.
     told: u64,
     objects: BTreeMap<ObjectId, Copied<K, V>>,
     order: BTreeMap<u64, ObjectId>,
@@ -71,7 +71,7 @@ impl<K: Ord, V> Copies<K, V> {
         self.valid_until = self.valid_until.max(until);
     }
 
-    /// Takes the number of tellings to this server when an answer was given. Whether a later telling has already arrived: then the answer must not be
+    /// Takes the number of invalidations to this server when an answer was given. Whether a later invalidation has already arrived: then the answer must not be
     /// kept.
     pub fn has_crossed(&mut self, told: u64) -> bool {
         let has_crossed = told < self.told;

@@ -11,13 +11,13 @@ use vfs::ObjectId;
 /// What goes with an answer that another metadata server wants to keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// The number of tellings to the asker when the home answered.
+    /// The number of invalidations to the asker when the home answered.
     pub told: u64,
     /// Whether all copies get a lease that starts when the asker asked.
     pub leased: bool,
     /// Whether the asker may keep the answer: it will be told when it changes.
     pub keep: bool,
-    /// Objects with the numbers of their tellings. The asker has to be told of these, too, to make space.
+    /// Objects with the numbers of their invalidations. The asker has to be told of these, too, to make space.
     pub evicted: Vec<(u64, ObjectId)>,
 }
 
@@ -28,7 +28,7 @@ pub struct Terms {
     pub lease: LeaseSettings,
     /// The maximum number of objects that may have copies.
     pub copies_max: usize,
-    /// Whether a server gets a lease only when it has acknowledged all tellings (rule 13).
+    /// Whether a server gets a lease only when it has acknowledged all invalidations (rule 13).
     pub told_before_lease: bool,
 }
 
@@ -40,11 +40,11 @@ pub struct Holder {
     /// The same objects in the order in which they were granted.
     order: BTreeMap<u64, ObjectId>,
     granted: u64,
-    /// The tellings that it has not acknowledged, by number.
+    /// The invalidations that it has not acknowledged, by number.
     telling: BTreeMap<u64, ObjectId>,
     /// The same by object, with the last number of each.
     untaken: BTreeMap<ObjectId, u64>,
-    /// The number of tellings.
+    /// The number of invalidations.
     told: u64,
     /// It may rely on its copies until then, by the home's clock.
     leased_until: Moment,
@@ -59,7 +59,7 @@ impl Holder {
         };
     }
 
-    /// Copies of an object do not count any more. Returns the number of the telling; `None` if there are no copies.
+    /// Copies of an object do not count any more. Returns the number of the invalidation; `None` if there are no copies.
     pub fn tell(&mut self, object: ObjectId) -> Option<u64> {
         let place = self.holds.remove(&object)?;
         self.order.remove(&place);
@@ -69,7 +69,7 @@ impl Holder {
         Some(self.told)
     }
 
-    /// It has acknowledged the telling with this number.
+    /// It has acknowledged the invalidation with this number.
     pub fn has_taken(&mut self, number: u64) {
         let Some(object) = self.telling.remove(&number) else {
             return;
@@ -79,13 +79,13 @@ impl Holder {
         }
     }
 
-    /// Whether it has acknowledged all tellings.
+    /// Whether it has acknowledged all invalidations.
     #[must_use]
     pub fn has_been_told(&self) -> bool {
         self.telling.is_empty()
     }
 
-    /// The tellings that it has not acknowledged, in their order.
+    /// The invalidations that it has not acknowledged, in their order.
     pub fn telling(&self) -> impl Iterator<Item = (u64, ObjectId)> {
         self.telling
             .iter()
@@ -98,7 +98,7 @@ impl Holder {
         self.untaken.contains_key(&object) && now < self.leased_until
     }
 
-    /// The number of tellings.
+    /// The number of invalidations.
     #[must_use]
     pub fn told(&self) -> u64 {
         self.told

@@ -64,7 +64,7 @@ pub enum Body {
         question: u64,
         /// The answer.
         answer: Answer,
-        /// The number of tellings to the asker when this was answered.
+        /// The number of invalidations to the asker when this was answered.
         told: u64,
         /// All copies of this home get a lease that starts at this time, at which the asker asked.
         lease: Option<Moment>,
@@ -73,14 +73,14 @@ pub enum Body {
     },
     /// Copies of this object do not count any more: its row, and the names in it.
     Tell {
-        /// Counts the tellings to the receiver.
+        /// Counts the invalidations to the receiver.
         number: u64,
         /// The object.
         object: ObjectId,
     },
     /// The answer to [`Body::Tell`].
     Told {
-        /// The number of the telling.
+        /// The number of the invalidation.
         number: u64,
     },
     /// A part of an operation is to be prepared.

@@ -27,11 +27,11 @@ control::rules! {
     ascending_order,
     /// A copy counts only under a lease (rule 13).
     lease_checked,
-    /// A server gets a lease only when it has acknowledged all tellings (rule 13).
+    /// A server gets a lease only when it has acknowledged all invalidations (rule 13).
     told_before_lease,
     /// A change that removes something or takes rights away waits until all holders of copies were told (rule 14).
     told_before_commit,
-    /// An answer that is older than a telling that has arrived is not kept (rule 13).
+    /// An answer that is older than an invalidation that has arrived is not kept (rule 13).
     crossed_not_kept,
     /// A restarted home waits for copies that it does not remember (rule 14).
     forgotten_copies_waited_for,

@@ -1,7 +1,7 @@
-//! What clients did, when, and what they were answered.
+//! The operations of clients, their times, and the answers.
 //!
-//! Times are microseconds since the run began, by one monotonic clock. An event's interval reaches from before its
-//! first request was sent until after its last answer arrived.
+//! Times are microseconds since the run began, by one monotonic clock. An event's interval begins before its first request was sent, and
+//! ends after its last answer arrived.
 //!
 //! What must never enter: judgement; see `check`.
 
@@ -14,176 +14,176 @@ use serde::{Deserialize, Serialize};
 /// Microseconds since the run began.
 pub type Time = u64;
 
-/// One thing that a client did.
+/// One operation of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// The number of the client's site, from zero.
     pub site: usize,
     /// The number of the client, from zero, over all sites.
     pub client: usize,
-    /// Before its first request was sent.
+    /// A time before its first request was sent.
     pub begin: Time,
-    /// After its last answer arrived.
+    /// A time after its last answer arrived.
     pub end: Time,
-    /// What was done.
+    /// The operation.
     pub act: Act,
-    /// What came of it.
+    /// Its result.
     pub outcome: Outcome,
 }
 
-/// What was done.
+/// An operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Act {
-    /// A file was opened, read and closed. Zero stands for what it held before the first write.
+    /// A file was opened, read and closed. Zero stands for its content before the first write.
     Read {
-        /// Which.
+        /// The register.
         register: usize,
-        /// What it held.
+        /// Its content.
         saw: Option<Seen>,
     },
     /// A file was opened, overwritten and closed.
     Write {
-        /// Which.
+        /// The register.
         register: usize,
-        /// A value that nobody else writes.
+        /// A value that no other operation writes.
         value: u64,
     },
     /// A name was created that must not exist.
     Create {
-        /// Which of the names that clients compete for.
+        /// The name, one of those that clients compete for.
         name: u64,
     },
     /// A new file was renamed over a name that always exists.
     Replace {
-        /// Which.
+        /// The name.
         name: usize,
-        /// A value that nobody else writes.
+        /// A value that no other operation writes.
         value: u64,
     },
     /// Such a name was opened and read.
     ReadReplaced {
-        /// Which.
+        /// The name.
         name: usize,
-        /// What it held.
+        /// Its content.
         saw: Option<Seen>,
     },
     /// A file was renamed from one directory into another.
     Move {
-        /// Which.
+        /// The token.
         token: usize,
-        /// From which directory.
+        /// The old directory.
         from: usize,
-        /// Into which.
+        /// The new directory.
         to: usize,
     },
     /// A counter was incremented under a lock.
     Section(Section),
-    /// A name that nobody else touches was made, linked, renamed, moved into a new directory and removed with it.
+    /// A name that no other client uses was made, linked, renamed, moved into a new directory and removed with it.
     Round {
-        /// Which.
+        /// The name.
         name: u64,
     },
-    /// A file was opened, its change attribute shown with that, then read and closed.
+    /// A file was opened, which returned its change attribute, then read and closed.
     Version {
-        /// Which register.
+        /// The register.
         register: usize,
         /// The attribute.
         change: u64,
-        /// What it held.
+        /// Its content.
         saw: Seen,
     },
     /// Attributes of a log were asked for, without an open.
     Stat {
-        /// Which.
+        /// The log.
         log: usize,
-        /// How long it is said to be, in bytes.
+        /// Its reported size in bytes.
         size: u64,
     },
-    /// A token was looked for in every directory between which it moves, one after the other.
+    /// A token was looked up in each of the directories between which it moves, one after another.
     Search {
-        /// Which.
+        /// The token.
         token: usize,
-        /// Where it was.
+        /// The directories that had it.
         found: Vec<usize>,
     },
-    /// A right was used that there never was, or that had been taken away.
+    /// A right was used that never existed or had ended.
     Old {
-        /// Which right.
+        /// The right.
         right: Right,
-        /// When its end was answered; zero for one that never was.
+        /// When its end was answered; zero if it never existed.
         ended: Time,
-        /// What was done was done by it.
+        /// Whether the right was accepted.
         served: bool,
     },
     /// A record was written and committed.
     Append {
-        /// Which log; each has one writer.
+        /// The log; each has one writer.
         log: usize,
-        /// Which record of it, from zero.
+        /// The number of the record, from zero.
         number: u64,
     },
 }
 
-/// What somebody has no right to do.
+/// A right that the client does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Right {
     /// To read and write at a data server by a handle of a file that is removed.
     RemovedThere,
-    /// To open such a file at another metadata server, by the handle that it had.
+    /// To open such a file at another metadata server, by its handle.
     Removed,
     /// To open a file for reading at another metadata server when its mode is 0.
     Narrowed,
-    /// To read and write at a data server by a handle of before the file was cut.
+    /// To read and write at a data server by a handle from before the file was cut.
     Fenced,
     /// To read and write at a data server by a handle that no server has made.
     Forged,
 }
 
-/// What was done under a lock.
+/// An operation under a lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
-    /// Which counter.
+    /// The counter.
     pub counter: usize,
-    /// When the lock was asked for by the request that was granted.
+    /// When the client sent the lock request that was granted.
     pub asked: Time,
     /// When the grant arrived, if one did.
     pub granted: Option<Time>,
-    /// When the last request was sent that succeeded under the lock: until then it was held.
+    /// When the last request that succeeded under the lock was sent: until then the client held it.
     pub held_until: Time,
-    /// What the counter said.
+    /// The value that was read.
     pub saw: Option<u64>,
-    /// What was written, if that was answered.
+    /// The value that was written, if that was answered.
     pub wrote: Option<u64>,
 }
 
 /// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Seen {
-    /// What one write has written.
+    /// The value of one write.
     Value(u64),
-    /// Something that nobody has written.
+    /// A content that no client has written.
     Garbage(String),
 }
 
-/// What came of it.
+/// The result of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It was done.
     Done,
-    /// It was refused, and nothing has happened.
+    /// It was refused, and nothing was changed.
     Refused(Refusal),
-    /// Whether it happened is not known.
+    /// It is not known whether it happened.
     Unknown(String),
 }
 
-/// Why nothing has happened.
+/// The reason for a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// NFS4ERR_EXIST: the name exists.
     Exist,
     /// NFS4ERR_NOENT: the name does not exist.
     NoEnt,
-    /// What no check tells apart, in words.
+    /// Other reasons, in words. The checks treat them alike.
     #[serde(untagged)]
     Other(String),
 }
@@ -199,12 +199,12 @@ impl fmt::Display for Refusal {
 }
 
 impl Event {
-    /// True when it was answered as done.
+    /// Whether it was answered as done.
     pub fn is_done(&self) -> bool {
         self.outcome == Outcome::Done
     }
 
-    /// True when it certainly did not happen.
+    /// Whether it certainly did not happen.
     pub fn is_refused(&self) -> bool {
         matches!(self.outcome, Outcome::Refused(_))
     }
@@ -231,7 +231,7 @@ impl Act {
     }
 }
 
-/// The clock of a run, and what has been recorded so far.
+/// The clock of a run, and the recorded events.
 #[derive(Debug)]
 pub struct Recorder {
     began: Instant,
@@ -253,13 +253,13 @@ impl Recorder {
         }
     }
 
-    /// The time.
+    /// The time since the run began.
     pub fn now(&self) -> Time {
         // A run of half a million years would saturate.
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Keeps an event.
+    /// Records an event.
     pub fn record(&self, event: Event) {
         self.lock().push(event);
     }

@@ -1,17 +1,17 @@
-//! Real servers at sites far apart, faults drawn from a seed, clients that write down what they did and were
-//! answered, and checkers that judge it.
+//! Real servers at sites far apart, faults drawn from a seed, clients that record their operations and the answers, and checkers that judge
+//! the records.
 //!
 //! - [`schedule`] draws the faults of a run: pure.
 //! - [`world`] is the sites, the servers and their disks, and carries faults out.
-//! - [`clients`] work at every site and record.
-//! - [`history`] is what they record.
-//! - [`check`] judges a history against `docs/semantics.md`: pure. Of the invariants of a pool, [`check::invariants`] says who judges each.
-//! - [`survey`] reads the whole tree through every server at the end, [`sampling`] asks them how they are meanwhile.
+//! - [`clients`] work at every site and record their operations.
+//! - [`history`] is the form of the records.
+//! - [`check`] judges a history against `docs/semantics.md`: pure. [`check::invariants`] lists the judge of each invariant of a pool.
+//! - [`survey`] reads the whole tree through every server at the end, [`sampling`] asks the servers for their status meanwhile.
 //! - [`stage`] lets faults come and go during a run.
 //! - [`report`] is a page about a run, [`run`] puts all of it together.
 //!
-//! What must never enter: knowledge of how the servers work inside. They are started by their command lines and
-//! judged by what clients are answered.
+//! What must never enter: knowledge of how the servers work inside. Their command lines start them, and the answers to clients are
+//! judged.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! `nemesis`: lets real servers fail by a seed while clients work, and judges what the clients were answered.
+//! `nemesis`: lets real servers fail by a seed while clients work, and judges the answers to the clients.
 //!
-//! It exits with 0 when every promise was kept, with 3 when one was broken, with 1 when the run could not be done.
+//! It exits with 0 when every promise was kept, with 3 when a promise was broken, and with 1 when the run could not be done.
 //!
 //! What must never enter: anything a test would want to call.
 
@@ -17,13 +17,13 @@ use nemesis::world::Together;
 use nemesis::{report, run};
 use testbed::Requirements;
 
-/// What servers need that are lost for good.
+/// Needed when servers are lost for good.
 const HELD_BY_MAJORITY: &str = "[replication]\ndurability = \"majority\"\n";
 
 /// Keys of handles at data servers change while a run lasts.
 const CHANGES_KEYS: &str = "[pool]\nkey_life = \"10 s\"\n";
 
-/// Directories live where they are made.
+/// Directories live where clients make them.
 const MAKES_DIRECTORIES: &str = "makes_directories = true\n";
 
 /// The exit code of a broken promise.
@@ -98,7 +98,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// True when every promise was kept.
+/// Whether every promise was kept.
 fn carry_out(arguments: &Arguments) -> Result<bool> {
     ensure!(
         matches!(arguments.sites, 3 | 5),
@@ -201,7 +201,7 @@ fn program(named: Option<&Path>) -> Result<PathBuf> {
     program.canonicalize().with_context(advice)
 }
 
-/// Another one every second.
+/// A seed that changes every second.
 fn new_seed() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |now| now.as_secs() % 1_000_000_000)

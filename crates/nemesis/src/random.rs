@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 
-/// A sequence of them.
+/// A sequence of random numbers.
 #[derive(Debug, Clone)]
 pub struct Random(Rng);
 
@@ -25,7 +25,7 @@ impl Random {
         self.0.u64(low..=high)
     }
 
-    /// One of these, unless there is none.
+    /// One of these choices; none if there are no choices.
     pub fn one_of<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
         self.0.choice(choices)
     }

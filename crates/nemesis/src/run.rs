@@ -24,53 +24,53 @@ use crate::stage::{Stage, Suffered};
 use crate::survey::{Source, Survey};
 use crate::world::{Plan, Sites, Together, is_quiet};
 
-/// How long clients may take to finish what they are about.
+/// How long clients may take to finish their present operation.
 const FAREWELL: Duration = Duration::from_secs(120);
 
-/// What a run is made of.
+/// The settings of a run.
 #[derive(Debug, Serialize)]
 pub struct Order {
-    /// What faults are drawn from.
+    /// The profile from which faults are drawn.
     pub profile: Profile,
-    /// What the servers are together.
+    /// How the servers work together.
     pub kind: Together,
-    /// The time from one site to another and back.
+    /// The round trip between two sites.
     pub round_trip: Duration,
-    /// Longer waits of clients whose site suffers nothing are violations.
+    /// Longer waits of clients at sites without faults are violations.
     pub stall_limit: Option<Duration>,
-    /// More of the servers' configuration.
+    /// Additional configuration of the servers.
     pub settings: String,
-    /// Whether directories live at the metadata server of a pool at which they are made.
+    /// Whether directories live at the metadata server of the pool where clients make them.
     pub homes: bool,
     /// Whether the client of a Linux kernel works at every site, too.
     pub kernels: bool,
     /// The server program.
     pub program: PathBuf,
-    /// Where the run's files go.
+    /// The folder for the run's files.
     pub folder: PathBuf,
 }
 
-/// All that a run has shown.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What clients did.
+    /// The operations of clients.
     pub events: Vec<Event>,
-    /// What failed.
+    /// The faults.
     pub faults: Vec<Suffered>,
-    /// How the servers were.
+    /// The status of the servers.
     pub samples: Vec<Sample>,
-    /// What was broken.
+    /// The broken promises.
     pub violations: Vec<Violation>,
-    /// How often a server said that it be asked again later.
+    /// How often a server answered that the client has to ask again later.
     pub put_off: u64,
-    /// How much clients have read and written at data servers.
+    /// The number of reads and writes of clients at data servers.
     pub direct: u64,
 }
 
-/// Runs.
+/// Carries a run out.
 ///
 /// # Errors
-/// Fails where the run could not be done; what the servers did wrong is in the outcome.
+/// Fails if the run could not be done; errors of the servers are in the outcome.
 pub fn run(order: &Order) -> Result<Outcome> {
     let disks = order.folder.join("disks");
     let sites = Sites::set_up(&Plan {
@@ -96,7 +96,7 @@ pub fn run(order: &Order) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Has every server's data checked, and keeps it where a promise was broken.
+/// Checks every server's data, and keeps a copy if a promise was broken.
 fn check_data(order: &Order, sites: &Sites, outcome: &mut Outcome) -> Result<()> {
     for site in sites.numbers() {
         if let Some(found) = sites.server(site).check()? {
@@ -115,7 +115,7 @@ fn check_data(order: &Order, sites: &Sites, outcome: &mut Outcome) -> Result<()>
     Ok(())
 }
 
-/// Makes what clients work with, half of it through another server where several are homes.
+/// Makes the files that clients use; if several servers are homes, half of them through another server.
 async fn plant(order: &Order, places: &[Place]) -> Result<Tree> {
     let client = Target::of(&places[0]).client("gardener", 1).await?;
     let gardener = match order.homes {
@@ -179,7 +179,7 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
     violations.extend(verdict_at_rest(order.kind, sites, &common, runtime));
     let events = common.recorder.events();
     if let Some(limit) = order.stall_limit {
-        // A kernel that was put off asks again after up to a quarter of a minute.
+        // A kernel waits up to a quarter of a minute before it asks again.
         let mut events = events.clone();
         events.retain(|event| event.client < natives);
         violations.extend(stalls(&events, &stage.faults, limit));
@@ -212,7 +212,7 @@ async fn farewell(clients: Vec<JoinHandle<()>>) -> Option<Violation> {
     })
 }
 
-/// Everything that can be judged when nothing moves any more, and that it comes to rest.
+/// Waits until nothing changes any more, and judges everything that can be judged then.
 fn verdict_at_rest(
     kind: Together,
     sites: &Sites,
@@ -245,7 +245,7 @@ fn verdict_at_rest(
     violations
 }
 
-/// Waits that were too long although the client's own site suffered nothing meanwhile.
+/// Waits that were too long although the client's own site had no fault meanwhile.
 fn stalls(events: &[Event], faults: &[Suffered], limit: Duration) -> Vec<Violation> {
     let limit = limit.as_micros() as Time;
     let suffers = |event: &Event| {
@@ -272,7 +272,7 @@ fn stalls(events: &[Event], faults: &[Suffered], limit: Duration) -> Vec<Violati
     broken.collect()
 }
 
-/// The folder of a run, new and empty.
+/// Makes a new, empty folder for a run.
 pub fn folder(base: &Path, seed: u64) -> Result<PathBuf> {
     crate::world::disk::sweep();
     let folder = base.join(seed.to_string());

@@ -1,4 +1,4 @@
-//! How the servers are, asked again and again while the run lasts.
+//! The status of the servers, polled while the run lasts.
 //!
 //! What must never enter: waiting for anything; a server that does not answer leaves a gap.
 
@@ -13,21 +13,21 @@ use testbed::Meridian;
 use crate::clients::Common;
 use crate::history::Time;
 
-/// How often.
+/// The polling interval.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What a server said.
+/// The status of a server at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Sample {
     /// The number of the site.
     pub site: usize,
     /// When it answered.
     pub at: Time,
-    /// Updates made there that some other server lacks: of the server that lacks most.
+    /// Updates made there that another server lacks: the largest number over the other servers.
     pub lag_updates: u64,
-    /// For how long some server has lacked something made there, in milliseconds.
+    /// For how long another server has lacked something made there, in milliseconds.
     pub lag_ms: u64,
-    /// The number of its view, where it tells one.
+    /// The number of its view, if it has one.
     pub epoch: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ pub struct Sample {
 pub struct Samples(Mutex<Vec<Sample>>);
 
 impl Samples {
-    /// What there is so far.
+    /// The samples so far.
     pub fn all(&self) -> Vec<Sample> {
         self.0
             .lock()

@@ -1,4 +1,4 @@
-//! Which faults a run suffers, and when: drawn from its seed.
+//! The faults of a run and their times, drawn from its seed.
 //!
 //! What must never enter: processes and links; `world` carries the faults out.
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 
-/// Nothing fails before this, so that clients are at work.
+/// No fault begins before this, so that clients are at work.
 pub const WARM_UP: Duration = Duration::from_secs(6);
 
 /// The shortest and the longest fault.
@@ -19,16 +19,16 @@ const LENGTH: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(18)];
 /// The shortest and the longest time between the beginnings of two faults.
 const GAP: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(12)];
 
-/// What a slow link carries, in bits a second.
+/// The bandwidths of slow links, in bits a second.
 const SLOW_BITS: [u64; 3] = [500_000, 2_000_000, 20_000_000];
 
 /// The site whose server began the set.
 pub const FIRST: usize = 0;
 
-/// The site whose server has a pool of its own, where one has.
+/// The site whose server has its own pool, if one has.
 pub const POOLED: usize = 1;
 
-/// The number of that pool's first data server; sites have smaller ones.
+/// The number of that pool's first data server; sites have smaller numbers.
 pub const FIRST_DATA_SERVER: usize = 5;
 
 /// A kind of faults.
@@ -67,7 +67,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind from which a server comes back.
+    /// The kinds after which a server comes back.
     pub const PASSING: [Kind; 9] = [
         Kind::Kill,
         Kind::Restart,
@@ -80,10 +80,10 @@ impl Kind {
         Kind::Jump,
     ];
 
-    /// Every kind from which it does not.
+    /// The kinds after which it does not come back.
     pub const FINAL: [Kind; 4] = [Kind::Remove, Kind::Expel, Kind::Lose, Kind::Rollback];
 
-    /// What a site can suffer only one of at a time.
+    /// The part of a site that can suffer only one fault at a time.
     fn part(self) -> Part {
         match self {
             Kind::Kill | Kind::Restart | Kind::Stop | Kind::Skew | Kind::Jump => Part::Process,
@@ -93,12 +93,12 @@ impl Kind {
         }
     }
 
-    /// Whether what the server alone had is gone for good.
+    /// Whether data that only this server had are gone for good.
     pub fn is_final(self) -> bool {
         Kind::FINAL.contains(&self)
     }
 
-    /// Whether a site can suffer both at a time.
+    /// Whether a site can suffer both at the same time.
     fn goes_with(self, other: Kind) -> bool {
         let (one, other) = (self.part(), other.part());
         one != other && one != Part::Everything && other != Part::Everything
@@ -113,7 +113,7 @@ enum Part {
     Everything,
 }
 
-/// What is done to a site.
+/// The details of a fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Blow {
     /// See [`Kind::Kill`].
@@ -136,7 +136,7 @@ pub enum Blow {
     WrongClock(i64),
     /// The time of day jumps by this many seconds.
     Jump(i64),
-    /// All clocks are too fast by this many millionths: at most as much as servers count with.
+    /// All clocks are too fast by this many millionths: at most the drift that servers allow for.
     UnevenClock(i64),
     /// See [`Kind::Remove`].
     Remove,
@@ -155,7 +155,7 @@ pub struct Fault {
     pub victim: usize,
     /// Its kind.
     pub kind: Kind,
-    /// What is done.
+    /// The details.
     pub blow: Blow,
     /// After the run's beginning.
     pub begin: Duration,
@@ -164,7 +164,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The same so much later.
+    /// The same fault, later by this time.
     #[must_use]
     pub(crate) fn later(self, by: Duration) -> Self {
         let (begin, end) = (self.begin + by, self.end + by);
@@ -172,18 +172,18 @@ impl Fault {
     }
 }
 
-/// What faults are drawn from.
+/// The settings from which faults are drawn.
 #[derive(Debug, Clone, Serialize)]
 pub struct Profile {
     /// The seed.
     pub seed: u64,
-    /// How many sites there are.
+    /// The number of sites.
     pub sites: usize,
-    /// How many data servers the site [`POOLED`] has besides its server.
+    /// The number of data servers that the site [`POOLED`] has besides its server.
     pub data_servers: usize,
-    /// When every fault has ended.
+    /// The time when every fault has ended.
     pub length: Duration,
-    /// The kinds; none for a run without faults.
+    /// The kinds; empty for a run without faults.
     pub kinds: Vec<Kind>,
     /// Whether a majority may suffer at once.
     pub majority: bool,
@@ -196,13 +196,13 @@ pub fn numbers(sites: usize, data_servers: usize) -> impl Iterator<Item = usize>
     (0..sites).chain((FIRST_DATA_SERVER..).take(data_servers))
 }
 
-/// Whether the number is that of a data server of [`POOLED`].
+/// Whether the number belongs to a data server of [`POOLED`].
 pub fn is_data_server(number: usize) -> bool {
     number >= FIRST_DATA_SERVER
 }
 
 impl Profile {
-    /// How many sites may suffer at once.
+    /// The maximum number of sites that may suffer at once.
     pub(crate) fn victims_max(&self) -> usize {
         match self.majority {
             true => self.sites,
@@ -210,7 +210,7 @@ impl Profile {
         }
     }
 
-    /// How many data servers may suffer at once, whatever sites do.
+    /// The maximum number of data servers that may suffer at once, whatever sites do.
     fn data_servers_max(&self) -> usize {
         match self.majority {
             true => self.data_servers,
@@ -218,7 +218,7 @@ impl Profile {
         }
     }
 
-    /// Which servers may suffer while these do.
+    /// The servers that may suffer a fault besides these victims.
     fn candidates(&self, victims: &BTreeSet<usize>) -> Vec<usize> {
         let is_full = |number: usize| {
             let is_alike = |victim: &&usize| is_data_server(**victim) == is_data_server(number);
@@ -234,7 +234,7 @@ impl Profile {
             .collect()
     }
 
-    /// To whom a server has links that can fail: one of a site to the other sites, a data server to its site's.
+    /// The other ends of a server's links that can fail: for a site the other sites, for a data server its site.
     fn others(&self, number: usize) -> Vec<usize> {
         match is_data_server(number) {
             true => vec![POOLED],
@@ -256,7 +256,7 @@ pub fn draw(profile: &Profile) -> Vec<Fault> {
     faults
 }
 
-/// A fault between these times that goes with those that there are.
+/// A fault between these times that is compatible with the existing ones.
 fn one(
     profile: &Profile,
     random: &mut Random,
@@ -269,7 +269,7 @@ fn one(
     let victims: BTreeSet<usize> = meanwhile.iter().map(|fault| fault.victim).collect();
     let is_free = |site: &usize| {
         let mut at_site = meanwhile.iter().filter(|fault| fault.victim == *site);
-        // The first site alone can invite others.
+        // Only the first site can invite others.
         let may_be_lost = !kind.is_final() || *site != FIRST;
         may_be_lost && at_site.all(|fault| fault.kind.goes_with(kind))
     };
@@ -309,7 +309,7 @@ fn blow(profile: &Profile, random: &mut Random, kind: Kind, victim: usize) -> Bl
     }
 }
 
-/// All of them mostly, else one.
+/// All of them in two of three cases, otherwise one.
 fn some(random: &mut Random, sites: Vec<usize>) -> Vec<usize> {
     match random.below(3) {
         0 => random.one_of(&sites).copied().into_iter().collect(),
@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// The most sites that suffer at one time.
+    /// The maximum number of sites that suffer at one time.
     fn most(faults: &[Fault]) -> usize {
         let at = |time: Duration| {
             let suffering = faults

@@ -1,6 +1,6 @@
-//! What happens during a run: faults that come and go, restarts one by one, and servers that must not end by themselves.
+//! The events of a run: faults that come and go, restarts one by one, and servers that must not end by themselves.
 //!
-//! What must never enter: how a fault is done (`world`), which there are (`schedule`), and judgement of answers.
+//! What must never enter: how a fault is done (`world`), which faults there are (`schedule`), and judgement of answers.
 
 use std::time::{Duration, Instant};
 
@@ -17,28 +17,28 @@ use crate::world::{Sites, is_whole};
 /// Clients work undisturbed for this long before each of the restarts one by one.
 const BETWEEN_RESTARTS: Duration = Duration::from_secs(4);
 
-/// How often faults and servers are looked after.
+/// The interval between checks of faults and servers.
 const TICK: Duration = Duration::from_millis(50);
 
 /// A server that has ended by itself is started again after this.
 const RESTART_AFTER: Duration = Duration::from_secs(3);
 
-/// How long clients work on after everything is mended.
+/// How long clients continue to work after everything is mended.
 const AFTERWARDS: Duration = Duration::from_secs(8);
 
-/// What takes a server away for good waits this long until enough others have everything; then it is left out.
+/// The maximum wait of a final fault until enough other servers have everything; then it is left out.
 const LOSS_WAITS: Duration = Duration::from_secs(60);
 
-/// So soon after everything is mended every site must have written something.
+/// Every site must have written something this soon after everything is mended.
 const MENDED_WITHIN: Duration = Duration::from_secs(90);
 
-/// A server that takes a lost one's place has the tree so soon after the loss, and takes part.
+/// The replacement of a lost server must have the tree and take part this soon after the loss.
 const REPLACED_WITHIN: Duration = Duration::from_secs(180);
 
 /// A fault as it happened.
 #[derive(Debug, Clone, Serialize)]
 pub struct Suffered {
-    /// Which.
+    /// The fault.
     pub fault: Fault,
     /// When it began.
     pub begin: Time,
@@ -71,7 +71,7 @@ impl<'s> Stage<'s> {
         self.common.recorder.now()
     }
 
-    /// Lets all faults of a profile happen, and returns when they are mended.
+    /// Runs all faults of a profile, and returns when they are mended.
     pub(crate) fn faults(&mut self, profile: &Profile) -> Result<()> {
         match profile.rolling {
             true => self.restart_one_by_one(),
@@ -79,7 +79,7 @@ impl<'s> Stage<'s> {
         }
     }
 
-    /// Restarts every server in turn, the next one when the set is whole again, as for an upgrade.
+    /// Restarts the servers one after another, as for an upgrade. The next one follows when the set is whole again.
     fn restart_one_by_one(&mut self) -> Result<()> {
         for victim in self.sites.numbers() {
             std::thread::sleep(BETWEEN_RESTARTS);
@@ -106,7 +106,7 @@ impl<'s> Stage<'s> {
 
     fn drawn(&mut self, profile: &Profile) -> Result<()> {
         let mut coming = draw(profile).into_iter().peekable();
-        // What had to wait makes everything behind it as late, so that no more happens at a time than was drawn.
+        // A fault that has to wait delays all later ones, so that no more faults overlap than were drawn.
         let mut late = Duration::ZERO;
         loop {
             let time = Duration::from_micros(self.now());
@@ -117,7 +117,7 @@ impl<'s> Stage<'s> {
                     suffered => self.sites.go_on(&suffered.fault)?,
                 }
             }
-            // While a server is being replaced nothing else may be lost.
+            // While a server is being replaced no other fault may begin.
             while time < profile.length
                 && !self.is_replacing(time)
                 && let Some(fault) =
@@ -138,15 +138,15 @@ impl<'s> Stage<'s> {
         }
     }
 
-    /// Whether a fault's time has come. A loss or a removal waits for those that are on their way back, but not for ever.
+    /// Whether a fault's time has come. A final fault waits for servers that are coming back, but not for ever.
     fn is_due(&self, profile: &Profile, fault: &Fault, time: Duration) -> bool {
         let patient = time < fault.begin + LOSS_WAITS;
         fault.begin <= time && (!patient || self.may_begin(profile, fault))
     }
 
-    /// A server that is on its way back counts among those that have failed when another one is
-    /// taken away for good: what it alone had, a majority has to have, and those that are left have
-    /// to agree.
+    /// Before a final fault, a server that is still coming back counts as failed: a majority must have everything
+    /// that only the victim had, and the remaining servers must be able to
+    /// agree.
     fn may_begin(&self, profile: &Profile, fault: &Fault) -> bool {
         !fault.kind.is_final() || self.sites.missing_but(fault.victim) < profile.victims_max()
     }
@@ -166,8 +166,8 @@ impl<'s> Stage<'s> {
         })
     }
 
-    /// Lets a server suffer a fault, for as long as was planned, although it may begin later: of one that was put back to a copy of the moment before
-    /// nobody could tell.
+    /// Lets a server suffer a fault for its planned length, even if it begins later. Otherwise the copy of a server that is put back could be too young to
+    /// be noticed.
     fn strike(&mut self, mut fault: Fault) -> Result<()> {
         let begin = self.now();
         fault.end += Duration::from_micros(begin).saturating_sub(fault.begin);
@@ -244,7 +244,7 @@ impl<'s> Stage<'s> {
         Ok(())
     }
 
-    /// Lets clients work on, and notes sites at which nothing can be written any more.
+    /// Lets clients continue to work, and notes sites where nothing can be written any more.
     pub(crate) fn afterwards(&mut self) -> Result<()> {
         let mended = self.now();
         let began = Instant::now();

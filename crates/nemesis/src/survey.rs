@@ -26,8 +26,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// How the tree of a site is read where clients get layouts for this. With layouts for reading alone every file is to have one,
-    /// as nobody writes any more.
+    /// How the tree of a site is read if clients get these layouts there. With layouts for reading only, every file must have one,
+    /// since no client writes any more.
     pub fn of(site: usize, layouts: Option<LayoutIomode4>) -> impl Iterator<Item = Self> {
         let has_all = layouts == Some(LayoutIomode4::Read);
         let ways = [false, true].into_iter();
@@ -43,20 +43,20 @@ impl fmt::Display for Source {
     }
 }
 
-/// What a server shows.
+/// The tree as a server shows it.
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
     /// The site, and how it was read.
     pub site: Source,
     /// Everything, by its path below the export.
     pub objects: BTreeMap<String, Object>,
-    /// What each register holds.
+    /// The content of each register.
     pub registers: Vec<Option<Seen>>,
-    /// What each replaced name holds.
+    /// The content of each replaced name.
     pub replaced: Vec<Option<Seen>>,
-    /// What each counter says.
+    /// The value of each counter.
     pub counters: Vec<Option<Seen>>,
-    /// Of each log, which records are as they were written.
+    /// For each log: which records are as they were written.
     pub logs: Vec<Vec<bool>>,
 }
 
@@ -69,12 +69,12 @@ pub struct Object {
     pub digest: Option<String>,
 }
 
-/// A file that is read, and what of it is kept.
+/// A file that is read, and what is recorded of it.
 struct Content {
     digest: blake3::Hash,
-    /// The first bytes, one more than a value has.
+    /// The first bytes: one byte more than a value has.
     head: Vec<u8>,
-    /// Which records are right, for a log.
+    /// Which records of a log are right.
     records: Vec<bool>,
 }
 
@@ -170,7 +170,7 @@ impl Survey {
     }
 }
 
-/// No step takes so long when everything is at rest; all of them together take longer the longer clients have worked.
+/// More than any step takes when everything is at rest; all steps together take longer the longer clients have worked.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn in_time<T, E: Into<anyhow::Error>>(
@@ -182,7 +182,7 @@ async fn in_time<T, E: Into<anyhow::Error>>(
     }
 }
 
-/// Attributes that are the same at every site: not when a copy was read, and not the space that it takes.
+/// Attributes that are the same at every site: without the time when a copy was read, and the space that it takes.
 fn compared() -> Bitmap4 {
     let mut attributes = STAT;
     attributes.remove(Attr::TimeAccess);
@@ -190,17 +190,17 @@ fn compared() -> Bitmap4 {
     attributes
 }
 
-/// Without those that are absent.
+/// Without absent attributes.
 fn shown(attributes: &str) -> String {
     let inner = attributes.trim_start_matches("Attributes4 { ");
     let parts = inner.split(", ").filter(|part| !part.ends_with(": None"));
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Between two attempts at a layout.
+/// The pause between two attempts to get a layout.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// An open file, which is read at data servers where there are some.
+/// An open file, which is read at data servers if it has any.
 struct Reading<'c> {
     client: &'c Client,
     file: OpenFile,
@@ -217,7 +217,7 @@ impl<'c> Reading<'c> {
     ) -> Result<Self> {
         let file = client.open_handle(handle, &How::read()).await?;
         let there = match known {
-            // What is empty may lie nowhere.
+            // An empty file may lie on no data server.
             Some(known) if size > 0 => Some((layout(client, &file, known).await?, known)),
             _ => None,
         };
@@ -238,7 +238,7 @@ impl<'c> Reading<'c> {
                     let end = offset + read.data.len() as u64;
                     return Ok((read.data, end >= self.size));
                 }
-                // Its keys are others by now.
+                // Meanwhile its keys have changed.
                 Err(error) if error.status() == Some(NfsStat4::Stale) => {
                     *striped = layout(self.client, &self.file, known).await?;
                 }
@@ -261,7 +261,7 @@ impl<'c> Reading<'c> {
     }
 }
 
-/// A layout for reading, as soon as there is one.
+/// Waits for a layout for reading.
 async fn layout(client: &Client, file: &OpenFile, known: &DataServers) -> Result<Striped> {
     const LATER: [NfsStat4; 3] = [
         NfsStat4::BadLayout,

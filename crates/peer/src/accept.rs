@@ -1,4 +1,4 @@
-//! The listening side: TLS, the hello, and then the lane's connection; or a server that wants to join.
+//! The listening side: TLS, the hello, and then either the connection of a lane or a server that asks to join.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,13 +25,13 @@ use crate::set;
 use crate::tls::ALPN_JOIN;
 use crate::wire::{Hello, HelloReply, WireRefusal, read_short, write_short};
 
-/// A caller that connects has this long to say something. A member does so at once.
+/// A caller must send its first bytes within this time. A member sends them at once.
 const FIRST_BYTES: Duration = Duration::from_secs(3);
 
-/// While nothing can be accepted, the log says so this often.
+/// The log repeats at this interval that no connection can be accepted.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
-/// How often to see whether the log has to tell of connections that came to nothing.
+/// How often to check whether the log has to report failed connections.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Accepts connections until the endpoint closes.
@@ -58,14 +58,14 @@ pub(crate) async fn listen(shared: Arc<EndpointState>, listener: TcpListener) {
                 if failing.note(Instant::now()) {
                     tracing::warn!(%error, "cannot accept a connection");
                 }
-                // Usually out of file descriptors: the pause lets others close theirs.
+                // Usually the process is out of file descriptors. The pause lets other connections close theirs.
                 tokio::time::sleep(shared.settings.backoff_min).await;
                 continue;
             }
         };
         let address = from.ip().to_canonical();
         let from = SocketAddr::new(address, from.port());
-        // Whatever becomes of one connection, the next one is accepted.
+        // A failure of one connection does not stop the next one from being accepted.
         let entered = AssertUnwindSafe(|| callers.enter(address, shared.knows_address(address)));
         let Ok(place) = catch_unwind(entered) else {
             tracing::error!(%from, "accepting a connection panicked, which is a fault of this program");
@@ -95,17 +95,17 @@ pub(crate) async fn listen(shared: Arc<EndpointState>, listener: TcpListener) {
     }
 }
 
-/// A connection leaves the low numbers of descriptors to those who must not lack one.
+/// Moves the descriptor of a connection above the low numbers, which stay free for uses that must not fail.
 fn above_low_numbers(socket: TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(descriptors::above(socket.into_std()?)?)
 }
 
-/// When it was told last that nothing can be accepted.
+/// When the log last reported that no connection can be accepted.
 #[derive(Default)]
 struct Told(Option<Instant>);
 
 impl Told {
-    /// Whether it is to be told again.
+    /// Whether the log reports it again now.
     fn note(&mut self, now: Instant) -> bool {
         let is_due = self
             .0
@@ -117,7 +117,7 @@ impl Told {
     }
 }
 
-/// Waits for the first bytes, then for the rest of the handshake, unless somebody else needs the place.
+/// Waits for the first bytes, then for the rest of the handshake, unless another connection needs the place.
 async fn receive(
     shared: &Arc<EndpointState>,
     place: &Place,
@@ -168,7 +168,7 @@ impl Greeted {
     }
 }
 
-/// TLS and hello. `None` after serving a server that wanted to join.
+/// Does TLS and the hello. `None` after serving a server that wanted to join.
 async fn greet(
     shared: &Arc<EndpointState>,
     socket: TcpStream,
@@ -220,7 +220,7 @@ async fn greet(
     };
     session.counters.connect();
     let generation = lane.begin_connection();
-    // What the dialler says of a session that it does not know is about another one.
+    // If the dialler does not know this session, its numbers belong to another session.
     let (received, credit) = if known {
         (hello.received, hello.credit)
     } else {
@@ -255,8 +255,8 @@ fn answer(shared: &EndpointState, lane: &LaneState, session: &SessionState) -> H
 
 type Found = (Arc<SessionState>, Arc<LaneState>, bool);
 
-/// The lane that a hello names, and whether the dialler knows its session. Only the control lane begins a
-/// session, so that of several connections of a new incarnation one comes first.
+/// The lane that a hello names, and whether the dialler knows its session. Only the control lane begins a session. So
+/// when a new incarnation opens several connections, exactly one of them comes first.
 fn find_lane(
     shared: &Arc<EndpointState>,
     sender: Sender,

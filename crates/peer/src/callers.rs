@@ -1,10 +1,10 @@
-//! Connections whose other end has not proved yet who it is: how many there may be, and which of them goes first.
+//! Connections before the end of their handshake: how many there may be, and which one is closed when there are too many.
 //!
-//! Anybody who reaches the port can make as many as it likes, so none waits for another one to end: the newest is let in,
-//! and one that has less of a claim goes. Those that have said nothing go before others, the oldest first; those from where no
-//! member is known to be go before those of members; and one address has a part of the places only.
+//! Anyone who reaches the port can open any number of connections. So no connection waits for another one to end: the newest one is accepted, and one with a
+//! weaker claim is closed. Connections that have sent nothing are closed first, the oldest of them first. Connections from addresses of no known member are
+//! closed before those of members. One address gets only a part of the places.
 //!
-//! What must never enter: sockets, and what is said over them.
+//! What must never enter: sockets, and the bytes that they carry.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,10 @@ use tokio::sync::Notify;
 
 use crate::flow::locked;
 
-/// The places are divided by this number: an address from where no member is known has one such
-/// part.
+/// The places are divided by this number. An address of no known member gets one such part.
 const PARTS: usize = 4;
 
-/// At least this long passes between two lines of the log about connections that came to nothing.
+/// The minimum time between two log lines about failed connections.
 const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
 /// What is known of one connection.
@@ -31,16 +30,16 @@ struct Caller {
     goes: Notify,
 }
 
-/// The connections before the end of their handshakes.
+/// The connections whose handshake has not ended.
 #[derive(Debug)]
 pub(crate) struct Callers {
-    /// In the order in which they came.
+    /// In order of arrival.
     waiting: Mutex<Vec<Arc<Caller>>>,
     places: usize,
 }
 
 impl Callers {
-    /// This many places, one at least.
+    /// With this number of places, at least one.
     pub(crate) fn new(places: usize) -> Arc<Callers> {
         Arc::new(Callers {
             waiting: Mutex::default(),
@@ -48,8 +47,8 @@ impl Callers {
         })
     }
 
-    /// Lets a connection in, and has another one go if there are too many. `is_member` says whether a member is known to call
-    /// from this address.
+    /// Lets a connection in, and closes another one if there are too many. `is_member` says whether a member is known
+    /// to call from this address.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr, is_member: bool) -> Place {
         let caller = Arc::new(Caller {
             address,
@@ -75,10 +74,10 @@ impl Callers {
     }
 }
 
-/// Has the one of these go that has the least claim.
+/// Closes the connection with the weakest claim among these.
 fn send_one_away(waiting: &mut Vec<Arc<Caller>>, among: impl Fn(&Caller) -> bool) {
     let of_these = waiting.iter().enumerate().filter(|(_, one)| among(one));
-    // Of equals the first, which is the oldest.
+    // Among equals this is the first one, which is the oldest.
     let least =
         of_these.min_by_key(|(_, one)| (one.is_member, one.has_spoken.load(Ordering::Relaxed)));
     if let Some((at, _)) = least {
@@ -99,7 +98,7 @@ impl Place {
         self.caller.has_spoken.store(true, Ordering::Relaxed);
     }
 
-    /// Returns when the connection has to make space for another one.
+    /// Returns when the connection has to make room for another one.
     pub(crate) async fn taken(&self) {
         self.caller.goes.notified().await;
     }
@@ -112,7 +111,7 @@ impl Drop for Place {
     }
 }
 
-/// Connections that came to nothing, as the log tells of them: the first at once, then how many there were.
+/// Counts failed connections for the log: it reports the first one at once, then how many there were.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     line_at: Option<Instant>,
@@ -120,13 +119,13 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// One more. Says how many there were since the last line if it is time for another one, and counts it otherwise.
+    /// Counts one more. Returns the count since the last log line if the next line is due.
     pub(crate) fn note(&mut self, now: Instant) -> Option<u64> {
         self.untold += 1;
         self.due(now)
     }
 
-    /// How many the log has not told of, if there are any and it is time for a line.
+    /// The number that the log has not reported, if it is not 0 and a line is due.
     pub(crate) fn due(&mut self, now: Instant) -> Option<u64> {
         let lately = |at: Instant| now.saturating_duration_since(at) < BETWEEN_LINES;
         if self.untold == 0 || self.line_at.is_some_and(lately) {

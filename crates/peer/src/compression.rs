@@ -1,22 +1,22 @@
-//! Compression of data payloads, which measures whether it pays and stops when it does not.
+//! Compression of data payloads. It measures whether compression pays, and stops when it does not.
 //!
-//! Most large files (archives, pictures, model weights) do not shrink, and trying costs a processor that
-//! the link could use. The [`Gauge`] is pure; it sees sizes only.
+//! Most large files (archives, pictures, model weights) do not shrink, and each attempt costs processor time that the
+//! link could use. The [`Gauge`] is pure: it sees sizes only.
 
 use bytes::Bytes;
 
 use crate::wire::WireError;
 
-/// Payloads below this are not worth a call.
+/// Payloads smaller than this are not compressed.
 const PLAIN_BYTES_MIN: usize = 512;
 
 /// Payloads from this size on are (de)compressed away from the threads that drive sockets.
 const OFFLOAD_BYTES_MIN: usize = 64 * 1024;
 
-/// The fastest level of zstd; the link should wait for the link, not for a processor.
+/// The fastest level of zstd: the link should be the bottleneck, not the processor.
 const LEVEL: i32 = 1;
 
-/// Compression pays when at most this many percent remain.
+/// Compression pays when at most this percentage of the bytes remains.
 const PAYS_PERCENT: u64 = 90;
 
 /// Bytes tried before judging.
@@ -25,7 +25,7 @@ const TRIAL_BYTES: u64 = 512 * 1024;
 /// Bytes sent as they are after the first failed trial; doubles with each further one.
 const PAUSE_BYTES_MIN: u64 = 8 * 1024 * 1024;
 
-/// The longest pause, so that a change of what is written is noticed within this many bytes.
+/// The longest pause. A change in the kind of data is noticed within this number of bytes.
 const PAUSE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Decides for each payload whether to try.
@@ -33,7 +33,7 @@ const PAUSE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 pub(crate) struct Gauge {
     tried: u64,
     remained: u64,
-    /// Bytes that still pass untried.
+    /// Bytes that still pass without an attempt.
     pause: u64,
     next_pause: u64,
 }
@@ -57,7 +57,7 @@ impl Gauge {
         plain_bytes >= PLAIN_BYTES_MIN
     }
 
-    /// Learns what a trial gave, and pauses when the recent ones did not pay.
+    /// Records the result of an attempt, and pauses when the recent ones did not pay.
     pub(crate) fn learn(&mut self, plain_bytes: usize, compressed_bytes: usize) {
         self.tried += plain_bytes as u64;
         self.remained += compressed_bytes.min(plain_bytes) as u64;
@@ -90,8 +90,8 @@ pub(crate) async fn compress(payload: Bytes) -> (Bytes, bool) {
     }
 }
 
-/// Restores a payload of `plain_bytes` and compares its checksum. `plain_bytes` is 0 for one that was
-/// not compressed.
+/// Restores a payload of `plain_bytes` and compares its checksum. `plain_bytes` is 0 for a payload that was not
+/// compressed.
 pub(crate) async fn restore(
     payload: Bytes,
     plain_bytes: u32,
@@ -138,7 +138,7 @@ async fn offloaded<T: Send + 'static>(
         Ok(done) => done,
         Err(failed) => match failed.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and whoever waits for this with it.
+            // The runtime ends, and so does the task that waits for this.
             Err(_) => std::future::pending().await,
         },
     }

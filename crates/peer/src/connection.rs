@@ -1,5 +1,5 @@
-//! One connection of one lane after its hello: a writer that empties the outbox, a reader that fills the
-//! inbox. Both end together; the lane's state stays for the next connection.
+//! One connection of one lane after its hello: a writer that empties the outbox, and a reader that fills the inbox.
+//! Both end together. The state of the lane stays for the next connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +16,8 @@ use crate::message::{Lane, Message};
 use crate::session::SessionState;
 use crate::wire::{Frame, Header, Role, WireError, encode_frame, read_frame};
 
-/// How long a report may wait for a message to travel with. It only frees memory: a peer that may be waiting is sent it at once.
-/// Between members that only keep their leases a message goes either way in such a time.
+/// How long a report may wait for a message to travel with. Such a report only frees memory: if the peer may be waiting, the report is sent at once. Members
+/// that only keep their leases send a message in each direction within this time.
 const REPORT_DELAY: Duration = Duration::from_secs(1);
 
 /// Payloads up to this size are copied behind their header, so that both share one TLS record.
@@ -36,10 +36,9 @@ struct Connection {
     heard: AtomicU64,
 }
 
-/// When a writer sends a frame although nothing is to be said. Each side sends one within one
-/// and a half intervals ([`Keepalive`]), so that the other side's reader knows that it is there; no answer is needed for that. Where
-/// the round trip is measured, on the control lane, there is a ping in each interval, messages or not, as soon
-/// as none of them waits.
+/// When the writer sends a frame although it has no message. Each side sends a frame within one and a half intervals
+/// ([`Keepalive`]), so that the other side's reader sees that the peer is alive. This needs no answer. The control lane
+/// measures the round trip: it sends a ping in each interval, with or without messages, as soon as no message waits.
 struct Schedule {
     keepalive: Keepalive,
     pings: bool,
@@ -60,7 +59,7 @@ impl Schedule {
         Instant::now() >= self.due
     }
 
-    /// Whether the frame that is to be sent carries a ping; then the next one is due at the next moment.
+    /// Whether the next frame carries a ping. If it does, the next ping is due at the next moment of the keepalive.
     fn takes_ping(&mut self) -> bool {
         let ping = self.pings && self.is_due();
         if ping {
@@ -69,7 +68,7 @@ impl Schedule {
         ping
     }
 
-    /// A frame was sent. It puts a frame off that would only have shown that this side is there.
+    /// A frame was sent. It postpones a frame whose only purpose is to show that this side is alive.
     fn wrote(&mut self) {
         if !self.pings {
             self.due = self.keepalive.next(Instant::now());
@@ -98,7 +97,7 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Send + 'static>(
         heard: AtomicU64::new(0),
     };
     let ended = tokio::select! {
-        // What has arrived is read before silence is noticed: a process that stood still for a while has not looked.
+        // Arrived frames are read before silence is checked: a process that was paused has not read them yet.
         biased;
         ended = connection.read(reader) => ended,
         ended = connection.write(writer) => ended,
@@ -108,7 +107,7 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Send + 'static>(
         () = connection.session.ended() => Ok(()),
     };
     connection.lane.end_connection(generation);
-    // This writer may have swallowed a wake-up that was meant for the next one.
+    // This writer may have consumed a wake-up that was meant for the next one.
     connection.lane.wake.notify_one();
     ended
 }
@@ -143,8 +142,8 @@ impl Connection {
             || locked(&self.lane.inbox).report_due() == ReportDue::Now
     }
 
-    /// Returns when there is a message, something owed, or a frame due. A report that may wait is made
-    /// due by the delay, unless a message carries it first.
+    /// Returns when there is a message, a report or an echo to send, or a frame is due. A report that may wait becomes
+    /// due after the delay, unless a message carries it first.
     async fn wait_for_work(&self, due: Instant) {
         let owed = locked(&self.lane.inbox).report_due();
         if owed == ReportDue::Now {
@@ -245,8 +244,8 @@ impl Connection {
         }
     }
 
-    /// Returns when no frame has arrived for three intervals. A timer for each frame would wake
-    /// an idle process more often than its frames do.
+    /// Returns when no frame has arrived for three intervals. A timer per frame would wake an idle process more often
+    /// than its frames do.
     async fn silence(&self) {
         loop {
             let heard = Duration::from_micros(self.heard.load(Ordering::Relaxed));
@@ -283,7 +282,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Verifies a message completely before it counts as received: what fails comes again.
+    /// Verifies a message completely before it counts as received. A message that fails is sent again.
     async fn take_message(&self, frame: Frame) -> Result<(), WireError> {
         let Frame { header, payload } = frame;
         if locked(&self.lane.inbox).is_duplicate(header.sequence) {
@@ -314,7 +313,7 @@ impl Connection {
         };
         let due = {
             let mut inbox = locked(&self.lane.inbox);
-            // Under one lock: a message that counts as received is on its way to the handler.
+            // Under one lock: a message that counts as received is already on its way to the handler.
             if inbox.accept(header.sequence, arrived.credit())? == Arrival::Fresh {
                 self.session.deliver(&self.lane, arrived);
             }
@@ -325,7 +324,7 @@ impl Connection {
     }
 }
 
-/// A message that arrived whole, on its way to the handler or to the caller that asked.
+/// A message that arrived completely, on its way to the handler or to the caller of a request.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub role: Role,
@@ -334,7 +333,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// What the message used of the credit that was given.
+    /// How much of the granted credit the message used.
     pub(crate) fn credit(&self) -> u64 {
         match self.role {
             Role::OneWay | Role::Request => self.message.cost(),
@@ -388,7 +387,7 @@ mod tests {
         let keepalive = Keepalive::new(INTERVAL);
         let began = Instant::now();
         let begin = |lane: &Arc<LaneState>| {
-            // The other end takes what is sent, and says nothing.
+            // The other end reads the frames and sends none.
             let (near, far) = tokio::io::duplex(1 << 16);
             let generation = lane.begin_connection();
             let running = run(session.clone(), lane.clone(), generation, near, keepalive);

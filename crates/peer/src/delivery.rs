@@ -12,8 +12,8 @@ use crate::message::{Lane, Message};
 use crate::session::SessionState;
 use crate::wire::Role;
 
-/// Hands up what arrives on one lane until the session ends; then what had arrived before, requests
-/// excepted, since nobody is left to take their replies.
+/// Hands up what arrives on one lane until the session ends. After that it hands up what had already arrived, except
+/// requests, because nobody can receive their replies.
 pub(crate) async fn hand_up(
     handler: Arc<dyn MessageHandler>,
     session: Arc<SessionState>,
@@ -60,7 +60,7 @@ pub(crate) async fn hand_up(
     }
 }
 
-/// Who waits for a reply, and by which lane.
+/// Which session and lane wait for a reply.
 struct Asker {
     session: Arc<SessionState>,
     lane: Arc<LaneState>,
@@ -80,7 +80,7 @@ impl Asker {
     }
 }
 
-/// Lets the handler answer on a task of its own, or says at once that too many are being answered: waiting
+/// Lets the handler answer on a separate task, or refuses at once when too many requests are being answered. Waiting
 /// here could wait for a message behind this one.
 fn answer(handler: &Arc<dyn MessageHandler>, asker: Asker, incoming: Incoming) {
     let handler = handler.clone();
@@ -101,7 +101,7 @@ fn answer(handler: &Arc<dyn MessageHandler>, asker: Asker, incoming: Incoming) {
     });
 }
 
-/// A reply that the lane cannot carry would end the connection again and again.
+/// Replaces a reply that the lane cannot carry: such a reply would end every connection.
 fn check_reply(lane: Lane, message: Message) -> (Role, Message) {
     match SendError::check_size(lane, &message) {
         Ok(()) => (Role::Reply, message),

@@ -21,7 +21,7 @@ use crate::settings::Settings;
 use crate::tls::replica_name;
 use crate::wire::{Hello, HelloReply, read_short, write_short};
 
-/// Pauses between attempts: doubling, with a random part so that replicas do not call in step.
+/// Pauses between attempts. They double, with a random part so that replicas do not call at the same time.
 struct Backoff {
     next: Duration,
 }
@@ -36,13 +36,13 @@ impl Backoff {
     fn pause(&mut self, settings: &Settings) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(settings.backoff_max);
-        // Without randomness the pause is merely not random.
+        // Without randomness the pause has no random part.
         let spread = getrandom::u32().unwrap_or(0) % 512;
         whole / 2 + whole * spread / 1024
     }
 }
 
-/// Keeps the control lane of a peer connected, and with each new session the other lanes.
+/// Keeps the control lane of a peer connected, and the other lanes of each new session.
 pub(crate) async fn keep_connected(shared: Arc<EndpointState>, peer: Arc<PeerState>) {
     let mut backoff = Backoff::new(&shared.settings);
     while !shared.is_closed() && !shared.is_revoked(peer.slot) {
@@ -64,10 +64,10 @@ pub(crate) async fn keep_connected(shared: Arc<EndpointState>, peer: Arc<PeerSta
     }
 }
 
-/// Asks a peer that is to call, and does not, whether it refuses to: that of two replicas the larger slot calls would
-/// else mean that the smaller one, removed while it was away, is never told.
+/// Asks a peer that should call, and does not, whether it refuses this replica. Only the replica with the larger slot
+/// calls. Without this question the smaller one would never learn that it was removed while it was away.
 pub(crate) async fn ask_why_silent(shared: Arc<EndpointState>, peer: Arc<PeerState>) {
-    // By then it has tried again, if it tries at all.
+    // After this time a peer that tries at all has tried again.
     let patience = shared.settings.backoff_max * 2;
     loop {
         tokio::select! {
@@ -81,19 +81,19 @@ pub(crate) async fn ask_why_silent(shared: Arc<EndpointState>, peer: Arc<PeerSta
             continue;
         }
         let inquiry = exchange_hellos(&shared, &peer, Purpose::Inquiry, None);
-        // A refusal was handed up; anything else is for the other end to say when it calls.
+        // A refusal was handed up. Any other problem the peer reports when it calls.
         if let Ok(Err(error)) = timeout(shared.settings.handshake_timeout, inquiry).await {
             tracing::debug!(peer = peer.slot.0, %error, "asked a peer that does not call");
         }
     }
 }
 
-/// What a connection is made for.
+/// The purpose of a connection.
 #[derive(Clone, Copy)]
 enum Purpose {
-    /// A lane.
+    /// To run this lane.
     Lane(u32),
-    /// To hear what is wrong.
+    /// To ask why the peer does not call.
     Inquiry,
 }
 
@@ -156,7 +156,7 @@ async fn dial_lane(
     Ok(())
 }
 
-/// The session that a control lane's answer belongs to; a new one brings its other lanes up.
+/// The session that the answer on a control lane belongs to. A new session starts its other lanes.
 fn session_of(
     shared: &Arc<EndpointState>,
     peer: &Arc<PeerState>,
@@ -189,7 +189,7 @@ fn session_of(
     Ok(session)
 }
 
-/// Connects, and tells each other where the lane stands.
+/// Connects and exchanges hellos: each side says where the lane stands.
 async fn exchange_hellos(
     shared: &EndpointState,
     peer: &PeerState,
@@ -214,7 +214,7 @@ async fn exchange_hellos(
         hello.credit = credit;
     }
     let told = write_short(&mut stream, &hello).await;
-    // A refusal of our certificate arrives here: in TLS 1.3 the client is done before the server judges.
+    // A refusal of our certificate arrives here: in TLS 1.3 the client finishes before the server verifies the certificate.
     let reply: HelloReply = match read_short(&mut stream).await {
         Ok(reply) => reply,
         Err(crate::wire::WireError::Broken(error)) => {
@@ -226,7 +226,7 @@ async fn exchange_hellos(
     match (reply.hello, reply.refusal) {
         (Some(theirs), None) => Ok((stream, theirs)),
         (_, Some(refusal)) => {
-            // TLS has proven that it is this peer.
+            // TLS has proven the identity of this peer.
             shared.handler.turned_away(peer.slot, &refusal.evidence);
             Err(HandshakeError::Refused(refusal))
         }

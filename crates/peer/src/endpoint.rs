@@ -1,4 +1,4 @@
-//! The place where a replica meets its peers: one listener, and one connection a lane to each peer.
+//! The connections of a replica to its peers: one listener, and one connection per lane to each peer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ pub(crate) struct EndpointState {
     /// Answers servers that want to join, when this replica keeps the key of the authority.
     pub admitting: Option<SetDirectory>,
     peers: Peers,
-    /// From where members are known to call.
+    /// The addresses from which members are known to call.
     addresses: Mutex<BTreeMap<ReplicaSlot, BTreeSet<IpAddr>>>,
     revoked: Mutex<BTreeSet<ReplicaSlot>>,
     closed: watch::Sender<bool>,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for EndpointState {
 }
 
 impl EndpointState {
-    /// What is known of this replica; made up on first contact.
+    /// The state of this replica, created on first contact.
     pub(crate) fn peer(&self, slot: ReplicaSlot) -> Arc<PeerState> {
         let mut peers = locked(&self.peers);
         peers
@@ -77,7 +77,7 @@ impl EndpointState {
         addresses.values().any(|known| known.contains(&address))
     }
 
-    /// A member has called from there, or listens there.
+    /// A member called from this address, or listens there.
     pub(crate) fn note_address(&self, slot: ReplicaSlot, address: IpAddr) {
         let mut addresses = locked(&self.addresses);
         let known = addresses.entry(slot).or_default();
@@ -87,10 +87,10 @@ impl EndpointState {
         known.insert(address);
     }
 
-    /// Finds out from where a member calls that listens at these places.
+    /// Looks up the addresses from which a member may call that listens at these places.
     async fn look_up(self: Arc<Self>, slot: ReplicaSlot, listens_at: Vec<String>) {
         for place in listens_at {
-            // A name that cannot be looked up now is known once the member has called.
+            // If the lookup fails now, the address becomes known when the member calls.
             if let Ok(found) = tokio::net::lookup_host(&place).await {
                 for address in found {
                     self.note_address(slot, address.ip().to_canonical());
@@ -103,13 +103,13 @@ impl EndpointState {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Waits for the end of the endpoint.
+    /// Waits until the endpoint is closed.
     pub(crate) async fn closed(&self) {
         // The sender lives in `self`, so this returns only when the endpoint is closed.
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
-    /// What every hello to a peer says of this replica.
+    /// The parts that are the same in every hello of this replica to a peer.
     pub(crate) fn hello_to(&self, peer: ReplicaSlot, lane: u32) -> Hello {
         let (introduction, program) = match lane {
             0 => (self.handler.introduce(peer), self.settings.program.clone()),
@@ -139,20 +139,19 @@ impl EndpointState {
 
 /// A replica's connections to its peers. Dropping it ends all of them.
 ///
-/// Of two replicas the one with the larger slot dials, because it joined when the other was there; the smaller one asks whether it is
-/// refused when nobody calls. Every
-/// lane is a connection of its own: 0 for control, 1 for metadata, the rest for data. Control has one to
-/// itself, although priorities within one connection would save it: what a socket's buffers already hold
-/// cannot be overtaken, and at 1 Gbit/s and 200 ms that is many megabytes.
+/// Of two replicas the one with the larger slot dials, because it joined when the other one existed. If it does not
+/// call, the smaller one asks whether it is refused. Every lane is a separate connection: 0 for control, 1 for
+/// metadata, the others for data. Priorities within one connection cannot replace the separate control connection: a
+/// message cannot overtake the bytes in a socket's buffers, and at 1 Gbit/s and 200 ms these are many megabytes.
 #[derive(Debug)]
 pub struct Endpoint {
     shared: Arc<EndpointState>,
 }
 
 impl Endpoint {
-    /// Starts to listen, within a tokio runtime with I/O and time. `incarnation` must be larger than at any
-    /// earlier start, and not 0. `admitting` answers servers that want to join; give it where the key of the
-    /// set's authority is kept.
+    /// Starts to listen, within a tokio runtime with I/O and time. `incarnation` must be larger than at any earlier
+    /// start, and not 0. `admitting` answers servers that want to join. Pass it on the replica that keeps the key of
+    /// the set's authority.
     ///
     /// # Errors
     /// [`IdentityError`] when the certificate cannot be used.
@@ -169,7 +168,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The same for a member that listens nowhere: it calls those with a smaller slot, which [`Endpoint::connect`] names.
+    /// Like [`Endpoint::start`], for a member that does not listen: it calls the members with smaller slots, which [`Endpoint::connect`] names.
     ///
     /// # Errors
     /// As [`Endpoint::start`].
@@ -209,8 +208,8 @@ impl Endpoint {
         Ok(Endpoint { shared })
     }
 
-    /// Names a peer and where it listens (`host:port`, tried in turn), and keeps connections to it if ours
-    /// is the larger slot; else asks it whether it refuses, while it does not call. Naming it again replaces the addresses.
+    /// Names a peer and its addresses (`host:port`, tried in turn). Keeps connections to it if our slot is larger.
+    /// Otherwise, while the peer does not call, asks it whether it refuses us. A second call replaces the addresses.
     pub fn connect(&self, slot: ReplicaSlot, addresses: Vec<String>) -> Peer {
         let peer = self.shared.peer(slot);
         tokio::spawn(self.shared.clone().look_up(slot, addresses.clone()));
@@ -230,8 +229,8 @@ impl Endpoint {
         locked(&self.shared.peers).get(&slot).cloned().map(Peer)
     }
 
-    /// Ends every connection to this replica and refuses it from now on, whatever certificate it shows.
-    /// Slots are never used again, so there is no way back.
+    /// Ends every connection to this replica and refuses it from now on, whatever certificate it shows. Slots are never
+    /// used again, so this cannot be undone.
     pub fn revoke(&self, slot: ReplicaSlot) {
         locked(&self.shared.revoked).insert(slot);
         locked(&self.shared.addresses).remove(&slot);
@@ -240,8 +239,8 @@ impl Endpoint {
         }
     }
 
-    /// Ends the session with one start of a peer, if it is the present one; that start gets no other. Whether a later start does
-    /// is up to [`MessageHandler::admit_session`].
+    /// Ends the session with this incarnation of a peer, if it is the current one. That incarnation gets no other
+    /// session. [`MessageHandler::admit_session`] decides about later incarnations.
     pub fn end_session(&self, with: Sender) -> bool {
         let peer = locked(&self.shared.peers).get(&with.slot).cloned();
         let session = peer.and_then(|peer| peer.current());
@@ -252,19 +251,19 @@ impl Endpoint {
         session.is_some()
     }
 
-    /// Ends every session; whether another one begins is up to [`MessageHandler::meet`].
+    /// Ends every session. [`MessageHandler::meet`] decides whether another one begins.
     pub fn end_sessions(&self) {
         for peer in locked(&self.shared.peers).values() {
             peer.end();
         }
     }
 
-    /// Ends all connections and makes no new ones, as dropping the endpoint does.
+    /// Ends all connections and makes no new ones, like dropping the endpoint.
     pub fn close(&self) {
         self.shared.close();
     }
 
-    /// How every known peer is doing, by slot.
+    /// The status of every known peer, by slot.
     #[must_use]
     pub fn status(&self) -> Vec<PeerStatus> {
         let peers = locked(&self.shared.peers);

@@ -1,12 +1,12 @@
-//! What can go wrong between replicas, as a handler sees it. Malformed bytes have their own type in
-//! [`crate::wire`]; refusals of certificates and tokens in [`crate::set`].
+//! Errors of the transport, as a handler sees them. Malformed bytes have their own type in [`crate::wire`], refused
+//! certificates and tokens in [`crate::set`].
 
 use bytes::Bytes;
 
 use crate::identity::Incarnation;
 use crate::message::{Lane, Message};
 
-/// A message was not accepted for sending. Nothing of it reached the peer.
+/// A message was not accepted for sending. No part of it reached the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// No incarnation of the peer has been met since this replica started.
@@ -17,15 +17,15 @@ pub enum SendError {
     /// The incarnation that the message was meant for is gone.
     #[error("incarnation {0} of the peer has ended; take the session of the next one")]
     Ended(Incarnation),
-    /// What is queued for this lane has reached its window.
+    /// The bytes queued for this lane have reached its window.
     #[error("the {0} lane is full; wait until the peer has taken what is queued")]
     Full(Lane),
-    /// Body or payload exceed what the lane carries.
+    /// Body or payload is larger than the lane allows.
     #[error(
         "a message of {body_bytes} + {payload_bytes} bytes is too large for the {lane} lane; split the payload"
     )]
     TooLarge {
-        /// The lane that was asked.
+        /// The requested lane.
         lane: Lane,
         /// Length of the body; the limit is [`Message::MAX_BODY_BYTES`].
         body_bytes: usize,
@@ -59,14 +59,14 @@ pub enum RequestError {
     /// No reply in time. The peer may have executed the request, or may still do so.
     #[error("no reply before the deadline; the peer may have executed the request")]
     Deadline,
-    /// The incarnation that had the request is gone. Whether it executed the request is not known:
-    /// ask again only what may be executed twice or is recognised by its origin.
+    /// The incarnation that had the request is gone. Whether it executed the request is unknown. Repeat only a request
+    /// that may be executed twice or that the peer recognises by its origin.
     #[error("incarnation {0} of the peer ended; whether it executed the request is unknown")]
     OutcomeUnknown(Incarnation),
     /// The peer did not execute the request.
     #[error("the peer refused the request: {0}")]
     Refused(Refusal),
-    /// The peer works on too many requests of ours. It did not execute this one.
+    /// The peer works on too many of our requests. It did not execute this one.
     #[error("the peer works on too many requests; ask again later")]
     Busy,
 }
@@ -80,7 +80,7 @@ pub struct Refusal(pub String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct TurnedAway {
-    /// Trying again soon may do.
+    /// Another attempt soon may succeed.
     pub again: bool,
     /// For people: what is wrong and what to do.
     pub reason: String,

@@ -1,4 +1,4 @@
-//! The handler's side of the transport: what it is asked and what it is handed.
+//! The handler's side of the transport: the questions that it answers and the messages that it gets.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,16 +12,16 @@ use crate::message::{Lane, Message};
 /// The replica at the other end, as its certificate and its hello name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sender {
-    /// Its place in the set, proven by its certificate.
+    /// Its slot in the set, proven by its certificate.
     pub slot: ReplicaSlot,
-    /// The start of the peer in which it speaks.
+    /// The incarnation of the peer.
     pub incarnation: Incarnation,
 }
 
-/// A message as it arrived: complete, in order, with its checksums verified, for the first time.
+/// A message as it arrived: complete, in order, with verified checksums, and only once.
 ///
-/// The credit for its bytes returns to the sender when this value is dropped. Keep it until the bytes
-/// are stored or copied, and memory stays bounded by the windows of [`crate::Settings`].
+/// Dropping this value returns the credit for its bytes to the sender. Keep it until the bytes are stored or copied.
+/// Then the windows of [`crate::Settings`] bound the memory.
 #[derive(Debug)]
 pub struct Incoming {
     /// Who sent it.
@@ -45,15 +45,14 @@ impl Incoming {
 
 /// The owner of an [`crate::Endpoint`]: judges peers and messages, and receives them.
 ///
-/// The order that is promised, for each peer: `session_began`, then messages of that incarnation, then
-/// `session_ended` once the last `receive` has returned, then `session_began` of the next. Requests not
-/// yet handed up when a session ends are dropped; those being answered go on. Within the
-/// control lane and within the metadata lane the next message is handed up when the handler of the
-/// one before has returned. Requests are answered side by side; those of one ordered lane are admitted
-/// in the order in which they were sent.
+/// The order is fixed for each peer: `session_began`, then messages of that incarnation, then `session_ended` after the
+/// last `receive` has returned, then `session_began` of the next. When a session ends, requests not yet handed up are
+/// dropped, and requests being answered continue. Within the control lane and within the metadata lane the next message
+/// is handed up after the handler of the previous one has returned. Requests are answered concurrently. Requests of one
+/// ordered lane are admitted in the order in which they were sent.
 #[async_trait]
 pub trait MessageHandler: Send + Sync + 'static {
-    /// May this replica talk to us at all? Called for every connection, before anything is handed up; the reason
+    /// Whether this peer may talk to us at all. Called for every connection, before anything is handed up. The reason
     /// of a refusal is sent to the peer.
     ///
     /// # Errors
@@ -63,31 +62,31 @@ pub trait MessageHandler: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What this replica says of its past when it meets a peer, in the handler's own form; at most 32 KiB. Asked for
-    /// whenever a control lane is connected.
+    /// What this replica tells a peer about its history, in the handler's own form, at most 32 KiB. Called whenever a
+    /// control lane is connected.
     fn introduce(&self, to: ReplicaSlot) -> Bytes {
         let _ = to;
         Bytes::new()
     }
 
-    /// Judges what a peer says of its past, before a session with it begins and whenever its
-    /// control lane is connected anew. Called for each peer that has a certificate of the set,
-    /// before [`MessageHandler::admit_session`].
+    /// Judges what a peer says about its history, before a session with it begins and whenever its control lane is
+    /// connected again. Called for each peer that has a certificate of the set, before
+    /// [`MessageHandler::admit_session`].
     ///
     /// # Errors
-    /// Why no connection is made, and what the peer's handler is to know of it.
+    /// Why no connection is made, and what to tell the peer's handler about it.
     fn meet(&self, peer: Sender, introduction: &Bytes) -> Result<(), TurnedAway> {
         let _ = (peer, introduction);
         Ok(())
     }
 
-    /// A peer has refused a connection, for what its handler says there; nothing when the transport refused.
+    /// A peer has refused a connection. `evidence` comes from the peer's handler, and is empty when the transport refused.
     fn turned_away(&self, by: ReplicaSlot, evidence: &Bytes) {
         let _ = (by, evidence);
     }
 
-    /// May a message of this kind be handed up, from this sender? A refused message is dropped, a refused request
-    /// answered with the reason.
+    /// Whether a message of this kind from this sender may be handed up. A refused message is dropped. A refused
+    /// request is answered with the reason.
     ///
     /// # Errors
     /// The reason for refusing.
@@ -96,23 +95,23 @@ pub trait MessageHandler: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Takes a message. While it has not returned, the next of an ordered lane waits; do not wait here
-    /// for anything that only a later message of the same lane could bring.
+    /// Takes a message. Until it returns, the next message of an ordered lane waits. Do not wait here for something
+    /// that only a later message of the same lane can bring.
     async fn receive(&self, incoming: Incoming);
 
-    /// Answers a request. It is not cancelled when its sender goes away, so that an operation once begun
-    /// is completed.
+    /// Answers a request. It is not cancelled when its sender disappears, so that an operation that has begun
+    /// completes.
     ///
     /// # Errors
     /// A refusal says that the request was not executed.
     async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal>;
 
-    /// A new incarnation of a peer is there. Nothing sent to an earlier one will reach it.
+    /// A new incarnation of a peer is connected. Nothing sent to an earlier one will reach it.
     fn session_began(&self, peer: Sender) {
         let _ = peer;
     }
 
-    /// An incarnation is gone; whatever it had not received before is lost with it.
+    /// An incarnation is gone. What it had not received is lost.
     fn session_ended(&self, peer: Sender) {
         let _ = peer;
     }

@@ -1,4 +1,4 @@
-//! What both ends of a connection check in the hello of the other.
+//! The checks that both ends of a connection make on the hello of the other.
 
 use crate::endpoint::EndpointState;
 use crate::error::TurnedAway;
@@ -32,12 +32,12 @@ pub(crate) fn buffered(socket: TcpStream) -> std::io::Result<Socket> {
 /// The most that is read from a peer whose handshake failed.
 const FAREWELL_BYTES_MAX: u64 = 64 * 1024;
 
-/// Lets a peer read why its handshake failed: the alert is still in our buffer, and closing a socket with
-/// unread bytes would reset the connection before the peer has read it. The caller bounds the time.
+/// Lets a peer read why its handshake failed. The alert is still in our buffer, and closing a socket with unread bytes
+/// would reset the connection before the peer has read it. The caller bounds the time.
 pub(crate) async fn farewell(mut socket: Socket) {
     if socket.shutdown().await.is_ok() {
         let mut rest = socket.take(FAREWELL_BYTES_MAX);
-        // Whatever comes, and however it ends, nobody listens to it.
+        // The bytes are discarded, and an error here does not matter.
         let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
     }
 }
@@ -59,10 +59,10 @@ pub(crate) enum HandshakeError {
         "no answer in time; check that the address is that of a replica and no firewall drops packets"
     )]
     TimedOut,
-    /// The other end said nothing, or went away without a word.
+    /// The other end sent nothing, or closed without a message.
     #[error("it said nothing; a probe of the port, or no replica")]
     Silent,
-    /// There were too many connections that had not proved yet who they are.
+    /// There were too many connections before the end of their handshake.
     #[error("it had to make space for others; too many connections at a time")]
     Crowded,
     /// The bytes made no sense.
@@ -75,7 +75,7 @@ impl HandshakeError {
         HandshakeError::Unreachable(tls::explain(error))
     }
 
-    /// We refuse, whenever the peer tries.
+    /// We refuse, at every attempt of the peer.
     pub(crate) fn refuse(reason: String) -> HandshakeError {
         HandshakeError::Refuse {
             transient: false,
@@ -83,7 +83,7 @@ impl HandshakeError {
         }
     }
 
-    /// Whether trying again soon may do.
+    /// Whether another attempt soon may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             HandshakeError::Refused(refusal) => refusal.is_transient(),
@@ -93,7 +93,7 @@ impl HandshakeError {
     }
 }
 
-/// Names who is at the other end of TLS.
+/// The replica at the other end of TLS.
 pub(crate) fn certified(
     shared: &EndpointState,
     chain: Option<&[CertificateDer<'_>]>,
@@ -149,7 +149,7 @@ pub(crate) fn check_hello(
         }
     };
     let handler = &shared.handler;
-    // Before it is judged who that is: our own files may be too old to know.
+    // Recorded before the identity is judged: our own files may be too old to know it.
     if hello.lane == 0 {
         let met = handler.meet(sender, &hello.introduction);
         met.map_err(turned_away)?;

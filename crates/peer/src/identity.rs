@@ -1,4 +1,4 @@
-//! Who talks: sets, starts of a replica. Numbers with a meaning and nothing else.
+//! Identifiers of sets and of incarnations. They are numbers with a meaning and no behaviour.
 
 use std::fmt;
 
@@ -30,8 +30,8 @@ impl fmt::Debug for SetId {
     }
 }
 
-/// How often a replica has started, from a durable counter of its handler; it only grows. Sessions are
-/// between two incarnations: a replica that restarted has forgotten what it had received.
+/// The number of starts of a replica, from a durable counter of its handler. It only grows. A session is between two
+/// incarnations: a replica that restarted has forgotten what it had received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 

@@ -1,10 +1,10 @@
-//! When connections show that they are there although nothing is to be said, and when silence means that the peer is gone.
+//! When idle connections send a keepalive, and when silence means that the peer is gone.
 //!
-//! All connections of an endpoint do so at the same moments, and those that carry nothing do so seldom: an idle process is woken for its
-//! peers once in an interval, and not once for each connection. Whether the peer is there is found out on the control lane; when that is
-//! silent, the other connections are given up with it.
+//! All connections of an endpoint send keepalives at the same moments, and idle lanes send them seldom. So an idle
+//! process wakes once per interval for all its peers, and not once per connection. The control lane detects whether the
+//! peer is alive. When it is silent, the other connections are closed with it.
 //!
-//! What must never enter: frames, and what is owed to the peer.
+//! What must never enter: frames, and acknowledgements or echoes due to the peer.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::message::Lane;
 /// The intervals of lanes other than the control lane are this many times as long.
 const OTHER_LANES: u32 = 4;
 
-/// After this many silent intervals a connection is given up.
+/// A connection is closed after this number of silent intervals.
 const SILENT_INTERVALS: u32 = 3;
 
 /// The moments at which frames are due.
@@ -35,7 +35,7 @@ impl Keepalive {
         }
     }
 
-    /// Those of a kind of lane. They are among those of the control lanes.
+    /// The moments of a kind of lane. They are a subset of the moments of the control lanes.
     pub(crate) fn of(self, lane: Lane) -> Keepalive {
         let times = match lane {
             Lane::Control => 1,
@@ -47,7 +47,7 @@ impl Keepalive {
         }
     }
 
-    /// When a frame is due after one at `now`: the last of the moments that is at most one and a half intervals later.
+    /// When the next frame is due after one at `now`: the last moment that is at most one and a half intervals later.
     pub(crate) fn next(&self, now: Instant) -> Instant {
         let latest = now + self.interval * 3 / 2;
         let passed = latest.saturating_duration_since(self.began).as_nanos();
@@ -55,7 +55,7 @@ impl Keepalive {
         latest - Duration::from_nanos(u64::try_from(since).unwrap_or(0))
     }
 
-    /// How long a connection on which nothing arrives is kept.
+    /// How long a connection stays open when nothing arrives on it.
     pub(crate) fn patience(&self) -> Duration {
         self.interval * SILENT_INTERVALS
     }

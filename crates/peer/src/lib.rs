@@ -1,17 +1,16 @@
-//! Servers talking to servers: TLS connections between the replicas of one set, or the servers of one pool, and what
-//! makes them reliable.
+//! Reliable TLS connections between servers: the replicas of one set, or the servers of one pool.
 //!
-//! An [`Endpoint`] listens and dials. With each incarnation of a [`Peer`] there is a [`Session`], which
-//! survives its connections: a message is sent once and handed to the [`MessageHandler`] once, in the order of its
-//! [`Lane`], however often connections break. When either side restarts, the session ends, and what it had
-//! not delivered is lost with it; requests then end with [`RequestError::OutcomeUnknown`].
+//! An [`Endpoint`] listens and dials. Each incarnation of a [`Peer`] has a [`Session`], which survives its connections:
+//! a message is sent once and handed to the [`MessageHandler`] once, in the order of its [`Lane`], however often
+//! connections break. When either side restarts, the session ends, and its undelivered messages are lost. Requests then
+//! end with [`RequestError::OutcomeUnknown`].
 //!
 //! Read on in [`MessageHandler`] (what is handed up, and the order), [`Settings`] (windows and times), [`set`] (the
 //! authority, invitations, joining), and inside in `flow` (sequence numbers, acknowledgement, credit),
 //! `wire` (bytes), `connection` (one connection of one lane) and `tls`.
 //!
-//! What must never enter: the meaning of a message. Replication control, views and files are the handler's;
-//! here a message is a number, a body and a payload. That one has arrived says nothing about storage.
+//! What must never enter: the meaning of a message. Replication control, views and files belong to the handler. Here a
+//! message is a number, a body and a payload. Its arrival says nothing about storage.
 
 mod accept;
 mod callers;
@@ -38,9 +37,8 @@ mod tests;
 mod tls;
 mod wire;
 
-/// Takes arbitrary bytes apart as everything that a connection brings, a token says and the files of a set hold, for fuzzing;
-/// nothing comes of it.
-/// Reading from memory, it never waits.
+/// Decodes arbitrary bytes as everything that a connection, a token or the files of a set can contain, for fuzzing. The
+/// result is discarded. It reads from memory, so it never waits.
 #[doc(hidden)]
 pub async fn decode_as_anything(bytes: &[u8]) {
     drop(wire::decode_as_anything(bytes).await);

@@ -1,4 +1,4 @@
-//! What a handler sends: messages, and the kinds of lane that carry them.
+//! Messages that a handler sends, and the kinds of lane that carry them.
 //!
 //! The meaning of `kind` and `body` is the handler's; nothing in here may look into them.
 
@@ -9,19 +9,19 @@ use bytes::Bytes;
 /// One message of the handler. It is sent once and handed up once, whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Which message of the handler's protocol this is.
+    /// The kind of this message in the handler's protocol.
     pub kind: u32,
-    /// The handler's encoding of everything but bulk bytes; at most [`Message::MAX_BODY_BYTES`].
+    /// The handler's encoding of everything except bulk bytes; at most [`Message::MAX_BODY_BYTES`].
     pub body: Bytes,
-    /// Bulk bytes, handed to the socket without a copy of ours. Bounded by the lane.
+    /// Bulk bytes, written to the socket without an extra copy. The lane limits their size.
     pub payload: Bytes,
 }
 
 impl Message {
-    /// The largest body. Whatever grows with a file or a directory belongs into the payload.
+    /// The largest body. Data whose size grows with a file or a directory belongs in the payload.
     pub const MAX_BODY_BYTES: usize = 48 * 1024;
 
-    /// What a message counts against credit beyond its bytes, so that empty messages are bounded too.
+    /// The credit that a message costs beyond its bytes, so that the number of empty messages is bounded too.
     pub const OVERHEAD_BYTES: u64 = 256;
 
     /// A message without a payload.
@@ -41,23 +41,22 @@ impl Message {
         self
     }
 
-    /// What the message counts against credit, in bytes; both ends compute the same, before
-    /// compression.
+    /// What the message counts against credit, in bytes, before compression. Both ends compute the same value.
     #[must_use]
     pub fn cost(&self) -> u64 {
         Self::OVERHEAD_BYTES + self.body.len() as u64 + self.payload.len() as u64
     }
 }
 
-/// The kinds of lane. Order holds within the control lane and within the metadata lane; between lanes,
-/// and among data messages, there is none.
+/// The kinds of lane. The control lane and the metadata lane each keep the order of messages. There is no order between
+/// lanes, or among data messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// Replication control and other small urgent messages.
     Control,
     /// The ordered stream of updates, and requests that follow it.
     Metadata,
-    /// File contents. One of several connections is chosen, the one with the least waiting.
+    /// File contents. The least loaded of several connections is chosen.
     Data,
 }
 

@@ -1,4 +1,4 @@
-//! What this replica knows of each peer, and the change from one session to the next.
+//! The state of each peer, and the change from one session to the next.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::session::{Session, SessionState};
 use crate::status::{Counters, PeerStatus};
 use crate::wire::Hello;
 
-/// So much of the name of a program is kept.
+/// The name of a program is cut to this number of letters.
 const PROGRAM_LETTERS_MAX: usize = 64;
 
 /// One other replica of the set, as far as the transport knows it.
@@ -29,13 +29,13 @@ pub(crate) struct PeerState {
     pub session: watch::Sender<Option<Arc<SessionState>>>,
     pub counters: Arc<Counters>,
     pub last_error: Mutex<Option<String>>,
-    /// What the peer said which program it is.
+    /// The name of the program that the peer runs, from its hello.
     program: Mutex<Option<String>>,
-    /// Hands up the messages of the newest session; ends with it.
+    /// The task that hands up the messages of the newest session. It ends with the session.
     deliveries: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A hello of an incarnation that has already been followed by another.
+/// A hello of an incarnation that a later one has replaced.
 #[derive(Debug)]
 pub(crate) struct OldIncarnation;
 
@@ -52,7 +52,7 @@ impl PeerState {
         }
     }
 
-    /// Keeps what a hello says of the program, as far as people can be shown it.
+    /// Keeps the name of the program from a hello, reduced to characters that can be shown.
     pub(crate) fn note_program(&self, hello: &Hello) {
         let told = hello.program.chars();
         let told = told.filter(|letter| letter.is_ascii_graphic() || *letter == ' ');
@@ -64,8 +64,7 @@ impl PeerState {
         self.session.borrow().clone()
     }
 
-    /// The session with this incarnation. `true` says that it begins now, and that the one before it
-    /// has ended.
+    /// The session with this incarnation. `true` says that it begins now, and that the previous one has ended.
     pub(crate) fn session_with(
         &self,
         shared: &Arc<EndpointState>,
@@ -93,15 +92,15 @@ impl PeerState {
             change_session(handler, before, deliveries.take(), session.clone(), outlets);
         *deliveries = Some(tokio::spawn(hand_over));
         self.session.send_replace(Some(session.clone()));
-        // A task that closes or revokes looks at the session after saying so; we look the other way
-        // round.
+        // A task that closes or revokes first sets its flag and then looks at the session. This function does it in the
+        // opposite order.
         if shared.is_closed() || shared.is_revoked(self.slot) {
             session.end();
         }
         Ok((session, true))
     }
 
-    /// Whether there is a connection for control.
+    /// Whether the control lane is connected.
     pub(crate) fn is_connected(&self) -> bool {
         let session = self.current().filter(|session| !session.has_ended());
         session.is_some_and(|session| session.lanes[0].is_connected())
@@ -144,8 +143,8 @@ impl PeerState {
     }
 }
 
-/// Ends one session towards the handler and begins the next, in this order, then hands messages up until
-/// that one ends too.
+/// Tells the handler that one session ended and the next one began, in this order. Then hands messages up until the new
+/// one ends too.
 async fn change_session(
     handler: Arc<dyn MessageHandler>,
     before: Option<Arc<SessionState>>,
@@ -154,7 +153,7 @@ async fn change_session(
     outlets: Vec<mpsc::UnboundedReceiver<Arrived>>,
 ) {
     if let Some(deliveries) = deliveries_before {
-        // A panic of the handler's handler was reported where it happened.
+        // A panic of the handler was reported where it happened.
         let _ = deliveries.await;
     }
     if let Some(before) = before {
@@ -172,7 +171,7 @@ async fn change_session(
     }
     while let Some(lane) = lanes.join_next().await {
         if lane.is_err() {
-            // Going on would leave out the message whose handler failed.
+            // To continue would skip the message whose handler failed.
             tracing::error!(
                 peer = session.peer.slot.0,
                 "a message handler failed; the session ends"
@@ -190,8 +189,7 @@ pub(crate) type Peers = Mutex<BTreeMap<ReplicaSlot, Arc<PeerState>>>;
 pub struct Peer(pub(crate) Arc<PeerState>);
 
 impl Peer {
-    /// The session with the newest incarnation met. It may have no connection at present: messages
-    /// then wait.
+    /// The session with the newest known incarnation. It may have no connection at present: messages then wait.
     ///
     /// # Errors
     /// [`SendError::NoSession`] before the first, [`SendError::Ended`] when it was ended for good.
@@ -215,7 +213,7 @@ impl Peer {
         }
     }
 
-    /// How the peer is doing.
+    /// The status of the peer.
     #[must_use]
     pub fn status(&self) -> PeerStatus {
         self.0.status()

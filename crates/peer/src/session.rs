@@ -1,5 +1,5 @@
-//! A session: everything between one incarnation of this replica and one of a peer. It survives its
-//! connections and ends when either of the two restarts.
+//! A session: the state between one incarnation of this replica and one of a peer. It survives its connections and ends
+//! when either of the two restarts.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::status::Counters;
 use crate::wire::Role;
 
-/// How many of our requests may wait for a reply at once, so that the table of them is bounded.
+/// The maximum number of our requests that wait for a reply. It bounds the table of requests.
 const REQUESTS_PENDING_MAX: usize = 16 * 1024;
 
 /// Lanes before the first data lane.
@@ -50,7 +50,7 @@ pub(crate) struct SessionState {
     next_request: AtomicU64,
     gauge: Mutex<Option<Gauge>>,
     ended: watch::Sender<bool>,
-    /// Rung when nothing comes from the peer any more, on any connection as far as is known.
+    /// Notified when the control lane is silent.
     silent: Notify,
 }
 
@@ -69,7 +69,7 @@ impl SessionState {
                 Arc::new(LaneState::new(lane, index, window))
             })
             .collect();
-        // Unbounded in type only: credit bounds what can be in them.
+        // The type is unbounded; credit bounds the content.
         let (inlets, outlets) = lanes.iter().map(|_| mpsc::unbounded_channel()).unzip();
         let state = SessionState {
             peer,
@@ -96,15 +96,14 @@ impl SessionState {
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
-    /// Ends the session: connections stop, and each caller that waits for a reply learns that the
-    /// outcome is unknown.
+    /// Ends the session. Connections stop, and each caller that waits for a reply learns that the outcome is unknown.
     pub(crate) fn end(&self) {
         self.ended.send_replace(true);
-        // Waiters are told by the closing of their channel.
+        // Closing their channel tells the waiting callers.
         locked(&self.pending).clear();
     }
 
-    /// The control lane is silent: connections of the other lanes are given up with it.
+    /// The control lane is silent, so the connections of the other lanes are closed too.
     pub(crate) fn fall_silent(&self) {
         self.silent.notify_waiters();
     }
@@ -114,8 +113,8 @@ impl SessionState {
         self.silent.notified().await;
     }
 
-    /// Hands an arrived message on, without waiting: replies to the caller that asked, the rest to
-    /// the handler's queue of this lane.
+    /// Hands on an arrived message without waiting: a reply to the caller of the request, everything else to the
+    /// handler's queue of this lane.
     pub(crate) fn deliver(&self, lane: &LaneState, arrived: Arrived) {
         let reply = match arrived.role {
             Role::Reply => Ok(arrived.message),
@@ -126,14 +125,14 @@ impl SessionState {
             }
             Role::OneWay | Role::Request | Role::Quiet => {
                 if let Some(inlet) = self.inlets.get(lane.index as usize) {
-                    // The other end is gone only after the end of the session.
+                    // The receiver is gone only after the end of the session.
                     let _ = inlet.send(arrived);
                 }
                 return;
             }
         };
         if let Some(waiter) = locked(&self.pending).remove(&arrived.request) {
-            // A waiter that gave up is not an error.
+            // A caller that gave up waiting is not an error.
             let _ = waiter.send(reply);
         }
     }
@@ -183,7 +182,7 @@ impl SessionState {
         (payload, compressed)
     }
 
-    /// The lane of this kind with the least waiting.
+    /// The least loaded lane of this kind.
     fn choose(&self, lane: Lane) -> &Arc<LaneState> {
         self.lanes
             .iter()
@@ -198,7 +197,7 @@ impl SessionState {
 pub struct Session(pub(crate) Arc<SessionState>);
 
 impl Session {
-    /// Who is at the other end.
+    /// The replica and incarnation at the other end.
     #[must_use]
     pub fn peer(&self) -> Sender {
         self.0.peer
@@ -210,14 +209,13 @@ impl Session {
         self.0.has_ended()
     }
 
-    /// How long a small message and its answer take to the peer and back, as the control lane has it, lately; `None` before it was
-    /// measured.
+    /// The recent round-trip time of a small message on the control lane. `None` before it was measured.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.0.counters.rtt()
     }
 
-    /// Whether messages of this kind of lane, or of all data lanes, travel at present. They are kept while they do not.
+    /// Whether this kind of lane, or all data lanes, are connected now. If not, messages wait.
     #[must_use]
     pub fn is_connected(&self, lane: Lane) -> bool {
         let mut lanes = self.0.lanes.iter().filter(|one| one.lane == lane);
@@ -238,9 +236,9 @@ impl Session {
         }
     }
 
-    /// Sends a message, waiting for space. It reaches the peer exactly once, unless one of the two
-    /// incarnations ends before; whether it did is then unknown. That it arrived says nothing about
-    /// stable storage: such acknowledgements are messages of the handler.
+    /// Sends a message, waiting for space. It reaches the peer exactly once, unless one of the two incarnations ends
+    /// first; then it is unknown whether it did. Arrival says nothing about stable storage: the handler sends such
+    /// acknowledgements as its own messages.
     ///
     /// # Errors
     /// [`SendError::TooLarge`] and [`SendError::Ended`].
@@ -249,7 +247,7 @@ impl Session {
         self.push(lane, Role::OneWay, 0, message).await
     }
 
-    /// Sends without waiting, in the order of the calls. Data is not compressed this way.
+    /// Sends without waiting, in the order of the calls. Data sent this way is not compressed.
     ///
     /// # Errors
     /// As [`Session::send`], and [`SendError::Full`].
@@ -271,11 +269,11 @@ impl Session {
         })
     }
 
-    /// Sends a request and waits for its reply until `deadline`. Dropping the future gives up waiting;
-    /// the peer may execute the request all the same.
+    /// Sends a request and waits for its reply until `deadline`. Dropping the future stops the waiting, but the peer
+    /// may still execute the request.
     ///
     /// # Errors
-    /// See [`RequestError`]; mind the two variants that leave the outcome open.
+    /// See [`RequestError`]; two of its variants leave the outcome open.
     pub async fn request(
         &self,
         lane: Lane,
@@ -313,7 +311,7 @@ impl Session {
         }
         let outgoing = self.0.prepare(lane, role, request, message).await;
         tokio::select! {
-            // In this order, so that what is sent to a session that is alive is queued.
+            // In this order, so that a message to a live session is queued.
             biased;
             () = self.0.ended() => Err(ended()),
             () = self.0.choose(lane).push(outgoing) => Ok(()),
@@ -338,7 +336,7 @@ impl<'a> Pending<'a> {
 
     fn register(&self, waiter: oneshot::Sender<Reply>) {
         let mut pending = locked(&self.session.pending);
-        // Checked under the lock that `end` takes to clear the table: no waiter is left behind.
+        // Checked under the lock that `end` takes to clear the table, so that no waiting caller is left behind.
         if !self.session.has_ended() {
             pending.insert(self.number, waiter);
         }
@@ -351,7 +349,7 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// What a session is between, for logs.
+/// The two ends of the session, for logs.
 impl std::fmt::Display for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Sender { slot, incarnation } = self.peer();

@@ -1,60 +1,59 @@
 //! How a replica talks to its peers: sizes, times and the number of lanes.
 //!
-//! Two replicas may differ in all of it; what both must agree on is settled in the hello.
+//! Two replicas may differ in all of these values. The hello settles what both must agree on.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::message::Lane;
 
-/// The versions of the transport, and of what replicas say over it, that this build speaks. 2 came with views, 3
-/// with controls that are set aside, 4 with settlements that records name, 5 with copies that go on, 6 with the
-/// attributes of files that are written elsewhere, 7 with signed lists of members, and with promises that name the incarnation
-/// that asked, 8 without epochs in frames, with refusals that show a removed member the list that says so, and with the
-/// names of clients' requests, 9 with numbers that a replica attests when it says them of itself, 10 with longer numbers in the
-/// names of requests, with objects that are gone since a request made them, with updates that their maker signs, and with
-/// pages of a copy that name it, 11 with the sender's view in update records, 12 with lists of members that say where clients
-/// reach them, and with junctions, 13 with contents that go as sums where the other may have them, and without an error among the
-/// answers to forwarded operations that nobody could get, 14 with lost replicas of which nothing more is taken in,
-/// 15 with copies that are complete, 16 with what a member says of contents that all the others have, 17 with lost replicas of whose
-/// contents nothing more is taken in, 18 with wishes for contents that say how far their sender is, 19 with what a file's data follows
-/// of which a lost replica's is missing, 20 with turns of wishes, 21 with files named as supplied,
-/// 22 with data of members that is missing of files that a lost one had sent in part.
+/// The versions of the transport, and of the messages over it, that this build speaks. 2: views. 3: controls that are
+/// set aside. 4: settlements that records name. 5: copies that continue. 6: attributes of files that are written
+/// elsewhere. 7: signed lists of members, and lease grants that name the incarnation that asked. 8: no epochs in
+/// frames; refusals that show a removed member the list that removed it; names of clients' requests. 9: numbers that a
+/// replica attests when it reports them about itself. 10: longer numbers in the names of requests; objects that are
+/// gone since a request made them; updates signed by their maker; pages of a copy that name the copy. 11: the sender's
+/// view in update records. 12: lists of members with addresses for clients; junctions. 13: checksums in place of
+/// contents that the other side may have; one unused error fewer among the answers to forwarded operations. 14: lost
+/// replicas whose updates are no longer accepted. 15: complete copies. 16: reports of contents that all other members
+/// have. 17: lost replicas whose contents are no longer accepted. 18: requests for contents that report the sender's
+/// progress. 19: the point from which a lost replica's data of a file is missing. 20: turns of requests for contents.
+/// 21: files named as supplied. 22: missing data of members for files that a lost member had sent in part.
 pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 22..=22;
 
-/// The most data lanes that a peer may ask for.
+/// The maximum number of data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;
 
 /// How one replica talks to its peers. All sizes are per peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Versions offered; the highest that both offer is spoken.
+    /// The offered versions. The highest version that both offer is used.
     pub versions: RangeInclusive<u32>,
-    /// Data connections to each peer. The smaller wish of the two replicas counts.
+    /// Data connections to each peer. The smaller value of the two replicas is used.
     pub data_lanes: u32,
-    /// Bytes that may be on their way, or wait for the receiver's handler, over all data lanes together.
-    /// A link of 1 Gbit/s at 200 ms holds 25 MB; the default leaves space for bursts and slow storage.
+    /// Bytes that may be in flight, or wait for the receiver's handler, over all data lanes together. A link of 1
+    /// Gbit/s at 200 ms holds 25 MB. The default leaves space for bursts and slow storage.
     pub data_window_bytes: u64,
     /// The same for the metadata lane.
     pub metadata_window_bytes: u64,
     /// The same for the control lane.
     pub control_window_bytes: u64,
-    /// How often each side shows on the control lane that it is there. After three silent intervals all connections to
-    /// the peer are given up. On other lanes both take four times as long.
+    /// How often each side sends a keepalive on the control lane. After three silent intervals all connections to the
+    /// peer are closed. On other lanes both times are four times as long.
     pub keepalive: Duration,
-    /// How long a connection may take to be made, TLS and hello included; the first bytes have three seconds.
+    /// The timeout for making a connection, TLS and hello included. The first bytes must come within three seconds.
     pub handshake_timeout: Duration,
-    /// The pause before the second attempt to connect; it doubles.
+    /// The pause before the second attempt to connect; it doubles with each attempt.
     pub backoff_min: Duration,
     /// The longest pause between attempts.
     pub backoff_max: Duration,
-    /// Requests of one peer that are worked on at once; more are refused as busy.
+    /// The maximum number of requests of one peer in progress. More requests are refused as busy.
     pub requests_served_max: usize,
-    /// Whether data payloads are compressed where that pays.
+    /// Whether data payloads are compressed when that pays.
     pub compression: bool,
-    /// Which program this is, as the others show it to people; empty says nothing.
+    /// The name of this program, which the peers show to people; empty for none.
     pub program: String,
-    /// Connections that may be in their handshake at once. For one more the oldest that has said nothing is closed.
+    /// The maximum number of connections in their handshake. For one more, the oldest that has sent nothing is closed.
     pub handshakes_max: usize,
 }
 
@@ -79,8 +78,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The window of one lane, in bytes, when `data_lanes` connections share the data window. Never
-    /// smaller than one message, or that message could never be sent.
+    /// The window of one lane, in bytes, when `data_lanes` connections share the data window. It is never smaller than
+    /// one message, because such a message could never be sent.
     #[must_use]
     pub fn window_bytes(&self, lane: Lane, data_lanes: u32) -> u64 {
         let share = match lane {
@@ -91,7 +90,7 @@ impl Settings {
         share.max(lane.max_message_cost())
     }
 
-    /// Data lanes offered, within what the protocol allows.
+    /// The number of data lanes to offer, within the limits of the protocol.
     #[must_use]
     pub fn offered_data_lanes(&self) -> u32 {
         self.data_lanes.clamp(1, MAX_DATA_LANES)

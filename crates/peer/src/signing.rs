@@ -1,9 +1,9 @@
-//! Proof of who made something, for those who get it from somebody else.
+//! Signatures that prove the maker of a piece of data to members that get it from another member.
 //!
-//! A connection proves who is at its other end. What a third one passes on is proved by a signature with the key of
-//! its maker's certificate, which the set's authority has signed. A signature is bound to the set, the maker and a meaning.
+//! A connection proves the identity of its other end. Data that a third member passes on is proved by a signature with the key of its maker's certificate,
+//! which the set's authority has signed. A signature is bound to the set, the maker and a meaning.
 //!
-//! What must never enter: what is signed, and whom one believes.
+//! What must never enter: the content that is signed, and which members are trusted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::identity::SetId;
 use crate::set::has_signed;
 use crate::tls::{self, Identity, IdentityError};
 
-/// Why something is not taken for its maker's, for people.
+/// Why a signature does not prove the maker, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unproven {
-    /// The certificate is none of the set, or has expired.
+    /// The certificate does not belong to the set, or has expired.
     #[error("the set's authority did not sign the maker's certificate, or it has expired")]
     Certificate,
-    /// The certificate is another replica's.
+    /// The certificate belongs to another replica.
     #[error("the certificate is that of another replica")]
     OtherReplica,
     /// These bytes, with this meaning, were not signed with that certificate's key.
@@ -32,7 +32,7 @@ pub enum Unproven {
     Signature,
 }
 
-/// Signs for one replica, and looks at the signatures of the others of its set. The key is never logged or shown.
+/// Signs for one replica, and verifies the signatures of the other members of its set. The key is never logged or shown.
 pub struct Signatures {
     set: SetId,
     slot: ReplicaSlot,
@@ -52,7 +52,7 @@ impl fmt::Debug for Signatures {
 }
 
 impl Signatures {
-    /// For a replica that proves itself so.
+    /// For the replica with this identity.
     ///
     /// # Errors
     /// [`IdentityError`] when the files are damaged or do not belong together.
@@ -66,24 +66,24 @@ impl Signatures {
         })
     }
 
-    /// The certificate that others need to look at signatures of this replica, in DER.
+    /// The certificate with which others verify signatures of this replica, in DER.
     #[must_use]
     pub fn certificate(&self) -> Bytes {
         self.certificate.clone()
     }
 
-    /// A signature of these bytes by this replica: ECDSA over P-256 with SHA-256. Empty, which proves nothing to
-    /// anybody, when the system has no random numbers.
+    /// A signature of these bytes by this replica: ECDSA over P-256 with SHA-256. Empty, and therefore invalid, when
+    /// the system has no random numbers.
     #[must_use]
     pub fn sign(&self, meaning: &str, bytes: &[u8]) -> Vec<u8> {
         let text = self.text(meaning, self.slot, bytes);
         SigningKey::sign(&self.key, &text).unwrap_or_default()
     }
 
-    /// Whether this is a certificate of that replica, signed by the set's authority.
+    /// Checks that this is a certificate of that replica, signed by the set's authority.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it is not.
     pub fn verify_certificate(&self, of: ReplicaSlot, certificate: &[u8]) -> Result<(), Unproven> {
         let certificate = CertificateDer::from(certificate);
         if tls::replica_of(&certificate) != Some((self.set, of)) {
@@ -95,10 +95,10 @@ impl Signatures {
         verified.map(drop).map_err(|_| Unproven::Certificate)
     }
 
-    /// Whether that replica, whose certificate this is, has signed these bytes with this meaning.
+    /// Checks that the replica of this certificate has signed these bytes with this meaning.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it has not.
     pub fn verify(
         &self,
         (by, certificate): (ReplicaSlot, &[u8]),
@@ -114,7 +114,7 @@ impl Signatures {
         }
     }
 
-    /// What is signed. All parts but the meaning have a fixed length, and no meaning holds a zero.
+    /// The signed bytes. All parts except the meaning have a fixed length, and no meaning contains a zero byte.
     fn text(&self, meaning: &str, by: ReplicaSlot, bytes: &[u8]) -> Vec<u8> {
         let digest = blake3::hash(bytes);
         let parts: [&[u8]; 6] = [

@@ -1,4 +1,4 @@
-//! Numbers about one peer, for people and metrics.
+//! Status and counters of one peer, for people and metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use vfs::ReplicaSlot;
 use crate::identity::Incarnation;
 use crate::message::Lane;
 
-/// Counts that outlive sessions.
+/// Counters that outlive sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     sent_bytes: AtomicU64,
@@ -28,7 +28,7 @@ impl Counters {
             .fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Only the control lane is measured: an echo behind file contents says how full that lane is.
+    /// Only the control lane is measured: an echo behind file contents would show how full that lane is.
     pub(crate) fn measured_rtt(&self, lane: Lane, sample_us: u64) {
         if lane == Lane::Control {
             let before = self.rtt_us.load(Ordering::Relaxed);
@@ -73,14 +73,14 @@ impl Counters {
     }
 }
 
-/// How a peer is doing.
+/// The status of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
     /// Which replica.
     pub slot: ReplicaSlot,
-    /// The incarnation met last; `None` before the first.
+    /// The newest known incarnation; `None` before the first contact.
     pub incarnation: Option<Incarnation>,
-    /// Connections that are up, and that there should be.
+    /// Connections that are up.
     pub lanes_connected: u32,
     /// Connections that there should be; 0 before the first hello.
     pub lanes: u32,
@@ -90,7 +90,7 @@ pub struct PeerStatus {
     pub sent_bytes: u64,
     /// Bytes of bodies and payloads read.
     pub received_bytes: u64,
-    /// Bytes that wait for the peer or for its acknowledgement, before compression.
+    /// Bytes that wait to be sent or acknowledged, before compression.
     pub queued_bytes: u64,
     /// Bytes that arrived and have not been released by the handler.
     pub held_bytes: u64,
@@ -98,10 +98,10 @@ pub struct PeerStatus {
     pub retransmitted: u64,
     /// Connections made since this replica started.
     pub connections: u64,
-    /// Messages that the handler refused. Refused requests are answered, and not counted.
+    /// Messages that the handler refused. Refused requests are answered and not counted.
     pub refused: u64,
-    /// Why the last attempt to connect failed; gone after one that succeeded.
+    /// Why the last attempt to connect failed; removed after a successful attempt.
     pub last_error: Option<String>,
-    /// Which program it said it is, at the last hello.
+    /// The name of the peer's program, from the last hello.
     pub program: Option<String>,
 }

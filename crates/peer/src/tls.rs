@@ -1,6 +1,6 @@
-//! TLS between replicas: who must show which certificate, and what a failed handshake means to a person.
+//! TLS between replicas: which certificate each side must show, and the explanation of a failed handshake for people.
 //!
-//! Only TLS 1.3 is built in, sessions are never resumed, so every connection proves both certificates.
+//! Only TLS 1.3 is built in. Sessions are never resumed, so every connection proves both certificates.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) const ALPN_PEER: &[u8] = b"meridian-peer";
 /// Announced by a server that has no certificate yet and wants to join.
 pub(crate) const ALPN_JOIN: &[u8] = b"meridian-join";
 
-/// Why certificates cannot be used at all; the files are damaged or do not belong together.
+/// Why certificates cannot be used: the files are damaged or do not belong together.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate or key of this replica cannot be used: {0}; restore the files of the set")]
 pub struct IdentityError(String);
@@ -37,7 +37,7 @@ impl IdentityError {
     }
 }
 
-/// What a replica proves itself with. Its key is never logged or shown.
+/// The certificate and key of a replica. The key is never logged or shown.
 pub struct Identity {
     pub(crate) set: SetId,
     pub(crate) slot: ReplicaSlot,
@@ -53,21 +53,21 @@ impl Identity {
         self.set
     }
 
-    /// The replica's place in it.
+    /// The replica's slot in the set.
     #[must_use]
     pub fn slot(&self) -> ReplicaSlot {
         self.slot
     }
 
-    /// A secret that only this replica's own key yields, for one purpose: the same at every start, and in every copy of its
-    /// files. `purpose` is a constant of the program, which names nothing else (BLAKE3, `derive_key`).
+    /// A secret for one purpose, derived from this replica's own key. It is the same at every start, and in every copy
+    /// of its files. `purpose` is a constant of the program and is used for nothing else (BLAKE3, `derive_key`).
     #[must_use]
     pub fn secret_for(&self, purpose: &str) -> [u8; 32] {
         blake3::derive_key(purpose, self.key.secret_der())
     }
 
-    /// What the replica shows: its certificate and, so that a joining server can compare the
-    /// fingerprint of its token, that of the authority.
+    /// The chain that the replica shows: its certificate, and that of the authority, so that a joining server can
+    /// compare it with the fingerprint in its token.
     fn chain(&self) -> Vec<CertificateDer<'static>> {
         vec![self.certificate.clone(), self.authority.clone()]
     }
@@ -79,12 +79,12 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// The name in the certificate of a replica. It is resolved nowhere.
+/// The name in the certificate of a replica. It is never resolved.
 pub(crate) fn replica_name(set: SetId, slot: ReplicaSlot) -> String {
     format!("replica-{}.{set}.meridian.internal", slot.0)
 }
 
-/// Which replica of which set a certificate names; `None` when it names none.
+/// The set and the replica that a certificate names; `None` when it names none.
 pub(crate) fn replica_of(certificate: &CertificateDer<'_>) -> Option<(SetId, ReplicaSlot)> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let names = parsed.subject_alternative_name().ok()??;
@@ -110,8 +110,8 @@ fn roots(authority: &CertificateDer<'static>) -> Result<Arc<RootCertStore>, Iden
     Ok(Arc::new(roots))
 }
 
-/// Dials a replica: shows our certificate, accepts only one that the set's authority signed for the
-/// replica that was meant.
+/// The configuration to dial a replica: shows our certificate, and accepts only a certificate that the set's authority
+/// signed for the intended replica.
 pub(crate) fn dial_config(identity: &Identity) -> Result<Arc<ClientConfig>, IdentityError> {
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -124,7 +124,7 @@ pub(crate) fn dial_config(identity: &Identity) -> Result<Arc<ClientConfig>, Iden
     Ok(Arc::new(config))
 }
 
-/// Looks at certificates of replicas of a set: accepts those that its authority signed.
+/// Verifies certificates of replicas of a set: accepts those that its authority signed.
 pub(crate) fn verifier(
     authority: &CertificateDer<'static>,
 ) -> Result<Arc<dyn ClientCertVerifier>, IdentityError> {
@@ -133,7 +133,7 @@ pub(crate) fn verifier(
         .map_err(IdentityError::because)
 }
 
-/// Accepts replicas: demands a certificate that the set's authority signed.
+/// The configuration to accept replicas: requires a certificate that the set's authority signed.
 pub(crate) fn accept_config(identity: &Identity) -> Result<Arc<ServerConfig>, IdentityError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -146,7 +146,7 @@ pub(crate) fn accept_config(identity: &Identity) -> Result<Arc<ServerConfig>, Id
     Ok(Arc::new(config))
 }
 
-/// Accepts a server that wants to join and has nothing to show but its token.
+/// The configuration to accept a server that wants to join. It shows no certificate, only its token.
 pub(crate) fn accept_join_config(identity: &Identity) -> Result<Arc<ServerConfig>, IdentityError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -159,7 +159,7 @@ pub(crate) fn accept_join_config(identity: &Identity) -> Result<Arc<ServerConfig
     Ok(Arc::new(config))
 }
 
-/// Dials in order to join: accepts only a server whose chain ends in the authority with this
+/// The configuration to dial in order to join: accepts only a server whose chain ends in the authority with this
 /// fingerprint.
 pub(crate) fn join_config(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>, IdentityError> {
     let verifier = Arc::new(PinnedAuthority {
@@ -177,13 +177,13 @@ pub(crate) fn join_config(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>, Id
     Ok(Arc::new(config))
 }
 
-/// What a token says of an authority.
+/// The fingerprint of an authority, as in a token.
 pub(crate) fn fingerprint(authority: &CertificateDer<'_>) -> [u8; 32] {
     *blake3::hash(authority).as_bytes()
 }
 
-/// Trusts the authority with a known fingerprint, which the server itself presents, and with it whatever
-/// that authority signed.
+/// Trusts the authority with a known fingerprint, whose certificate the server itself presents, and every certificate
+/// that this authority signed.
 #[derive(Debug)]
 struct PinnedAuthority {
     fingerprint: [u8; 32],
@@ -240,7 +240,7 @@ impl ServerCertVerifier for PinnedAuthority {
     }
 }
 
-/// What a broken connection or handshake means to a person.
+/// Explains a broken connection or handshake to a person.
 pub(crate) fn explain(error: &io::Error) -> String {
     match error
         .get_ref()

@@ -5,13 +5,13 @@ use fields::{Fields, Malformed};
 use crate::numbers::DataServerNumber;
 use std::collections::BTreeSet;
 
-/// At most this many data servers are in one group: a layout has a handle for each, and has to fit into a reply of 4096
-/// bytes (rule 2).
+/// The maximum number of data servers in a group: a layout has a handle for each, and has to fit into a reply of 4096 bytes
+/// (rule 2).
 pub const MAX_DATA_SERVERS: usize = 64;
 
 const VERSION: u8 = 1;
 
-/// Data servers in the order in which stripes go round. It never changes: other servers are another group.
+/// Data servers in the order of the stripes. It never changes: other servers form another group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceGroup {
     members: Vec<DataServerNumber>,
@@ -20,7 +20,7 @@ pub struct DeviceGroup {
 /// Data servers that cannot be a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDeviceGroup {
-    /// Nobody is in it.
+    /// It has no members.
     #[error("a device group needs at least one data server")]
     Empty,
     /// More than [`MAX_DATA_SERVERS`].
@@ -37,7 +37,7 @@ impl DeviceGroup {
     /// A group of these, in this order.
     ///
     /// # Errors
-    /// When there is none, too many, or one twice.
+    /// When there is no data server, there are too many, or one occurs twice.
     pub fn new(members: Vec<DataServerNumber>) -> Result<DeviceGroup, InvalidDeviceGroup> {
         if members.is_empty() {
             return Err(InvalidDeviceGroup::Empty);

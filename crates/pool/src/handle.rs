@@ -1,4 +1,4 @@
-//! What a client shows a data server: a capability for one file at that server, sealed by the file's home (rule 3).
+//! A client shows a handle to a data server: a capability for one file at that server, sealed by the file's home (rule 3).
 //!
 //! Its form never changes: version 1 (1), key number (4), home (2), issue number (8), object (8), placement (4), generation (8),
 //! access (1), and 16 bytes of BLAKE3, keyed, over these and the number (2) of the data server.
@@ -13,8 +13,8 @@ use fields::{Fields, Malformed, Tag};
 use std::fmt;
 use vfs::ObjectId;
 
-/// How long a handle is. A layout with one for each of [`crate::MAX_DATA_SERVERS`] data servers fits into a reply of 4096 bytes,
-/// and none is longer than the 80 bytes that rule 3 allows.
+/// The length of a handle. A layout with one for each of [`crate::MAX_DATA_SERVERS`] data servers fits into a reply of 4096 bytes,
+/// and a handle is at most 80 bytes long, as rule 3 allows.
 pub const HANDLE_BYTES: usize = SEALED_BYTES + MAC_BYTES;
 
 /// LAYOUTGET4resok (RFC 8881, section 18.43.2) around one nfsv4_1_file_layout4 (section 13.3) with a handle for each data server;
@@ -31,7 +31,7 @@ const MAC_BYTES: usize = 16;
 
 const VERSION: u8 = 1;
 
-/// What a handle is good for.
+/// The rights of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Access {
@@ -39,8 +39,8 @@ pub enum Access {
     Read = 1,
     /// Reading and writing; clients read through layouts for writing, too.
     ReadWrite = 2,
-    /// The same by the home itself, which reads and writes for clients without layouts. It is told why something fails, where
-    /// clients are sent to the home. Never given away.
+    /// Reading and writing by the home itself, for clients without layouts. The home gets the reason of a failure, while
+    /// clients are sent to the home. Never given to clients.
     Home = 3,
 }
 
@@ -53,21 +53,21 @@ impl Tag for Access {
     }
 }
 
-/// What a handle says, once its seal was found to be good. Whether it still counts depends on what the data server knows of the
-/// home's issue number and of the generation.
+/// The content of a handle with a valid seal. Whether it still counts depends on the issue number and the generation that the data server
+/// knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
-    /// Whose file it is.
+    /// The home of the file.
     pub home: HomeNumber,
-    /// Under which number the home gave it out.
+    /// The issue number under which the home gave it out.
     pub issue: IssueNumber,
     /// The file.
     pub object: ObjectId,
-    /// Which contents of the file.
+    /// The placement of its contents.
     pub placement: PlacementNumber,
     /// The generation of the placement.
     pub generation: Generation,
-    /// What may be done.
+    /// The rights.
     pub access: Access,
 }
 
@@ -76,14 +76,14 @@ pub struct Capability {
 pub struct Handle([u8; HANDLE_BYTES]);
 
 impl Handle {
-    /// The bytes that a client hands over.
+    /// The bytes that a client sends.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; HANDLE_BYTES] {
         &self.0
     }
 }
 
-/// Without the seal: who reads it in a log can do nothing with it.
+/// Without the seal: a handle in a log gives no rights.
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Handle(")?;
@@ -94,25 +94,25 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// Why a handle gives no right at all. Clients are told the same in every case.
+/// Why a handle gives no right at all. Clients get the same error in every case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// No home of a pool made these bytes.
     #[error("it is no handle of a pool: {0}")]
     Malformed(#[from] Malformed),
-    /// The home is unknown here, or its key of that number counts no more, or not yet.
+    /// The home is unknown here, or its key with that number does not count any more, or not yet.
     #[error("its key is not known here")]
     UnknownKey,
     /// It was forged, changed, or sealed for another data server.
     #[error("its seal is wrong")]
     WrongSeal,
-    /// It is about contents of another home than the one that has sealed it.
+    /// It is about contents of another home than the one that sealed it.
     #[error("its contents are none of its home's")]
     OtherHome,
 }
 
 impl Capability {
-    /// Whose bytes it is about.
+    /// The contents that it is about.
     #[must_use]
     pub fn contents(&self) -> ContentsId {
         ContentsId {
@@ -124,7 +124,7 @@ impl Capability {
     /// Takes a capability out of a handle that a client showed the data server `server`. `keys` finds the keys of a home.
     ///
     /// # Errors
-    /// When the home of the handle has not sealed just this for just this data server with a key that still counts.
+    /// When the home of the handle has not sealed exactly this for this data server with a key that still counts.
     pub fn open<'k>(
         handle: &[u8],
         server: DataServerNumber,

@@ -3,7 +3,7 @@
 use crate::numbers::KeyNumber;
 use std::fmt;
 
-/// A secret that one home shares with the data servers of its pool, for sealing handles and for nothing else.
+/// A secret that one home shares with the data servers of its pool, only to seal handles.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HandleKey {
     number: KeyNumber,
@@ -17,13 +17,13 @@ impl HandleKey {
         HandleKey { number, secret }
     }
 
-    /// Which key of its home it is; handles say it.
+    /// The number of the key at its home; handles contain it.
     #[must_use]
     pub fn number(&self) -> KeyNumber {
         self.number
     }
 
-    /// To be shown to data servers of the pool alone.
+    /// To be shown only to data servers of the pool.
     #[must_use]
     pub fn secret(&self) -> &[u8; 32] {
         &self.secret
@@ -37,7 +37,7 @@ impl fmt::Debug for HandleKey {
     }
 }
 
-/// Of what one run of a home makes its keys. It never leaves the home: who has some of the keys cannot tell the others.
+/// The secret from which one run of a home derives its keys. It never leaves the home: a server with some of the keys cannot derive the others.
 #[derive(Clone)]
 pub struct KeySource([u8; 32]);
 
@@ -55,7 +55,7 @@ impl KeySource {
         KeySource(secret)
     }
 
-    /// The key of that number.
+    /// The key with that number.
     #[must_use]
     pub(crate) fn key(&self, number: KeyNumber) -> HandleKey {
         let secret = blake3::keyed_hash(&self.0, &number.0.to_be_bytes());
@@ -63,7 +63,7 @@ impl KeySource {
     }
 }
 
-/// The keys of a home that count: the newest, and the one before.
+/// The keys of a home that count: the newest and the previous one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandleKeys {
     current: HandleKey,
@@ -71,7 +71,7 @@ pub struct HandleKeys {
 }
 
 impl HandleKeys {
-    /// A first key.
+    /// The first key.
     #[must_use]
     pub fn new(current: HandleKey) -> HandleKeys {
         HandleKeys {
@@ -80,13 +80,13 @@ impl HandleKeys {
         }
     }
 
-    /// A key, and the one before.
+    /// A key and the previous one.
     pub(crate) fn of(current: HandleKey, previous: Option<HandleKey>) -> HandleKeys {
         HandleKeys { current, previous }
     }
 
-    /// The next key takes over; the present one still counts, and the one before it no longer does. The key in force is not
-    /// replaced by itself.
+    /// The next key becomes current; the present key still counts, and the key before it no longer does. Nothing changes if the next key is
+    /// already current.
     pub fn rotate(&mut self, next: HandleKey) {
         if next != self.current {
             self.previous = Some(std::mem::replace(&mut self.current, next));
@@ -99,7 +99,7 @@ impl HandleKeys {
         &self.current
     }
 
-    /// The one before, as long as it counts.
+    /// The previous key, as long as it counts.
     pub(crate) fn previous(&self) -> Option<&HandleKey> {
         self.previous.as_ref()
     }
@@ -109,7 +109,7 @@ impl HandleKeys {
         self.previous.as_ref().unwrap_or(&self.current).number
     }
 
-    /// The key of that number, if it counts.
+    /// The key with that number, if it counts.
     pub(crate) fn find(&self, number: KeyNumber) -> Option<&HandleKey> {
         let previous = self.previous.iter();
         std::iter::once(&self.current)

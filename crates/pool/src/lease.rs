@@ -1,25 +1,25 @@
-//! The lease under which a data server answers for a home (rule 4), and a metadata server keeps copies of another (rule 13).
+//! The lease under which a data server answers for a home (rule 4), and a metadata server keeps copies of another one's rows and names (rule 13).
 //!
-//! It counts from the asking at the data server, and from the giving at the home, so a data server that is cut off stops by itself
-//! before the home acts as if it had stopped.
+//! It counts from the request at the data server, and from the grant at the home. So a data server without a connection stops by itself
+//! before the home assumes that it has stopped.
 
 use control::Moment;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Shows the time on the clock on which a server counts leases. It goes on while the machine is suspended (decision 0012): otherwise a server
-/// that wakes up would take a lease for its own that has run out.
+/// The clock on which a server counts leases. It runs while the machine is suspended (decision 0012): otherwise a server that wakes up
+/// would rely on a lease that has run out.
 pub type LeaseClock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
-/// How long leases last, and how far clocks may be apart in speed.
+/// How long leases last, and how much the speed of clocks may differ.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseSettings {
-    /// How long a lease lasts. Has to be the same at all servers of a pool.
+    /// How long a lease lasts. Must be the same at all servers of a pool.
     pub length: Duration,
     /// How much faster or slower than true time a clock may run, in millionths.
     pub drift_ppm: u32,
-    /// How much more time may pass while one lasts than the clock shows of the server that relies on it: its machine may have stood still,
-    /// too shortly to be noticed. Taken off whatever the server counts. Nothing at a server that gives leases.
+    /// How much more time may pass during a lease than the clock of the server that relies on it shows: its machine may have stood still, too
+    /// briefly to be noticed. It is subtracted from every time that the server counts. Zero at a server that gives leases.
     pub unseen: Duration,
 }
 
@@ -40,16 +40,16 @@ impl LeaseSettings {
         self.counted_from(asked, self.length)
     }
 
-    /// The end of what lasts so long, by any clock, from a moment that is no later than its beginning: of a lease, or of what is shorter.
+    /// The end of a lease, or of a shorter time, by any clock, counted from a moment no later than its beginning.
     pub(crate) fn counted_from(&self, asked: Moment, length: Duration) -> Moment {
         let seen = length.saturating_sub(self.unseen);
         let drift = control::drift(seen, self.drift_ppm);
         asked.after(seen.saturating_sub(drift))
     }
 
-    /// How long clients may be served from now on where the home may speak for its files for `left` more, by its own clock.
+    /// How long clients may be served from now on if the home may decide alone about its files for `left` more, by its own clock.
     pub(crate) fn for_clients(&self, left: Duration) -> Duration {
-        // More makes no difference.
+        // A longer time gives the same result.
         let left = left.min(2 * self.length);
         let drift = control::drift(left, self.drift_ppm);
         left.saturating_sub(drift).min(self.length)

@@ -1,14 +1,14 @@
-//! A pool: files striped over data servers, named by metadata servers. What both have to agree on, as a pure core.
+//! A pool: files striped over data servers and named by metadata servers. What both kinds of server have to agree on, as a pure core.
 //!
-//! A **placement** ([`Placement`]) says where the contents of a file lie: on which data servers ([`DeviceGroup`]), in stripes of
-//! which unit. [`Stripes`] is the arithmetic that follows from it. A **handle** ([`Handle`]) is what a client shows a data
-//! server in place of an open: a capability that the file's home has sealed for that server alone.
+//! A **placement** ([`Placement`]) says where the contents of a file lie: on which data servers ([`DeviceGroup`]), and with which stripe
+//! unit. [`Stripes`] is the arithmetic of a placement. A **handle** ([`Handle`]) is what a client shows a data server in place of an open:
+//! a capability that the file's home has sealed for that server alone.
 //!
-//! [`home::Home`] decides who gets handles of a file and when they are worth nothing again; [`data_server::DataServer`] decides whether a
-//! request with a handle may be carried out now. Time, messages and requests come in as arguments, and commands go out.
+//! [`home::Home`] decides which clients get handles of a file and when the handles end. [`data_server::DataServer`] decides whether a
+//! request with a handle may be carried out now. Time, messages and requests are arguments, and commands are results.
 //!
 //! The rules are numbered in `docs/design/striping.md`. What must never enter: NFS and its wire types, sockets, disks, clocks, and
-//! how a tree is stored. Bytes that others hand in are refused, never believed.
+//! how a tree is stored. Bytes from other machines are checked and, if invalid, refused.
 
 #![forbid(unsafe_code)]
 
@@ -44,8 +44,8 @@ pub use rules::Rules;
 pub use stripe_unit::{InvalidStripeUnit, StripeUnit};
 pub use stripes::{Segment, Segments, StripeMismatch, Stripes};
 
-/// Takes arbitrary bytes apart as everything that a disk, a client or another server hands over, for fuzzing. What decodes must encode to the
-/// same bytes, and no handle is believed that the key at hand has not sealed.
+/// For fuzzing: decodes arbitrary bytes as everything that comes from a disk, a client or another server. What decodes must encode to the
+/// same bytes, and a handle is refused unless the present key has sealed it.
 #[doc(hidden)]
 pub fn decode_as_anything(bytes: &[u8]) {
     if let Ok(placement) = Placement::decode(bytes) {

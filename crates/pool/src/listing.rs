@@ -1,22 +1,22 @@
-//! What a data server has, as it lists it for a home (rule 8): the home answers by intents for what belongs to nothing.
+//! The contents of a data server, as it lists them for a home (rule 8). The home answers with intents for contents that belong to no file.
 
 use crate::message::ContentsId;
 use crate::numbers::{Generation, PlacementNumber};
 use fields::{Fields, Malformed};
 use vfs::ObjectId;
 
-/// Some of the contents that a data server has, each with the generation that is fenced.
+/// Some contents of a data server, each with its fenced generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing(pub Vec<(ContentsId, Generation)>);
 
-/// The bytes of one of them.
+/// The encoded length of one entry.
 const ENTRY_BYTES: usize = 20;
 
 impl Listing {
-    /// No more are sent at once.
+    /// The maximum number of entries in one listing.
     pub const MOST: usize = 1000;
 
-    /// The bytes that are sent: 20 for each.
+    /// The encoded bytes: 20 for each entry.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.0.len() * ENTRY_BYTES);
@@ -31,7 +31,7 @@ impl Listing {
     /// Reads what [`Listing::encode`] wrote.
     ///
     /// # Errors
-    /// When it wrote no such bytes, or there are more than [`Listing::MOST`].
+    /// When the bytes are not of that form, or there are more than [`Listing::MOST`] entries.
     pub fn decode(bytes: &[u8]) -> Result<Listing, Malformed> {
         let is_whole = bytes.len().is_multiple_of(ENTRY_BYTES);
         if !is_whole || bytes.len() > Listing::MOST * ENTRY_BYTES {

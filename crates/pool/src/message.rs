@@ -1,4 +1,4 @@
-//! What a home and a data server say to each other. Messages arrive in the order they were sent, or not at all.
+//! The messages between a home and a data server. Messages arrive in the order they were sent, or not at all.
 
 use crate::keys::HandleKeys;
 use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
@@ -12,42 +12,41 @@ use vfs::{Extent, ObjectId};
 pub struct ContentsId {
     /// The file.
     pub object: ObjectId,
-    /// Which contents of it.
+    /// The placement of these contents.
     pub placement: PlacementNumber,
 }
 
-/// Which contents a data server has, as a home recognises them (rule 5).
+/// Identifies the contents of a data server for a home (rule 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreIdentity {
     /// Drawn at random when the data server's store was made.
     pub store: u128,
-    /// Counts reports that were answered, and its starts since the last of them, stably, so that an older copy of the store shows
-    /// ([`StoreIdentity::counted_answer`], [`StoreIdentity::counted_start`]). However often such a copy is started, nobody has answered it.
+    /// Counts answered reports, and starts since the last of them, stably, so that an older copy of the store is noticed
+    /// ([`StoreIdentity::counted_answer`], [`StoreIdentity::counted_start`]). Starts of such a copy never count as answered reports.
     pub counter: u64,
-    /// Which run of the data server says so, drawn at random when it started. Reports of others do not count from now on.
+    /// The run of the data server, drawn at random when it started. From now on, reports of other runs do not count.
     pub run: u64,
 }
 
-/// Starts since the last report that was answered are counted in this many bits of the counter, below the
-/// reports.
+/// The lowest bits of the counter: starts since the last answered report. Reports are counted above them.
 const START_BITS: u32 = 24;
 
-/// Marks a counter that a home keeps. With a report a second none grows as large in ten thousand years.
+/// Marks a counter that a home keeps. At one report a second, no counter gets this large in ten thousand years.
 const DOUBT: u64 = 1 << 63;
 
 impl StoreIdentity {
-    /// The counter behind one more start.
+    /// The counter after one more start.
     #[must_use]
     pub fn counted_start(counter: u64) -> u64 {
         let starts = (1 << START_BITS) - 1;
         match counter & starts == starts {
-            // More starts do not make a report.
+            // More starts do not count as a report.
             true => counter,
             false => counter + 1,
         }
     }
 
-    /// The counter behind one more report that was answered.
+    /// The counter after one more answered report.
     #[must_use]
     pub fn counted_answer(counter: u64) -> u64 {
         let reports = (counter >> START_BITS).saturating_add(1);
@@ -72,27 +71,27 @@ impl StoreIdentity {
     }
 }
 
-/// What a data server has of some contents.
+/// The state of some contents at a data server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Where they end: behind the last byte that was written, or where they were cut. 0: there is nothing.
+    /// Their end: after the last written byte, or where they were cut. 0: there are no contents.
     pub end: u64,
-    /// Which run of the data server counts the writes.
+    /// The run of the data server that counts the writes.
     pub run: u64,
     /// Writes to these contents in that run.
     pub writes: u64,
 }
 
-/// What is done to contents when they are fenced.
+/// What happens to contents when they are fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Nothing else.
+    /// Nothing more.
     Fence,
     /// They end at this offset, whether they were longer or shorter before.
     Truncate(u64),
-    /// This becomes a hole; the end stays.
+    /// This range becomes a hole; the end stays.
     Punch(Extent),
-    /// They go, and leave a tombstone.
+    /// They are removed, and leave a tombstone.
     Remove,
 }
 
@@ -100,28 +99,28 @@ pub enum Act {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IntentNumber(pub u64);
 
-/// What a home has decided, stably, about some contents, and what data servers may still owe.
+/// A stable decision of a home about some contents, which data servers may still have to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intent {
     /// Intents are carried out in the order of their numbers.
     pub number: IntentNumber,
-    /// Whose contents.
+    /// The contents.
     pub contents: ContentsId,
-    /// Handles of a smaller generation are worth nothing from now on.
+    /// From now on, handles of a smaller generation are not valid.
     pub generation: Generation,
-    /// What else is done, in the same step.
+    /// What happens in the same step.
     pub act: Act,
 }
 
-/// How much a data server keeps, for people, and for choosing where new files lie. No decision about what may be read or written
-/// rests on it.
+/// How much a data server stores, for administrators, and to choose where new files lie. No decision about reads or writes depends on
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// The size of its disk, in bytes.
     pub total_bytes: u64,
     /// Bytes that may still be written.
     pub available_bytes: u64,
-    /// Contents of files, in whatever number of stripes.
+    /// Contents of files, each counted once, whatever its number of stripes.
     pub contents: u64,
     /// Bytes of contents that were read in this run.
     pub read_bytes: u64,
@@ -134,23 +133,23 @@ pub struct Holding {
 pub enum ToHome {
     /// It asks for a lease.
     LeaseRequest {
-        /// When, on its own clock; comes back with the lease.
+        /// The time by its own clock; comes back with the lease.
         asked: Moment,
-        /// What it has.
+        /// Its contents.
         identity: StoreIdentity,
     },
     /// It has carried an intent out, stably.
     Taken {
-        /// Which one.
+        /// The intent.
         number: IntentNumber,
-        /// What there is of the contents now.
+        /// The state of the contents now.
         report: Report,
     },
     /// The answer to [`ToDataServer::Look`].
     Looked {
         /// The number of the question.
         question: u64,
-        /// What there is of the contents.
+        /// The state of the contents.
         report: Report,
     },
 }
@@ -158,34 +157,34 @@ pub enum ToHome {
 /// From a home to a data server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToDataServer {
-    /// Leave to answer for the home.
+    /// The right to answer for the home.
     Lease {
         /// When the data server asked for it.
         asked: Moment,
-        /// Handles of other issue numbers are worth nothing.
+        /// Handles of other issue numbers are not valid.
         issue: IssueNumber,
-        /// What handles are sealed with that count.
+        /// The keys with which valid handles are sealed.
         keys: HandleKeys,
-        /// How long those of clients count, from the asking on: at most as long as the lease.
+        /// How long handles of clients count after the request: at most as long as the lease.
         clients: Duration,
     },
-    /// An intent is to be carried out. No handle of its contents was, or will be, sealed with a key behind this one, if it removes them.
+    /// An intent to carry out. If it removes its contents, no handle of them was or will be sealed with a later key than this one.
     Take(Intent, KeyNumber),
-    /// What is there of some contents?
+    /// Asks for the state of some contents.
     Look {
-        /// Answered only under this issue number, so that nothing older is still served.
+        /// It is answered only under this issue number, so that no older handle is still served.
         issue: IssueNumber,
         /// Comes back with the answer.
         question: u64,
-        /// Whose contents.
+        /// The contents.
         contents: ContentsId,
-        /// Whether they have to be stable before it is answered.
+        /// Whether they have to be stable before the answer.
         stable: bool,
     },
 }
 
 impl ToDataServer {
-    /// The contents that it is about, if it is about some.
+    /// The contents that the message is about, if any.
     #[must_use]
     pub fn contents(&self) -> Option<ContentsId> {
         match self {

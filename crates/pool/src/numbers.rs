@@ -1,4 +1,4 @@
-//! Numbers that name things of a pool. None is ever used for another thing of its kind.
+//! Numbers that name things of a pool. No number is used again for another thing of its kind.
 
 use std::fmt;
 
@@ -18,24 +18,24 @@ impl fmt::Debug for PoolId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataServerNumber(pub u16);
 
-/// A home of a pool: what a metadata server decides about the objects that were made there.
+/// A home of a pool: the part of a metadata server that decides about the objects made there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HomeNumber(pub u16);
 
 impl HomeNumber {
-    /// That of the first metadata server of a pool.
+    /// The home of the first metadata server of a pool.
     pub const FIRST: HomeNumber = HomeNumber(1);
 
-    /// Whether this home may speak of contents of an object, and seal handles for them. Objects that live at a joined home carry its number, and it
-    /// has no others. Where a member of a set keeps its contents in a pool, the first home has objects of every member.
+    /// Whether this home may make requests about contents of an object, and seal handles for them. Objects of a joined home carry its number, and it
+    /// has no others. If a set keeps its contents in a pool, the first home has objects of every member.
     #[must_use]
     pub fn may_speak_of(self, object: ObjectId) -> bool {
         self == HomeNumber::FIRST || object.slot().0 == self.0
     }
 }
 
-/// Counts the starts of a home, and whatever else makes it fence all that it gave out. What was issued under an older number
-/// is worth nothing.
+/// Counts the starts of a home, and the other times when it fences all handles and leases that it gave out. What was issued under an older number
+/// is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IssueNumber(pub u64);
 
@@ -43,12 +43,12 @@ pub struct IssueNumber(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlacementNumber(pub u32);
 
-/// Counts how often a placement was fenced. Handles of another generation, a newer one included, are worth nothing.
+/// Counts how often a placement was fenced. Handles of another generation, older or newer, are not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
 impl Generation {
-    /// That of a placement which was never fenced.
+    /// The generation of a placement that was never fenced.
     pub const FIRST: Generation = Generation(1);
 
     /// The next one.
@@ -62,12 +62,12 @@ impl Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceGroupNumber(pub u32);
 
-/// Counts the keys that one home seals handles with, over its starts.
+/// Counts the keys with which one home seals handles, over all its starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyNumber(pub u32);
 
 impl KeyNumber {
-    /// That of the next key. With a key a day none is ever the last.
+    /// The number of the next key. At one key a day, the numbers do not run out.
     #[must_use]
     pub fn next(self) -> KeyNumber {
         KeyNumber(self.0.saturating_add(1))

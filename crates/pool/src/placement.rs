@@ -1,4 +1,4 @@
-//! Where the contents of one file lie: what its row says of it.
+//! Where the contents of one file lie, as its row says.
 
 use fields::{Fields, Malformed, Tag};
 
@@ -9,7 +9,7 @@ use crate::stripes::{StripeMismatch, Stripes};
 
 const VERSION: u8 = 1;
 
-/// How clients that know layouts are shown a placement.
+/// How a placement is shown to clients that know layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LayoutKind {
@@ -26,8 +26,8 @@ impl Tag for LayoutKind {
     }
 }
 
-/// Where the contents of one file lie (rule 2). It is fixed by the first WRITE or layout, and changes only as a whole, when the
-/// file is moved, which makes another placement with another number; its generation grows with each fence.
+/// Where the contents of one file lie (rule 2). The first WRITE or layout fixes it. It changes only as a whole, when the file is moved:
+/// that makes another placement with another number. Its generation grows with each fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// The pool.
@@ -36,7 +36,7 @@ pub struct Placement {
     pub kind: LayoutKind,
     /// Never used twice for this object; data servers keep contents under object and number.
     pub number: PlacementNumber,
-    /// How many bytes lie together.
+    /// The number of bytes that lie together.
     pub unit: StripeUnit,
     /// The data servers, by the number of their group.
     pub group: DeviceGroupNumber,
@@ -47,13 +47,13 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// How long the stored form is, in bytes.
+    /// The length of the stored form in bytes.
     pub const ENCODED_BYTES: usize = 29;
 
     /// The arithmetic of this placement over its group.
     ///
     /// # Errors
-    /// When the group has no data server at the first index, and so is not the one the placement was made for.
+    /// When the group has no data server at the first index, and so is not the group of the placement.
     pub fn stripes(&self, group: &DeviceGroup) -> Result<Stripes, StripeMismatch> {
         Stripes::new(self.unit, group.members().len(), self.first_index)
     }

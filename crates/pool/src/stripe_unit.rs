@@ -1,6 +1,6 @@
 //! How many consecutive bytes of a file lie on one data server.
 
-/// Bytes of a file that lie together before the next data server has its turn: a power of two between [`StripeUnit::MIN`] and
+/// The number of bytes of a file that lie together before the next data server follows: a power of two between [`StripeUnit::MIN`] and
 /// [`StripeUnit::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StripeUnit {
@@ -23,7 +23,7 @@ impl StripeUnit {
     /// A unit of this many bytes.
     ///
     /// # Errors
-    /// When it is no power of two, too small or too large.
+    /// When it is not a power of two, too small or too large.
     pub fn new(bytes: u64) -> Result<StripeUnit, InvalidStripeUnit> {
         let refused = InvalidStripeUnit(bytes);
         if !bytes.is_power_of_two() {

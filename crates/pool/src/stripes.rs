@@ -1,10 +1,10 @@
 //! Which bytes of a file lie on which data server.
 //!
-//! Packing is sparse (RFC 8881, section 13.4.4): a byte lies on its data server at the same offset as in the file, and what lies
-//! elsewhere is a hole there. So a size is the same number everywhere, and cutting a file means to cut each data server's
-//! part at the same place.
+//! Packing is sparse (RFC 8881, section 13.4.4): a byte lies on its data server at the same offset as in the file, and the bytes of other
+//! data servers are holes there. So a size is the same number on all data servers, and a file is cut by cutting each data server's
+//! part at the same offset.
 //!
-//! A size is at most 2⁶⁴ - 1, so the last byte that a file can have is that at offset 2⁶⁴ - 2.
+//! A size is at most 2⁶⁴ - 1, so the last possible byte of a file is at offset 2⁶⁴ - 2.
 
 use crate::stripe_unit::StripeUnit;
 
@@ -31,9 +31,9 @@ pub struct StripeMismatch {
 pub struct Segment {
     /// The data server, by its place in the device group.
     pub index: usize,
-    /// Of the first byte, in the file and on the data server.
+    /// The offset of the first byte, in the file and on the data server.
     pub offset: u64,
-    /// Bytes; not zero.
+    /// The number of bytes; not zero.
     pub length: u64,
 }
 
@@ -66,8 +66,8 @@ impl Stripes {
         index as usize
     }
 
-    /// Cuts `length` bytes from `offset` on into what lies on one data server each, in the order of the file. What lies beyond the
-    /// largest size is left out.
+    /// Cuts `length` bytes from `offset` on into segments of one data server each, in the order of the file. Bytes beyond the largest size
+    /// are left out.
     #[must_use]
     pub fn segments(&self, offset: u64, length: u64) -> Segments {
         Segments {
@@ -77,8 +77,8 @@ impl Stripes {
         }
     }
 
-    /// Where the part of a file of `size` bytes ends that lies on one data server: 0 when nothing of it lies there. A data server
-    /// whose contents end before it has a hole there, which reads as zeros.
+    /// The end of one data server's part of a file of `size` bytes: 0 when no byte lies there. If the contents of a data server end earlier,
+    /// the rest is a hole, which reads as zeros.
     #[must_use]
     pub fn end_at(&self, index: usize, size: u64) -> u64 {
         let Some(last) = size.checked_sub(1) else {
@@ -94,12 +94,12 @@ impl Stripes {
         }
     }
 
-    /// How many bytes of a file of `size` bytes lie on one data server, holes included.
+    /// The number of bytes of a file of `size` bytes on one data server, holes included.
     #[must_use]
     pub fn bytes_at(&self, index: usize, size: u64) -> u64 {
         let (unit, width) = (self.unit.bytes(), u64::from(self.width));
         let whole = size / unit;
-        // The place in a round at which its turn is.
+        // The position of this data server in a round.
         let turn = (index as u64 + width - u64::from(self.first_index)) % width;
         let units = (whole + width - 1 - turn) / width;
         match whole % width == turn {
@@ -125,7 +125,7 @@ impl Iterator for Segments {
             return None;
         }
         let unit = self.stripes.unit.bytes();
-        // How far it is to the next border; with one data server there is none.
+        // The distance to the next border; with one data server there is no border.
         let in_unit = match self.stripes.width {
             1 => u64::MAX,
             _ => unit - self.next % unit,
@@ -151,7 +151,7 @@ mod tests {
         Stripes::new(StripeUnit::MIN, width, first_index).unwrap()
     }
 
-    /// Offsets near what matters: 0, borders of units, the largest size.
+    /// Offsets near critical places: 0, borders of units, the largest size.
     fn offsets() -> impl Strategy<Value = u64> {
         let near = |place: u64| {
             (0..3_u64, any::<bool>()).prop_map(move |(by, before)| match before {
@@ -257,7 +257,7 @@ mod tests {
                 if end > 0 {
                     prop_assert_eq!(stripes.index_of(end - 1), index);
                 }
-                // One round meets every data server.
+                // One round visits every data server.
                 let mut round = stripes.segments(end, size - end).take(stripes.width.into());
                 prop_assert!(round.all(|segment| segment.index != index));
             }

@@ -1,4 +1,4 @@
-//! The bytes of what homes and data servers say to each other. All numbers are big-endian; the first byte says which message it is.
+//! The encoding of the messages between homes and data servers. All numbers are big-endian; the first byte is the kind of message.
 //!
 //! Both ends agree on a version when they connect; this is version 3.
 
@@ -14,7 +14,7 @@ use vfs::{Extent, ObjectId};
 
 const UNKNOWN_MESSAGE: Malformed = Malformed("it is of no known kind");
 
-/// Which [`ToHome`] it is.
+/// The kind of [`ToHome`].
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum ToHomeKind {
@@ -32,7 +32,7 @@ impl Tag for ToHomeKind {
     }
 }
 
-/// Which [`ToDataServer`] it is. 1 and 2 were a lease and an intent of version 1, 4 a lease of version 2.
+/// The kind of [`ToDataServer`]. 1 and 2 were a lease and an intent of version 1, 4 a lease of version 2.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum ToDataServerKind {
@@ -50,7 +50,7 @@ impl Tag for ToDataServerKind {
     }
 }
 
-/// Which [`Act`] it is.
+/// The kind of [`Act`].
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum ActKind {
@@ -70,7 +70,7 @@ impl Tag for ActKind {
 }
 
 impl ToHome {
-    /// The bytes that are sent; 65 at most.
+    /// The encoded bytes; at most 65.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -99,7 +99,7 @@ impl ToHome {
     /// Reads what [`ToHome::encode`] wrote.
     ///
     /// # Errors
-    /// When it wrote no such bytes.
+    /// When the bytes are not of that form.
     pub fn decode(bytes: &[u8]) -> Result<ToHome, Malformed> {
         let mut fields = Fields::new(bytes);
         let message = match ToHomeKind::read(&mut fields)? {
@@ -126,7 +126,7 @@ impl ToHome {
 }
 
 impl ToDataServer {
-    /// The bytes that are sent; 98 at most. Those of a lease hold secrets.
+    /// The encoded bytes; at most 98. The bytes of a lease contain secrets.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -174,7 +174,7 @@ impl ToDataServer {
     /// Reads what [`ToDataServer::encode`] wrote.
     ///
     /// # Errors
-    /// When it wrote no such bytes.
+    /// When the bytes are not of that form.
     pub fn decode(bytes: &[u8]) -> Result<ToDataServer, Malformed> {
         let mut fields = Fields::new(bytes);
         let message = match ToDataServerKind::read(&mut fields)? {
@@ -207,7 +207,7 @@ impl ToDataServer {
 }
 
 impl Holding {
-    /// The bytes that are sent: 40.
+    /// The encoded bytes: 40.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -222,7 +222,7 @@ impl Holding {
     /// Reads what [`Holding::encode`] wrote.
     ///
     /// # Errors
-    /// When it wrote no such bytes.
+    /// When the bytes are not of that form.
     pub fn decode(bytes: &[u8]) -> Result<Holding, Malformed> {
         let mut fields = Fields::new(bytes);
         let holding = Holding {
@@ -237,7 +237,7 @@ impl Holding {
     }
 }
 
-/// More than a lease has is cut off.
+/// Saturates: a lease is never that long.
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -263,7 +263,7 @@ fn key(fields: &mut Fields<'_>) -> Result<HandleKey, Malformed> {
     Ok(HandleKey::new(KeyNumber(fields.u32()?), fields.array()?))
 }
 
-/// The newest key, and the one before, if it counts.
+/// The newest key, and the previous key, if it counts.
 fn keys(fields: &mut Fields<'_>) -> Result<HandleKeys, Malformed> {
     let current = key(fields)?;
     let previous = match yes_or_no(fields)? {
@@ -342,7 +342,7 @@ mod tests {
         placement: PlacementNumber(9),
     };
 
-    /// Whatever is cut off or added is noticed.
+    /// Removed or added bytes are noticed.
     fn comes_back<T: std::fmt::Debug + PartialEq>(
         message: T,
         encode: impl Fn(&T) -> Vec<u8>,

@@ -1,4 +1,4 @@
-//! Files that others change, too: how long clients are served at data servers, and by what (rule 11).
+//! Files that other servers change, too: how long data servers serve clients, and under which lease (rule 11).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Shelf for Untouched {
     }
 }
 
-/// Both clocks show the same.
+/// A home and a data server. Both clocks show the same time.
 struct Pair {
     home: Home,
     server: DataServer,
@@ -46,7 +46,7 @@ impl Pair {
         Pair::with(LeaseSettings::default())
     }
 
-    /// The same with what the data server relies on of leases.
+    /// The same with these lease settings at the data server.
     fn with(lease: LeaseSettings) -> Pair {
         let keys = (KeyNumber(1), KeySource::new([7; 32]));
         let settings = HomeSettings {
@@ -129,7 +129,7 @@ fn clients_are_served_as_long_as_the_home_may_speak_for_its_files_and_the_home_i
     assert_eq!(pair.home.held(), [pair.row.contents.object]);
     let own = pair.home.own_handle(&pair.row, SERVER);
     assert_eq!(pair.read(at(502), handle), Ok(()));
-    // What has begun is not answered behind that.
+    // A read that has begun is not answered after that time.
     // Clocks may be wrong by more than a tenth.
     let begun = (at(1200), at(1200));
     let (ticket, _) = pair
@@ -140,7 +140,7 @@ fn clients_are_served_as_long_as_the_home_may_speak_for_its_files_and_the_home_i
     assert_eq!(answered, Err(NotServed::NoLease));
     assert_eq!(pair.read(at(1300), handle), Err(NotServed::NoLease));
     assert_eq!(pair.read(at(1300), &own), Ok(()));
-    // The next lease says how long it is now; none is longer than a lease.
+    // The next lease has the new time for clients, which is at most the length of a lease.
     pair.home.bound_clients(Moment(u64::MAX));
     pair.lease(at(2000));
     assert_eq!(pair.read(at(4600), handle), Ok(()));
@@ -148,7 +148,7 @@ fn clients_are_served_as_long_as_the_home_may_speak_for_its_files_and_the_home_i
     assert_eq!(pair.read(at(4700), &own), Err(NotServed::NoLease));
 }
 
-/// The machine of the data server may stand still, shortly enough for it not to notice, while clients are served by what is much shorter than a lease.
+/// The machine of the data server may stand still, too briefly to be noticed, while the time for clients is much shorter than a lease.
 #[test]
 fn what_a_data_server_does_not_see_of_time_is_taken_off_a_short_time_for_clients_as_off_a_lease() {
     let unseen = Duration::from_millis(180);
@@ -165,9 +165,9 @@ fn what_a_data_server_does_not_see_of_time_is_taken_off_a_short_time_for_clients
     };
     let handle = &handles[0].1;
     assert_eq!(pair.read(at(1000), handle), Ok(()));
-    // A second, less the drift of both clocks, is over by 1300; what it had not seen was after that.
+    // A second, less the drift of both clocks, is over by 1300. The unseen time is subtracted from that.
     assert_eq!(pair.read(at(1150), handle), Err(NotServed::NoLease));
-    // Nothing is left of what is shorter.
+    // Nothing is left of a shorter time.
     pair.home.bound_clients(at(2150));
     pair.lease(at(2000));
     assert_eq!(pair.read(at(2000), handle), Err(NotServed::NoLease));
@@ -180,7 +180,7 @@ fn what_a_data_server_does_not_see_of_time_is_taken_off_a_short_time_for_clients
     );
 }
 
-/// A joined home has a lease like any other, with keys of its own, and objects of its own number alone.
+/// A joined home has a lease like any other home, with its own keys, and only objects with its own number.
 #[test]
 fn a_home_seals_no_handles_for_contents_of_another_one() {
     let joined = HomeNumber(3);
@@ -221,7 +221,7 @@ fn a_home_seals_no_handles_for_contents_of_another_one() {
     for other in [0x0001_0000_0000_0044, 0x0002_0000_0000_0044] {
         assert_eq!(shown(other), Err(Refused::OtherHome.into()));
     }
-    // Nor does it have them looked at, or removed.
+    // It cannot ask for a report about them, or remove them, either.
     let contents = ContentsId {
         object: ObjectId::from_u64(0x0001_0000_0000_0044),
         placement: PlacementNumber(1),
@@ -235,7 +235,7 @@ fn a_home_seals_no_handles_for_contents_of_another_one() {
     assert!(server.handle(at(2), &Untouched, joined, look).is_empty());
 }
 
-/// What a home that was started often had fenced.
+/// Contents that a frequently started home had fenced.
 struct FencedOften;
 
 impl Shelf for FencedOften {
@@ -252,7 +252,7 @@ impl Shelf for FencedOften {
     }
 }
 
-/// The home was given up, and the first one, which was started less often, removes what is left. It was told that this was done, again and again.
+/// The home was given up. The first home, which was started less often, removes what is left. Earlier it was told every time that this was done.
 #[test]
 fn what_a_lost_home_has_left_is_removed_though_its_intents_had_larger_numbers() {
     let mut server = DataServer::new(SERVER, LeaseSettings::default(), Rules::ALL);
@@ -274,7 +274,7 @@ fn what_a_lost_home_has_left_is_removed_though_its_intents_had_larger_numbers() 
         panic!("it is carried out, and not {commands:?}");
     };
     assert_eq!(*carried_out, intent);
-    // A cut with such a number may have been carried out before what was written since.
+    // A cut with such a number may have been carried out before the later writes.
     intent.act = Act::Truncate(0);
     intent.contents.placement = PlacementNumber(2);
     let commands = take(intent);

@@ -63,7 +63,7 @@ fn every_flipped_bit_and_every_other_length_is_refused() {
     for bit in 0..HANDLE_BYTES * 8 {
         let mut flipped = *handle.as_bytes();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        // Whatever home the bytes name, its keys are these.
+        // The keys are the same for every home that the bytes name.
         let refused = Capability::open(&flipped, SERVER, |_| Some(&keys));
         assert!(refused.is_err(), "bit {bit} of {handle:?}");
     }
@@ -122,7 +122,7 @@ fn the_secret_is_in_no_debug_output() {
 }
 
 proptest::proptest! {
-    /// What `fuzz/fuzz_targets/pool.rs` does, without its search.
+    /// The same as `fuzz/fuzz_targets/pool.rs`, without its search.
     #[test]
     fn bytes_of_others_are_refused_and_panic_nothing(
         mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..160),

@@ -1,4 +1,4 @@
-//! What servers of a pool agree on.
+//! The agreement of the servers of a pool.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! A data server of whose contents an older copy was seen: what a home asks an administrator, and what it then believes.
+//! A data server, and an older copy of its contents that was seen: what a home asks an administrator, and what it then accepts.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn home(known: Option<StoreIdentity>) -> Home {
     )
 }
 
-/// Whether the data server gets a lease, and what is kept of it.
+/// Whether the data server gets a lease, and which identity is recorded.
 fn ask(home: &mut Home, identity: StoreIdentity) -> (bool, Option<StoreIdentity>) {
     let asked = ToHome::LeaseRequest {
         asked: Moment(0),
@@ -70,7 +70,7 @@ fn an_older_copy_is_never_readmitted_and_the_right_contents_are() {
         "what was written later would be missing"
     );
 
-    // What was noticed is kept over a restart of the home.
+    // The doubt survives a restart of the home.
     let mut home = self::home(kept);
     let again = StoreIdentity {
         counter: StoreIdentity::counted_start(right.counter),

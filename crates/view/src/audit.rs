@@ -1,29 +1,29 @@
-//! What was decided, by whom, when, in plain words: the part of the state that administrators read.
+//! The audit: which decisions were made, by which replica and when, in plain words for administrators.
 //!
-//! Entries are made where decisions are applied, the same at every replica. What must never enter:
-//! anything that a decision does not say itself, such as this machine's clock.
+//! Every replica makes the same entry when it applies a decision. What must never enter: information that is not in the
+//! decision, such as this machine's clock.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
-/// At most this many entries are kept; older ones are dropped.
+/// The maximum number of entries; older ones are dropped.
 pub const AUDIT_ENTRIES_MAX: usize = 1000;
 
-/// Longer texts of a person or a program are cut here, in bytes.
+/// Longer texts from a person or a program are cut to this number of bytes.
 pub const REASON_BYTES_MAX: usize = 512;
 
 /// One decision that changed something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// The epoch that the decision began; for one that began none, the epoch it was made in.
+    /// The epoch that the decision began. If it began none, the epoch in which it was made.
     pub epoch: u64,
-    /// When, in seconds since 1970, by the clock of who decided.
+    /// The time of the decision, in seconds since 1970, by the clock of the deciding replica.
     pub at_unix_s: u64,
     /// The replica that asked for the decision.
     pub by: ReplicaSlot,
-    /// What, for people.
+    /// The effect, for people.
     pub what: String,
 }
 

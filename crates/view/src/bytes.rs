@@ -1,7 +1,7 @@
 //! Values as bytes, on disk and between replicas: a format number, then postcard.
 //!
-//! What must never enter: what is encoded. Decoding never panics and takes no more memory than a small
-//! multiple of the bytes it is given.
+//! What must never enter: the meaning of the values. Decoding never panics, and its memory use is at most a small
+//! multiple of the input size.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,22 +9,22 @@ use serde::de::DeserializeOwned;
 /// The format of everything this crate stores and sends. 3 came with junctions.
 const FORMAT: u8 = 3;
 
-/// The one before, in which the state of a set ended where its junctions begin now; nothing else differs.
+/// The previous format. In it the state of a set has no junctions at its end; everything else is the same.
 const WITHOUT_JUNCTIONS: u8 = 2;
 
-/// A value as bytes.
+/// Encodes a value.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, String> {
     postcard::to_extend(value, vec![FORMAT]).map_err(|error| error.to_string())
 }
 
-/// The value that `bytes` are, to the last byte.
+/// Decodes a value that uses all of `bytes`.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let Some((format, rest)) = bytes.split_first() else {
         return Err("no bytes".to_owned());
     };
     match *format {
         FORMAT => take(rest, &[]),
-        // An empty map is a zero; what was no state leaves it over.
+        // An empty map is encoded as a zero byte. A value that is not a state does not read this byte.
         WITHOUT_JUNCTIONS => {
             let padded = [rest, &[0]].concat();
             take(&padded, &[]).or_else(|error| take(&padded, &[0]).map_err(|_| error))
@@ -33,7 +33,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     }
 }
 
-/// The value that `bytes` begin with, if just this follows.
+/// Decodes the value at the beginning of `bytes`, if exactly `left` follows it.
 fn take<T: DeserializeOwned>(bytes: &[u8], left: &[u8]) -> Result<T, String> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, rest)) if rest == left => Ok(value),
@@ -49,7 +49,7 @@ mod tests {
     use crate::state::ViewState;
     use vfs::ReplicaSlot;
 
-    /// What a set of an earlier version has agreed on is not lost when its servers learn of junctions.
+    /// The decisions of a set of an earlier version must survive an upgrade to servers with junctions.
     #[test]
     fn a_state_without_junctions_is_still_read() {
         let mut state = ViewState {

@@ -1,7 +1,7 @@
-//! What can be decided about a set, and what came of it: the entries of the log, as values.
+//! The decisions about a set, and their outcomes: the entries of the log, as values.
 //!
-//! What must never enter: what a decision does; that is `state`. The order of variants and fields is the
-//! format on disk and between replicas, that of a decision in `encoded`: new ones are added at the end.
+//! What must never enter: the effect of a decision, which is in `state`. The order of variants and fields is the format
+//! on disk and between replicas; for decisions, that of `encoded` is. New ones are added at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,40 +12,40 @@ use vfs::ReplicaSlot;
 use crate::encoded::Encoded;
 use crate::state::Kind;
 
-/// At most this many names fit into one settlement.
+/// The maximum number of names in one settlement.
 pub const SETTLEMENT_NAMES_MAX: usize = 1024;
 
 /// A change of the view or the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Encoded", into = "Encoded")]
 pub struct Decision {
-    /// The replica in whose name it is made.
+    /// The replica that makes the decision.
     pub by: ReplicaSlot,
-    /// When, in seconds since 1970 by the clock of who decides.
+    /// The time in seconds since 1970, by the clock of the deciding replica.
     pub at_unix_s: u64,
-    /// The epoch that it was judged in. Refused in any other where the kind says so; other kinds do not keep it, so that it reads as 0 at
-    /// other replicas.
+    /// The epoch in which the decision was judged. Kinds that say so are refused in any other epoch. The other kinds do
+    /// not store it, so it is 0 at other replicas.
     pub seen_epoch: u64,
     /// What is decided.
     pub kind: DecisionKind,
 }
 
-/// What is decided. Unless it says otherwise, only an active replica can decide it.
+/// The kinds of decision. Unless a kind says otherwise, only an active replica can decide it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecisionKind {
-    /// An active replica is active no longer. Refused when that would leave no majority of the configured, and in any epoch but the one
-    /// it was judged in.
+    /// Makes an active replica inactive. Refused when no majority of the configured replicas would remain, and in any
+    /// epoch except the one in which it was judged.
     Exclude {
-        /// Who is excluded; may be who decides it.
+        /// The excluded replica; it may be the deciding one.
         slot: ReplicaSlot,
         /// Why, for people; cut at [`crate::REASON_BYTES_MAX`].
         reason: String,
     },
-    /// A configured replica is active from now on; its [`crate::Loss`] is over. Also tells that an active
-    /// replica goes on as a later incarnation. The first one makes a newcomer a voter. A replica can ask for itself.
-    /// Refused in any epoch but the one it was judged in.
+    /// Makes a configured replica active and ends its [`crate::Loss`]. Also records that an active replica continues as
+    /// a later incarnation. The first admission makes a newcomer a voter. A replica can ask for its own admission.
+    /// Refused in any epoch except the one in which it was judged.
     Admit {
-        /// Who is admitted.
+        /// The admitted replica.
         slot: ReplicaSlot,
         /// The incarnation that is admitted.
         incarnation: u64,
@@ -54,76 +54,76 @@ pub enum DecisionKind {
     Configure {
         /// The new member; a slot that was never used.
         slot: ReplicaSlot,
-        /// What it holds.
+        /// The kind of the new member.
         kind: Kind,
     },
-    /// Takes a member out of the configuration, for ever. Refused of one with a copy as long as it takes part beside
-    /// others with a copy, or as its [`crate::Loss`] is not settled.
+    /// Removes a member from the configuration for ever. A member with a copy is refused while it is active beside
+    /// other members with a copy, and until its [`crate::Loss`] is settled.
     Remove {
-        /// Who is removed.
+        /// The removed replica.
         slot: ReplicaSlot,
     },
-    /// Controls of a replica that was lost end. The epoch stays as it is. Refused in any epoch but the one it was judged in.
+    /// Ends controls of a lost replica. The epoch does not change. Refused in any epoch except the one in which it was judged.
     Settle {
-        /// The replica that was lost.
+        /// The lost replica.
         slot: ReplicaSlot,
-        /// What ends. Its `id` is given when it is applied.
+        /// The controls that end. Its `id` is assigned when it is applied.
         settlement: Settlement,
     },
-    /// An administrator's word that all but the survivors are gone for ever, said at one of them, which becomes active if no
-    /// survivor was. See [`crate::force`].
+    /// An administrator states at one survivor that all replicas except the survivors are gone for ever. That survivor
+    /// becomes active if no survivor was. See [`crate::force`].
     Recover {
-        /// Who remains configured.
+        /// The replicas that remain configured.
         survivors: BTreeSet<ReplicaSlot>,
     },
-    /// Active replicas are active no longer, and others take their places, in one step. Refused where
-    /// [`DecisionKind::Exclude`] would do, when no majority of the configured would be active, and in any
-    /// epoch but the one it was judged in.
+    /// Makes active replicas inactive and others active, in one step. Refused where [`DecisionKind::Exclude`] is
+    /// enough, when no majority of the configured replicas would be active, and in any epoch except the one in which it
+    /// was judged.
     Replace {
-        /// Who is excluded; not who decides it, and not every active replica that holds data.
+        /// The excluded replicas: not the deciding one, and not every active replica with data.
         out: BTreeSet<ReplicaSlot>,
-        /// Who is admitted, as which incarnation; voters that are not active.
+        /// The admitted replicas with their incarnations; inactive voters.
         admitted: BTreeMap<ReplicaSlot, u64>,
-        /// Why those of `out` are excluded, for people; cut at [`crate::REASON_BYTES_MAX`].
+        /// Why the replicas in `out` are excluded, for people; cut at [`crate::REASON_BYTES_MAX`].
         reason: String,
     },
-    /// A person has done something at a replica that needs nobody's consent. The epoch stays as it is.
+    /// Records an action of a person at a replica that needs no agreement. The epoch does not change.
     Note {
-        /// What, for people; cut at [`crate::REASON_BYTES_MAX`].
+        /// The action, for people; cut at [`crate::REASON_BYTES_MAX`].
         what: String,
     },
-    /// A name in the root of the domain leads to trees of other servers from now on. The epoch stays as it is. Refused
-    /// beyond [`JUNCTIONS_MAX`] names and [`JUNCTION_BYTES_MAX`].
+    /// Makes a name in the root of the domain lead to trees of other servers. The epoch does not change. Refused beyond
+    /// [`JUNCTIONS_MAX`] names and [`JUNCTION_BYTES_MAX`].
     Junction {
         /// The name.
         name: String,
-        /// Where it leads, in the order of preference; nowhere when the name is to be gone.
+        /// The trees in the order of preference; none removes the name.
         to: Vec<Referral>,
     },
-    /// A newcomer, which has never been active, is configured no longer, so that another one can be; it may be configured
-    /// again.
+    /// Takes a newcomer that has never been active out of the configuration, so that another one can be configured. It
+    /// may be configured again.
     Withdraw {
         /// The newcomer.
         slot: ReplicaSlot,
     },
 }
 
-/// At most this many names can lead to other servers.
+/// The maximum number of names that lead to other servers.
 pub const JUNCTIONS_MAX: usize = 256;
 
-/// Bytes of a junction, its name included: clients are told all of it in one page.
+/// The maximum size of a junction, its name included: clients get it in one page.
 pub const JUNCTION_BYTES_MAX: usize = 3072;
 
-/// A tree of another server, as clients reach it.
+/// A tree of another server, with the address that clients use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Referral {
-    /// Name or address of the server, as clients reach it at the standard port of NFS.
+    /// Name or address of the server for clients, at the standard port of NFS.
     pub server: String,
-    /// The path of the tree there.
+    /// The path of the tree on that server.
     pub path: String,
 }
 
-/// As people write it, an address of IPv6 in brackets.
+/// For people; an IPv6 address is in brackets.
 impl fmt::Display for Referral {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_bare = self.server.contains(':') && !self.server.starts_with('[');
@@ -134,7 +134,7 @@ impl fmt::Display for Referral {
     }
 }
 
-/// Controls of a lost replica that end: by takeover, or because an administrator gives up what it alone had.
+/// Controls of a lost replica that end: by a takeover, or because an administrator gives up data that only that replica had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
     /// The last position in the lost replica's stream that the survivors keep.
@@ -143,37 +143,37 @@ pub struct Settlement {
     pub incarnation_below: u64,
     /// The controls that end, by incarnation and number; at most [`SETTLEMENT_NAMES_MAX`].
     pub names: Option<Vec<(u64, u64)>>,
-    /// On whose word.
+    /// The authority for the settlement.
     pub by: SettledBy,
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub at_unix_s: u64,
-    /// Settlements of a set are numbered from 1 in the order of their decisions.
+    /// The number of the settlement. They are numbered from 1 in the order of their decisions.
     pub id: u64,
 }
 
-/// On whose word controls of a lost replica end.
+/// On which authority controls of a lost replica end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SettledBy {
-    /// The survivors have taken over; nothing answered is lost.
+    /// The survivors have taken over; no answered operation is lost.
     Takeover,
-    /// An administrator gave up what the lost replica alone had.
+    /// An administrator gave up data that only the lost replica had.
     Administrator {
         /// Why, for people; cut at [`crate::REASON_BYTES_MAX`].
         reason: String,
     },
 }
 
-/// What came of a decision.
+/// The outcome of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It holds.
+    /// It was applied.
     Applied,
-    /// It changed nothing; why, for people.
+    /// It changed nothing; the reason, for people.
     Refused(String),
 }
 
 impl DecisionKind {
-    /// Whether the view has a new epoch afterwards.
+    /// Whether the decision begins a new epoch.
     pub(crate) fn begins_an_epoch(&self) -> bool {
         !matches!(
             self,
@@ -191,6 +191,6 @@ pub(crate) enum Command {
         by: ReplicaSlot,
         at_unix_s: u64,
     },
-    /// Everything after.
+    /// Every later entry.
     Decide(Decision),
 }

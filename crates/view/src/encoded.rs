@@ -1,7 +1,7 @@
-//! Decisions as they stand on disk and travel between replicas: who decides, when, and in which epoch stands between the fields of each
-//! kind.
+//! The encoding of decisions on disk and between replicas. In it the deciding replica, the time and the epoch are mixed
+//! with the fields of each kind.
 //!
-//! What must never enter: what a decision means. The order of variants and fields is the format: new ones are added at the end.
+//! What must never enter: the meaning of a decision. The order of variants and fields is the format: new ones are added at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use vfs::ReplicaSlot;
 use crate::decision::{Decision, DecisionKind, Referral, Settlement};
 use crate::state::Kind;
 
-/// Who decides.
+/// The deciding replica.
 type By = ReplicaSlot;
-/// When, in seconds since 1970.
+/// The time, in seconds since 1970.
 type At = u64;
 /// The epoch that a decision was judged in.
 type Seen = u64;
 
-/// What that reads as of the kinds that do not depend on it.
+/// The value of that epoch for the kinds that do not store it.
 const NOT_KEPT: Seen = 0;
 
-/// Each kind of [`DecisionKind`], its fields in the order of the format.
+/// Each kind of [`DecisionKind`], with its fields in the order of the format.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Encoded {
     Exclude(ReplicaSlot, By, Seen, String, At),
@@ -128,7 +128,7 @@ mod tests {
         ReplicaSlot(number)
     }
 
-    /// The format of version 3: each kind as servers before this type had written it.
+    /// The format of version 3: each kind as servers wrote it before this type existed.
     fn written() -> [(Seen, DecisionKind, &'static [u8]); 10] {
         let reason = || "ab".to_owned();
         let settlement = Settlement {

@@ -1,13 +1,12 @@
-//! Views: which replicas are configured, which are active, agreed by a majority of all configured ones.
+//! Views: which replicas are configured and which are active, as agreed by a majority of the configured replicas.
 //!
-//! Every member of a replication set runs [`Views`]. Its state is a [`ViewState`], changed by [`Decision`]s
-//! only, in one order at all members; the Raft library behind it lives in `raft` and is named nowhere else.
-//! Read on in `state` (pure: what each decision does, and when it is refused), [`Transport`] and [`StableStorage`]
-//! (what the owner provides), [`Views`] (what the owner calls) and [`force`] (when the majority is gone for
-//! ever).
+//! Every member of a replication set runs [`Views`]. Its state is a [`ViewState`]. Only [`Decision`]s change it, in the
+//! same order at all members. The Raft library is used only in `raft`. Read on in `state` (pure: the effect of each
+//! decision, and when it is refused), [`Transport`] and [`StableStorage`] (which the owner provides), [`Views`] (which
+//! the owner calls) and [`force`] (for when the majority is gone for ever).
 //!
-//! What must never enter: who has failed (the member that finds that out proposes
-//! [`DecisionKind::Exclude`]), site leases, replication control, sockets and disks.
+//! What must never enter: failure detection (the member that detects a failure proposes [`DecisionKind::Exclude`]),
+//! site leases, replication control, sockets and disks.
 
 mod audit;
 mod bytes;
@@ -25,7 +24,7 @@ mod transport;
 mod views;
 mod warrant;
 
-/// Takes arbitrary bytes apart as what is said about views and stands in their log, for fuzzing; nothing comes of it.
+/// Decodes arbitrary bytes as messages about views and as entries of their log, for fuzzing. The result is discarded.
 #[doc(hidden)]
 pub fn decode_as_anything(message: &[u8]) {
     raft::decode_as_anything(message);

@@ -1,7 +1,7 @@
-//! When the majority is gone for ever: the log of one survivor, changed while its server stands still.
+//! For when the majority is gone for ever: changes the log of one survivor while its server is stopped.
 //!
-//! What must never enter: any doubt about who is gone. It is an administrator's word; if those given up
-//! still run and reach a majority of the old configuration, there are two sets.
+//! What must never enter: a check of which replicas are gone. The administrator decides that. If the replicas that were
+//! given up still run and reach a majority of the old configuration, there are two sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::raft::types::{Entry, LogId, Membership, Vote, id};
 use crate::stable_storage::StableStorage;
 use crate::state::ViewState;
 
-/// The state that a storage tells of, as far as it was known there to be agreed.
+/// The last state in a storage that its replica knew to be agreed.
 ///
 /// # Errors
 /// The storage failed or is damaged.
@@ -27,14 +27,14 @@ pub async fn last_known(storage: Arc<dyn StableStorage>) -> Result<ViewState, Vi
     Ok(state)
 }
 
-/// Makes the survivors the whole set, at the survivor `by`, whose [`crate::Views`] must not run.
+/// Makes the survivors the whole set. Runs at the survivor `by`, whose [`crate::Views`] must not run.
 ///
-/// When `by` runs again it leads, and the other survivors follow it when they hear of it; the decision holds
-/// once a majority of the survivors has it. Decisions that only the others knew are given up. Choose the
-/// survivor whose [`last_known`] epoch is the latest.
+/// When `by` runs again, it leads, and the other survivors follow it when they hear of it. The decision is committed
+/// once a majority of the survivors has it. Decisions that only the other replicas knew are lost. Choose the survivor
+/// with the latest [`last_known`] epoch.
 ///
 /// # Errors
-/// The storage failed or is damaged, or the survivors do not fit the configuration; then nothing is changed.
+/// The storage failed or is damaged, or the survivors do not match the configuration. Then nothing is changed.
 pub async fn force(
     storage: Arc<dyn StableStorage>,
     survivors: BTreeSet<ReplicaSlot>,
@@ -57,7 +57,7 @@ pub async fn force(
     let Some(last) = log.last().max(machine.applied()) else {
         return Err(ViewError::Damaged("the log is empty".to_owned()));
     };
-    // As if this replica had been elected, had written both entries, and had then crashed.
+    // The result is the same as if this replica had been elected, had written both entries, and had then crashed.
     let term = log.vote().map_or(0, |vote| vote.leader_id.term);
     let exhausted = || ViewError::Damaged("its terms or indices are used up".to_owned());
     let term = term.max(last.leader_id.term).checked_add(1);

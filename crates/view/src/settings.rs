@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-/// How long things may take.
+/// Timeouts and intervals.
 ///
-/// A leader that is lost is replaced after `election_max` (the lease its followers gave it) plus
-/// `election_min` to `election_max`, and two round trips.
+/// A lost leader is replaced after `election_max` (the lease that its followers granted it), plus `election_min` to
+/// `election_max`, plus two round trips.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// A leader is heard of this often, or 1.5 times as seldom; also the longest that one message of the log
-    /// may take, so it must be longer than the longest round trip and a write to disk.
+    /// The leader sends a heartbeat at this interval, or up to 1.5 times it. It is also the timeout of one message of
+    /// the log, so it must be longer than the longest round trip plus a write to disk.
     pub heartbeat: Duration,
     /// The shortest time without a leader before a replica stands for election.
     pub election_min: Duration,
-    /// The longest such time, and how long a follower knows no other leader.
+    /// The longest such time, and the time for which a follower accepts no other leader.
     pub election_max: Duration,
-    /// How long a decision may take before its outcome is called unknown.
+    /// How long a decision may take before its outcome is reported as unknown.
     pub decision_limit: Duration,
     /// How long a new member may take to receive the log.
     pub newcomer_limit: Duration,

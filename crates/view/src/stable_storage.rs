@@ -1,26 +1,25 @@
-//! Where the Raft log, the vote and the snapshot lie: the seam between views and storage.
+//! Storage for the Raft log, the vote and the snapshot: the interface between views and storage.
 //!
-//! What must never enter: files, databases, and what keys and values mean.
+//! What must never enter: files, databases, and the meaning of keys and values.
 
 use async_trait::async_trait;
 use thiserror::Error;
 
-/// A change of stable storage: a key, and its new value or nothing.
+/// A change of stable storage: a key, and its new value or `None` to remove it.
 pub type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// Durable facts: a small ordered map of bytes to bytes, all of it for views alone.
+/// A small, durable, ordered map of bytes to bytes. Only views use it.
 ///
-/// Keys are at most 16 bytes, values at most a few MiB (the snapshot), a few hundred at a time.
+/// Keys have at most 16 bytes, values at most a few MiB (the snapshot). There are at most a few hundred at a time.
 #[async_trait]
 pub trait StableStorage: Send + Sync + 'static {
-    /// Makes all changes or none. When this returns they are stable. Writes are carried out in the order of
-    /// their calls.
+    /// Makes all changes or none. They are stable when this returns. Writes are executed in the order of the calls.
     ///
     /// # Errors
-    /// The storage failed. Views stop at this replica then; what was changed is unknown.
+    /// The storage failed. Views then stop at this replica; it is unknown which changes were made.
     async fn write(&self, changes: Vec<Change>) -> Result<(), StableStorageError>;
 
-    /// The keys from `from` to before `to` with their values, in the order of the keys.
+    /// The keys from `from` up to, but not including, `to`, with their values, in the order of the keys.
     ///
     /// # Errors
     /// The storage failed.
@@ -31,7 +30,7 @@ pub trait StableStorage: Send + Sync + 'static {
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StableStorageError>;
 }
 
-/// The storage failed, in its own words.
+/// The storage failed, with its own message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct StableStorageError(pub String);

@@ -1,6 +1,6 @@
-//! Who carries bytes to another replica: the seam between views and connections.
+//! Carries bytes to another replica: the interface between views and connections.
 //!
-//! What must never enter: sockets, addresses, certificates, and what the bytes mean.
+//! What must never enter: sockets, addresses, certificates, and the meaning of the bytes.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use bytes::Bytes;
 use thiserror::Error;
 use vfs::ReplicaSlot;
 
-/// No request and no answer of this crate is longer, in bytes.
+/// The maximum size of a request or an answer of this crate, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 48 * 1024;
 
-/// Carries a request to another replica and brings its answer.
+/// Carries a request to another replica and returns its answer.
 ///
-/// There, the request is given to [`crate::Views::answer`]. Requests may be lost, late or repeated. One that
-/// waits for a hung replica must not hold up those to other replicas.
+/// The other replica gives the request to [`crate::Views::answer`]. Requests may be lost, late or repeated. A request
+/// that waits for a hung replica must not delay requests to other replicas.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
-    /// Asks the replica in slot `to`. Returns after `limit` at the latest.
+    /// Sends a request to the replica in slot `to`. Returns after `limit` at the latest.
     ///
     /// # Errors
-    /// No answer came; the request may have been carried out all the same.
+    /// No answer came. The request may still have been executed.
     async fn ask(
         &self,
         to: ReplicaSlot,
@@ -33,13 +33,13 @@ pub trait Transport: Send + Sync + 'static {
 /// Why no answer came.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TransportError {
-    /// There is no connection to that replica; it was not asked.
+    /// There is no connection to that replica; the request was not sent.
     #[error("the replica cannot be reached")]
     Unreachable,
     /// No answer within the limit.
     #[error("the replica did not answer in time")]
     TimedOut,
-    /// The other side refused to answer, or the connection broke meanwhile.
+    /// The other side refused to answer, or the connection broke in the meantime.
     #[error("the request failed: {0}")]
     Failed(String),
 }

@@ -1,6 +1,6 @@
-//! What the owner calls: start, decide, answer a peer, look at the state.
+//! The functions for the owner: start, decide, answer a peer, read the state.
 //!
-//! What must never enter: what a decision does (`state`), and the library's types in a public signature.
+//! What must never enter: the effect of a decision (`state`), and the library's types in a public signature.
 
 mod keeper;
 mod leading;
@@ -36,15 +36,15 @@ use crate::state::{Kind, ViewState};
 use crate::transport::{Transport, TransportError};
 use crate::warrant::Warrant;
 
-/// One member's part in agreeing on views.
+/// The part of one member in the agreement on views.
 ///
-/// Members other than the first of a set just start: the leader brings them the log when they are configured.
+/// All members except the first of a set just start: the leader sends them the log when they are configured.
 pub struct Views {
     core: Arc<Core>,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the parts in here share.
+/// The state that the parts of this module share.
 struct Core {
     slot: ReplicaSlot,
     settings: Settings,
@@ -52,16 +52,16 @@ struct Core {
     warrant: Arc<dyn Warrant>,
     raft: Raft,
     state: watch::Receiver<Arc<ViewState>>,
-    /// Held while this member changes who votes.
+    /// Held while this member changes the set of voters.
     voters: tokio::sync::Mutex<()>,
-    /// While true, this member tells nobody that it leads.
+    /// While true, this member tells no other member that it leads.
     silent: Arc<AtomicBool>,
-    /// What has come of a snapshot.
+    /// The received parts of a snapshot.
     incoming: Mutex<Incoming>,
 }
 
 impl Views {
-    /// Goes on from what the storage has; an empty one makes a member that waits to be heard of.
+    /// Continues from the content of the storage. With an empty storage the member waits until it is configured.
     ///
     /// # Errors
     /// The storage cannot be read, or the settings contradict each other.
@@ -88,7 +88,7 @@ impl Views {
             .await
             .map_err(|error| ViewError::Stopped(error.to_string()))?;
         if led {
-            // Soonest where nobody else noticed that it was away. If it cannot be asked for, time brings it.
+            // Saves time if the other members did not notice its absence. If this fails, the normal election timeout starts an election.
             let _ = raft.trigger().elect().await;
         }
         let core = Arc::new(Core {
@@ -118,11 +118,10 @@ impl Views {
         }))
     }
 
-    /// Founds the set, at its first server: all founders are active in epoch 1. May be repeated when it
-    /// failed half-way.
+    /// Founds the set at its first server: all founders are active in epoch 1. May be repeated after a partial failure.
     ///
     /// # Errors
-    /// As [`Views::decide`]; with several founders a majority of them must run.
+    /// Like [`Views::decide`]. With several founders, a majority of them must run.
     pub async fn initialise(
         &self,
         founders: BTreeMap<ReplicaSlot, Kind>,
@@ -145,16 +144,16 @@ impl Views {
         self.core.submit(command).await
     }
 
-    /// The state as it was applied here, which may be behind what is agreed.
+    /// The state as applied here. It may be behind the agreed state.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<Arc<ViewState>> {
         self.core.state.clone()
     }
 
-    /// Answers what a peer's [`Transport`] brought. `from` must be proven, by its certificate.
+    /// Answers a request that a peer's [`Transport`] delivered. `from` must be proven by its certificate.
     ///
     /// # Errors
-    /// The request is none.
+    /// The request is invalid.
     pub async fn answer(&self, from: ReplicaSlot, request: Bytes) -> Result<Bytes, ViewError> {
         let limit = Limit::at(SystemTime::now());
         let request = Request::decode(from, &request, limit).map_err(ViewError::Message)?;
@@ -163,11 +162,11 @@ impl Views {
         Ok(answer.into())
     }
 
-    /// Has something decided, through the leader, wherever it is.
+    /// Makes a decision through the leader, wherever it is.
     ///
     /// # Errors
     /// [`ViewError::NoLeader`]: nothing was decided, try again. [`ViewError::OutcomeUnknown`] and
-    /// [`ViewError::LeaderUnreachable`]: it may have been; a repeat is refused then.
+    /// [`ViewError::LeaderUnreachable`]: it may have been decided; a repetition is then refused.
     pub async fn decide(&self, decision: Decision) -> Result<Outcome, ViewError> {
         let command = Command::Decide(decision);
         match self.core.refused(self.core.slot, &command) {
@@ -176,10 +175,10 @@ impl Views {
         }
     }
 
-    /// Returns the reason when this member takes part no longer: its storage failed, or it was stopped. From then on it
-    /// neither votes nor leads, and decides nothing.
+    /// Returns the reason when this member stops taking part: its storage failed, or it was stopped. From then on it
+    /// does not vote, lead or decide.
     pub async fn ended(&self) -> String {
-        // All metrics change with each heartbeat. These go when Raft ends, which has said why by then.
+        // The full metrics change with each heartbeat. The channel closes when Raft ends, which has recorded the reason by then.
         let mut changes = self.core.raft.server_metrics();
         while changes.changed().await.is_ok() {}
         let mut metrics = self.core.raft.metrics();
@@ -193,13 +192,13 @@ impl Views {
         }
     }
 
-    /// Who leads, as far as is known here. A leader that no majority has answered lately is none.
+    /// The leader, as known here. A leader without recent answers from a majority does not count.
     #[must_use]
     pub fn leader(&self) -> Option<ReplicaSlot> {
         self.core.leader()
     }
 
-    /// Stops taking part. Returns when nothing is written to the storage any more.
+    /// Stops taking part. When this returns, nothing is written to the storage any more.
     pub async fn stop(&self) {
         let keeper = self.keeper.lock();
         let keeper = keeper.unwrap_or_else(PoisonError::into_inner).take();
@@ -226,7 +225,7 @@ impl Core {
         self.leader_in(&self.raft.metrics().borrow())
     }
 
-    /// Whether this member leads as far as Raft knows: perhaps nobody has answered it lately.
+    /// Whether this member leads according to Raft. It may have no recent answers.
     fn leads(&self) -> bool {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow();
@@ -245,7 +244,7 @@ impl Core {
         (leader != self.slot || is_heard).then_some(leader)
     }
 
-    /// Asks another member about something it must answer as leader.
+    /// Sends another member a request that it must answer as leader.
     async fn ask(
         &self,
         leader: ReplicaSlot,
@@ -259,7 +258,7 @@ impl Core {
         })
     }
 
-    /// Hands an entry to the leader, one hop at most.
+    /// Submits an entry to the leader, with at most one hop.
     async fn submit(&self, command: Command) -> Result<Outcome, ViewError> {
         let leader = self.leader().ok_or(ViewError::NoLeader)?;
         if leader == self.slot {
@@ -272,8 +271,8 @@ impl Core {
         }
     }
 
-    /// What `from` may not have decided, whatever the state: what is said in another one's name, and what for others is an
-    /// administrator's word, written into the log of a server that stands still ([`crate::force`]).
+    /// What `from` may not decide, whatever the state: decisions in the name of another replica, and decisions of an
+    /// administrator, which are written into the log of a stopped server ([`crate::force`]).
     fn refused(&self, from: ReplicaSlot, command: &Command) -> Option<Outcome> {
         let by = match command {
             Command::Found { by, .. } => *by,
@@ -312,7 +311,7 @@ impl Core {
         }
     }
 
-    /// Takes a part of a snapshot, and installs the whole with the last one.
+    /// Takes a part of a snapshot, and installs the snapshot after the last part.
     async fn take_part(&self, from: ReplicaSlot, part: InstallSnapshotRequest<Types>) -> Answer {
         let asked = part.vote;
         let known = self.raft.metrics().borrow().vote;
@@ -355,7 +354,7 @@ impl From<Denial> for ViewError {
 }
 
 impl Views {
-    /// Who votes, by the library: one set, or two while it changes. It follows the members within moments.
+    /// The voters in the library: one set, or two during a change. They follow the members within moments.
     #[must_use]
     pub fn voters(&self) -> Vec<BTreeSet<u64>> {
         let stored = self.core.raft.metrics().borrow().membership_config.clone();
@@ -365,7 +364,7 @@ impl Views {
 
 #[cfg(test)]
 impl Views {
-    /// Who receives the log without a vote.
+    /// The members that receive the log without a vote.
     pub(crate) fn listeners(&self) -> Vec<u64> {
         let stored = self.core.raft.metrics().borrow().membership_config.clone();
         stored.membership().learner_ids().collect()

@@ -1,17 +1,17 @@
-//! What a change of the configuration must be backed by, beside the consent of a majority.
+//! An additional condition for changes of the configuration, besides the agreement of a majority.
 //!
-//! What must never enter: how that is proven.
+//! What must never enter: how the condition is proven.
 
 use crate::decision::Decision;
 
-/// Says whether a change of the configuration is wanted by the member that may want it.
+/// Checks whether the responsible member wants a change of the configuration.
 ///
-/// The leader asks before it proposes one, no matter which member submitted it. A log that has
-/// agreed on one is followed: members that judged it apart would have different states.
+/// The leader asks before it proposes such a change, whichever member submitted it. Once the log has agreed, all
+/// members apply the change: if each member judged it separately, their states would differ.
 pub trait Warrant: Send + Sync + 'static {
-    /// Whether a [`crate::DecisionKind::Configure`] or [`crate::DecisionKind::Remove`] is backed, as far as is known here.
+    /// Whether a [`crate::DecisionKind::Configure`] or [`crate::DecisionKind::Remove`] is wanted, as known here.
     ///
     /// # Errors
-    /// Why not, for people. The decision is refused, and may be submitted again.
+    /// The reason why not, for people. The decision is refused, and may be submitted again.
     fn check(&self, decision: &Decision) -> Result<(), String>;
 }

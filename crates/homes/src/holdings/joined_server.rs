@@ -61,7 +61,7 @@ impl JoinedServer {
         self.has_begun_telling = true;
     }
 
-    /// Whether the telling has begun. If not, a run that says that it is done has told only an earlier run of the home.
+    /// Whether it has begun to tell. If not, a run that says that it is done has told only an earlier run of the home.
     #[must_use]
     pub fn has_begun_telling(&self) -> bool {
         self.has_begun_telling

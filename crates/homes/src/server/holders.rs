@@ -7,7 +7,7 @@ use control::Moment;
 use pool::HomeNumber;
 use vfs::ObjectId;
 
-/// At most this number of tellings is repeated at once to a holder that does not acknowledge.
+/// At most this number of invalidations is repeated at once to a holder that does not acknowledge.
 const REPEATED: usize = 64;
 
 impl MetadataServer {

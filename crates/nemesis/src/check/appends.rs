@@ -1,4 +1,4 @@
-//! Durability: a record whose COMMIT was answered is there in the end, at every site.
+//! Durability: a record whose COMMIT was answered is there at the end, at every site.
 //!
 //! What must never enter: records whose outcome is not known.
 

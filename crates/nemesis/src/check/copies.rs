@@ -1,13 +1,13 @@
 //! Equal copies: when everything is quiet, every server shows the same tree.
 //!
-//! What must never enter: which of two copies is right.
+//! What must never enter: which of two different copies is right.
 
 use super::violation::Violation;
 use crate::survey::Survey;
 
 const PROMISE: &str = "equal copies";
 
-/// More differences than these are only counted.
+/// The maximum number of differences that are listed; more are only counted.
 const NAMED_MAX: usize = 12;
 
 pub(super) fn check(surveys: &[Survey]) -> Vec<Violation> {

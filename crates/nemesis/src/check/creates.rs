@@ -1,6 +1,6 @@
-//! Exclusive creation: of all who create one name, exactly one is told that it did.
+//! Exclusive creation: of all clients that create one name, exactly one gets the answer that it did.
 //!
-//! What must never enter: what the winner does with the file.
+//! What must never enter: how the winner uses the file.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The invariants of a pool (`docs/design/striping.md`), and what of a run judges each of them.
+//! The invariants of a pool (`docs/design/striping.md`), and the judge of each.
 //!
 //! What must never enter: the judging.
 
@@ -9,16 +9,16 @@ use crate::history::{Act, Event, Right};
 pub struct Judged {
     /// Its number in the design, such as P1.
     pub number: &'static str,
-    /// What it says, in short.
+    /// Its statement, in short.
     pub says: &'static str,
-    /// Who judges it, or why nobody does.
+    /// Its judge, or why it is not judged.
     pub judge: &'static str,
     /// Whether an event is evidence for or against it.
     is_evidence: fn(&Event) -> bool,
 }
 
 impl Judged {
-    /// How much of a history is evidence.
+    /// The number of events that are evidence.
     pub fn evidence(&self, events: &[Event]) -> usize {
         events
             .iter()
@@ -35,7 +35,7 @@ fn is_use_of(event: &Event, rights: &[Right]) -> bool {
     matches!(event.act, Act::Old { right, .. } if rights.contains(&right)) && event.is_done()
 }
 
-/// All ten.
+/// All ten invariants.
 pub static INVARIANTS: [Judged; 10] = [
     Judged {
         number: "P1",

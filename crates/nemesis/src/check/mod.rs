@@ -1,9 +1,9 @@
 //! Judges a recorded run against what `docs/semantics.md` promises.
 //!
-//! Every checker is a pure function, and has a test with a history that is in order and one for each way in which it
-//! is not.
+//! Every checker is a pure function. Its tests have one correct history, and one history for each kind of
+//! violation.
 //!
-//! What must never enter: requests, clocks, and excuses for faults: a promise holds whatever fails.
+//! What must never enter: requests, clocks, and excuses for faults: a promise holds in spite of any fault.
 
 mod appends;
 mod copies;
@@ -26,7 +26,7 @@ use crate::survey::Survey;
 
 pub use violation::Violation;
 
-/// All that was broken, by the time at which it was seen.
+/// All violations, by the time when they were seen.
 pub fn judge(events: &[Event], surveys: &[Survey]) -> Vec<Violation> {
     let mut violations = Vec::new();
     violations.extend(registers::check(events, surveys));

@@ -1,4 +1,4 @@
-//! Moves between directories: a name neither vanishes nor doubles.
+//! Moves between directories: a name never disappears and is never there twice.
 //!
 //! What must never enter: names that are replaced; see `replaces`.
 
@@ -16,7 +16,7 @@ pub(super) fn check(events: &[Event], surveys: &[Survey]) -> Vec<Violation> {
         .collect()
 }
 
-/// What has become of a token at one site.
+/// Checks a token at one site.
 fn one(token: usize, events: &[Event], survey: &Survey) -> Option<Violation> {
     let paths = token_paths(token);
     let is_there = |path: &&String| survey.objects.contains_key(*path);
@@ -41,7 +41,7 @@ fn one(token: usize, events: &[Event], survey: &Survey) -> Option<Violation> {
     })
 }
 
-/// Arrivals less departures of each directory that were answered as done, and the moves of unknown outcome.
+/// For each directory: arrivals minus departures of the moves answered as done. Also the number of moves of unknown outcome.
 fn balance(token: usize, events: &[Event]) -> ([i64; 3], u64) {
     let mut balance = [0; 3];
     let mut unknown = 0;
@@ -79,7 +79,7 @@ mod tests {
         done(0, [1, 2], Act::Move { token: 0, from, to })
     }
 
-    /// All tokens where they began, but the first in these directories.
+    /// All tokens at their first places, except the first token, which is in these directories.
     fn with(rings: &[usize]) -> Survey {
         let others = (1..TOKENS).map(|token| token_paths(token)[token_start(token)].clone());
         let first = rings.iter().map(|&ring| token_paths(0)[ring].clone());

@@ -1,7 +1,7 @@
-//! Close-to-open: an open that begins after a close was answered sees what was closed, or something newer.
+//! Close-to-open: an open that begins after a close was answered sees the closed content, or newer content.
 //!
-//! Two writes of which one began after the other's close was answered have an order; what an open sees must not come
-//! before a write that was closed before that open. Writes at the same time have none, and until a write is closed, an
+//! If one write began after another write's close was answered, the two have an order. An open must not see a content that comes before
+//! a write that was closed before the open. Concurrent writes have no order. Until a write is closed, an
 //! open may see it or not.
 //!
 //! What must never enter: names that are replaced; see `replaces`.
@@ -20,7 +20,7 @@ pub(super) fn check(events: &[Event], surveys: &[Survey]) -> Vec<Violation> {
         .collect()
 }
 
-/// What was seen in a register from `begin` to `end`.
+/// A content of a register that was read from `begin` to `end`.
 struct Sight<'e> {
     who: String,
     begin: Time,
@@ -58,8 +58,8 @@ fn one(register: usize, events: &[Event], surveys: &[Survey]) -> Vec<Violation> 
             Ok(writing) => writing,
             Err(impossible) => return Some(impossible),
         };
-        // A write of unknown outcome that somebody has seen was carried out before that; but not before its client
-        // gave up, since until then it may have been repeated.
+        // A write of unknown outcome that a client has seen was carried out before that, but may have been repeated until its own client
+        // gave up.
         let carried_out = writing
             .done
             .or_else(|| Some(first_seen(value)?.max(writing.given_up?)))?;
@@ -83,7 +83,7 @@ fn one(register: usize, events: &[Event], surveys: &[Survey]) -> Vec<Violation> 
     broken.collect()
 }
 
-/// What clients saw, and what is there at the end.
+/// The contents that clients saw, and those at the end.
 fn sights<'e>(register: usize, events: &'e [Event], surveys: &'e [Survey]) -> Vec<Sight<'e>> {
     let read = events.iter().filter_map(|event| match &event.act {
         Act::Read {

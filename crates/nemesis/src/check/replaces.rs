@@ -1,7 +1,7 @@
-//! Atomic rename: a name that is replaced is never missing and never half, and at one site it never goes back.
+//! Atomic rename: a replaced name is never missing, its content is never partial, and at one site it never goes back.
 //!
-//! Another site may learn of a rename a moment later, so that only what one site has seen or done counts for it. In the
-//! end all sites agree on the last.
+//! Another site may learn of a rename a moment later. So each site is judged only by the events at that site. At the
+//! end all sites agree on the last value.
 //!
 //! What must never enter: moves between directories; see `moves`.
 
@@ -73,7 +73,7 @@ fn one(name: usize, events: &[Event], surveys: &[Survey]) -> Vec<Violation> {
     violations
 }
 
-/// From when on a site knew a value, and when that value's renaming began.
+/// From when on a site knew a value, and when the rename of that value began.
 fn known_at(
     site: usize,
     name: usize,
@@ -96,7 +96,7 @@ fn known_at(
     KnownBefore::new(done.chain(seen).collect())
 }
 
-/// What is wrong with what was seen.
+/// The error in a content that was read, if any.
 fn judge(
     writings: &Writings,
     known: &KnownBefore,

@@ -1,6 +1,6 @@
-//! Rights that never were, or have ended: nothing is done by them that begins when their end was answered.
+//! Rights that never existed or have ended: a request that begins after the end was answered is not accepted.
 //!
-//! What must never enter: what was begun before; it may go either way.
+//! What must never enter: requests that began before; they may be accepted or refused.
 
 use super::violation::{Violation, seconds};
 use crate::history::{Act, Event, Right};

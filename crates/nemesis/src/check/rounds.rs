@@ -1,5 +1,5 @@
-//! Exactly once: of names that nobody else touches, no client is told that what it makes exists, or that what it renames or
-//! removes does not.
+//! Exactly once. For names that no other client uses, no client gets the answer that a name to make already exists, or that a name
+//! to rename or remove does not exist.
 //!
 //! What must never enter: changes that may not have been carried out at all.
 

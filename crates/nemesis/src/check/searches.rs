@@ -1,9 +1,9 @@
-//! Names that move are somewhere, and in one place, for those who look for them while nothing moves.
+//! While nothing moves, a client that looks for a moving name finds it, in exactly one place.
 //!
-//! The directories are looked into one after the other, so nothing is said of a search during a move. A move of unknown outcome may be carried
-//! out at any later time; a name that only such moves concern is not judged any more.
+//! The client looks into one directory after another, so a search during a move is not judged. A move of unknown outcome may be carried
+//! out at any later time; after such a move the name is not judged any more.
 //!
-//! What must never enter: what is there in the end; see `moves`.
+//! What must never enter: the state at the end; see `moves`.
 
 use super::violation::{Violation, seconds};
 use crate::clients::tree::{TOKENS, token_start};
@@ -32,7 +32,7 @@ pub(super) fn check(events: &[Event]) -> Vec<Violation> {
     broken.collect()
 }
 
-/// All that may have moved a token.
+/// All events that may have moved a token.
 fn moves_of(token: usize, events: &[Event]) -> Vec<&Event> {
     let is_one = |event: &&Event| match event.act {
         Act::Move { token: which, .. } => which == token && !event.is_refused(),
@@ -41,9 +41,9 @@ fn moves_of(token: usize, events: &[Event]) -> Vec<&Event> {
     events.iter().filter(is_one).collect()
 }
 
-/// Where a token was during all of a time; `None` where nobody can know.
+/// The place of a token during a whole interval; `None` if it cannot be known.
 fn place_of(token: usize, moves: &[&Event], [begin, end]: [Time; 2]) -> Option<usize> {
-    // Whatever was answered as done happened once, in whatever order.
+    // Every move answered as done happened once, in any order.
     let mut balance = [0; RINGS];
     balance[token_start(token)] += 1;
     for event in moves.iter().filter(|event| event.begin <= end) {

@@ -1,7 +1,7 @@
-//! Byte-range locks: never two holders at once, and nothing that was written under a lock is missed under the next.
+//! Byte-range locks: never two holders at once, and the next holder sees everything written under a lock.
 //!
-//! A client holds a lock, for certain, from the grant's arrival until it sent the last request that succeeded under it.
-//! What follows may lie behind the end of its lease.
+//! A client certainly holds a lock from the arrival of the grant until it sent the last request that succeeded under it.
+//! Later requests may come after the end of its lease.
 //!
 //! What must never enter: fairness.
 
@@ -79,7 +79,7 @@ fn overlaps(counter: usize, held: &[(&Event, &Section, Time)]) -> Vec<Violation>
     violations
 }
 
-/// Values that were written twice, or missed by a client that came later.
+/// Values that were written twice, or that a later client did not see.
 fn lost_updates(counter: usize, held: &[(&Event, &Section, Time)]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut writers: BTreeMap<u64, usize> = BTreeMap::new();
@@ -118,7 +118,7 @@ mod tests {
     use super::super::made::{done, unknown};
     use super::*;
 
-    /// A client that asked, was granted, and held until; it counted from `saw` on.
+    /// A client that asked, got the lock, and held it until `until`; it read `saw`.
     fn section(client: usize, [asked, granted, until]: [Time; 3], saw: u64) -> Event {
         let section = Section {
             counter: 0,

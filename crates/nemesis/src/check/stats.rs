@@ -1,4 +1,4 @@
-//! Attributes are not old for long: who only asks for them sees a change within the lease of copies.
+//! Attributes are not stale for long: a client that only asks for them sees a change within the lease of copies.
 //!
 //! What must never enter: opens, which see it at once; see `registers`.
 
@@ -9,7 +9,7 @@ use crate::history::{Act, Event, Time};
 
 const PROMISE: &str = "a stat that is repeated sees a change";
 
-/// How long copies count at most, by the clock of the server that has them (`docs/operating.md`).
+/// The longest time for which copies count, by the clock of the server that has them (`docs/operating.md`).
 const LEASE_US: Time = 3_400_000;
 
 pub(super) fn check(events: &[Event]) -> Vec<Violation> {

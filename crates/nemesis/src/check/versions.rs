@@ -1,7 +1,7 @@
-//! Change attributes tell changes: while nobody writes, a file with the same attribute has the same content.
+//! Change attributes identify contents: while no client writes, a file with the same attribute has the same content.
 //!
-//! The attribute is the one that an open shows, so a sight that no writing touched must agree with every other such sight under the same
-//! attribute. What a write of unknown outcome has written may come late, and is not judged.
+//! Each open shows the attribute. Reads without a concurrent write must agree with every other such read under the same attribute. A write of
+//! unknown outcome may be carried out late, so reads of its value are not judged.
 //!
 //! What must never enter: which of two contents is right; see `registers`.
 
@@ -12,7 +12,7 @@ use crate::history::{Act, Event, Seen};
 
 const PROMISE: &str = "one content under a change attribute";
 
-/// Sights of one register under one attribute.
+/// Reads of one register under one attribute.
 type Versions<'e> = BTreeMap<(usize, u64), Vec<(&'e Event, &'e Seen)>>;
 
 pub(super) fn check(events: &[Event]) -> Vec<Violation> {
@@ -50,13 +50,13 @@ pub(super) fn check(events: &[Event]) -> Vec<Violation> {
     broken.collect()
 }
 
-/// Whether somebody may have written meanwhile, as far as that is known.
+/// Whether a write may have happened meanwhile, as far as that is known.
 fn is_touched(writes: &[(&Event, u64)], sight: &Event) -> bool {
     let mut writes = writes.iter();
     writes.any(|(write, _)| write.begin <= sight.end && sight.begin <= write.end)
 }
 
-/// Whether a write of unknown outcome may have put it there at any time.
+/// Whether a write of unknown outcome may have put the value there at any time.
 fn is_late(writes: &[(&Event, u64)], saw: &Seen) -> bool {
     let mut writes = writes.iter();
     writes.any(|(write, value)| {

@@ -1,4 +1,4 @@
-//! A promise that was broken.
+//! A broken promise.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use crate::history::Time;
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// Which promise.
+    /// The promise.
     pub promise: &'static str,
     /// What happened.
     pub what: String,
-    /// When it was seen; none for what was found at the end.
+    /// When it was seen; none if it was found at the end.
     pub at: Option<Time>,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A time for people.
+/// A time as a text.
 pub(super) fn seconds(time: Time) -> String {
     format!("{:.3} s", time as f64 / 1e6)
 }

@@ -1,27 +1,27 @@
-//! What was written to one file, and what was known of it when.
+//! The writes to one file, and when their outcomes were known.
 //!
-//! What must never enter: what is wrong about it.
+//! What must never enter: judgement.
 
 use std::collections::BTreeMap;
 
 use crate::history::{Event, Time};
 
-/// A write of a value, as far as it matters for those who read.
+/// A write of a value, as far as it matters for readers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writing {
     pub(super) begin: Time,
-    /// It was answered as done.
+    /// When it was answered as done.
     pub(super) done: Option<Time>,
-    /// Its outcome is not known, and its client went on then.
+    /// When its client gave up, if its outcome is not known.
     pub(super) given_up: Option<Time>,
-    /// It was refused.
+    /// Whether it was refused.
     pub(super) refused: bool,
 }
 
 /// The value that a file has before the first write.
 const FIRST: u64 = 0;
 
-/// The writings of one file, by value.
+/// The writes to one file, by value.
 #[derive(Debug)]
 pub(super) struct Writings(pub(super) BTreeMap<u64, Writing>);
 
@@ -49,7 +49,7 @@ impl Writings {
         )
     }
 
-    /// The writing of a value that was read until `end`, or why nobody can have read it.
+    /// The write of a value that was read until `end`, or why it cannot have been read.
     pub(super) fn of_seen(&self, value: u64, end: Time) -> Result<&Writing, String> {
         match self.0.get(&value) {
             None => Err(format!("{value}, which nobody has written")),
@@ -64,12 +64,12 @@ impl Writings {
     }
 }
 
-/// The greatest of `values` among those that became known before a time.
+/// The greatest value among those that became known before a time.
 #[derive(Debug, Default)]
 pub(super) struct KnownBefore(Vec<(Time, Time, u64)>);
 
 impl KnownBefore {
-    /// From (when known, value, of what).
+    /// Takes entries of: when it was known, the value to compare, and the value that it belongs to.
     pub(super) fn new(mut entries: Vec<(Time, Time, u64)>) -> Self {
         entries.sort_unstable();
         let mut greatest: Option<(Time, u64)> = None;

@@ -1,6 +1,6 @@
-//! What an answer, or none, says of a request.
+//! What an answer, or its absence, means for a request.
 //!
-//! What must never enter: what was asked.
+//! What must never enter: what was requested.
 
 use std::io;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> R
     }
 }
 
-/// What an error says about a request that changes something in one step.
+/// The outcome of a request that changes something in one step and got this error.
 pub(super) fn outcome_of(error: &Error) -> Outcome {
     use NfsStat4 as S;
     let status = match error {
@@ -41,12 +41,12 @@ pub(super) fn outcome_of(error: &Error) -> Outcome {
     }
 }
 
-/// A lock is not granted.
+/// The lock was not granted.
 pub(super) fn denied() -> Outcome {
     Outcome::Refused(Refusal::Other("somebody else has the lock".to_owned()))
 }
 
-/// The same for the later steps of several: the first has been done.
+/// The same for a later step: the first step has been done.
 pub(super) fn unknown(error: &Error) -> Outcome {
     match outcome_of(error) {
         Outcome::Refused(why) => Outcome::Unknown(why.to_string()),

@@ -1,4 +1,4 @@
-//! What clients write, so that a reader knows which write it was, and whether all of it is there.
+//! The contents that clients write. A reader can tell which write it was, and whether the content is complete.
 //!
 //! What must never enter: requests.
 

@@ -1,5 +1,5 @@
-//! A client that reads and writes at data servers by layouts (RFC 8881, chapter 13), as far as it takes for files whose pieces lie within a
-//! stripe unit each. It goes through the metadata server where it has no layout, or a data server does not do its part, as Linux does.
+//! A client that reads and writes at data servers by layouts (RFC 8881, chapter 13). It supports only files whose pieces lie within one stripe
+//! unit each. Without a layout, or if a data server fails, it goes through the metadata server, as Linux does.
 //!
 //! What must never enter: what is read and written.
 
@@ -13,14 +13,14 @@ use nfs4_client::{Client, Error, OpenFile, Striped};
 use super::Worker;
 use super::answers::within;
 
-/// How long a data server is waited for.
+/// The time limit of a request to a data server.
 pub(super) const PATIENCE: Duration = Duration::from_secs(4);
 
-/// A file of which the client has a layout, with sessions to all its data servers.
+/// A file with a layout, and with sessions to all its data servers.
 #[derive(Debug)]
 pub(super) struct Direct(Striped);
 
-/// Why a data server did not do its part.
+/// Why a data server did not carry a request out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Undone {
     /// It refused.
@@ -38,7 +38,7 @@ impl Undone {
     }
 }
 
-/// What a data server makes of a request, as long as it is waited for.
+/// The answer of a data server, within the time limit.
 async fn asked<T>(asking: impl Future<Output = Result<T, Error>>) -> Result<T, Undone> {
     let answer = tokio::time::timeout(PATIENCE, asking).await;
     let answer = answer.map_err(|_| Undone::Lost)?;
@@ -55,7 +55,7 @@ impl Direct {
         read.map(|read| read.data)
     }
 
-    /// Writes all of it, stably or under a verifier.
+    /// Writes all bytes, stably or under a verifier.
     pub(super) async fn write(
         &self,
         offset: u64,
@@ -70,7 +70,7 @@ impl Direct {
         }
     }
 
-    /// The same, and has it made stable.
+    /// The same, and makes it stable.
     pub(super) async fn write_stably(
         &self,
         offset: u64,
@@ -90,7 +90,7 @@ impl Direct {
         }
     }
 
-    /// The same with handles that no server has made: one bit is another.
+    /// The same with handles that no server has made: one bit is flipped.
     pub(super) fn forged(self, bit: u64) -> Direct {
         let forge = |handle: &NfsFh4| {
             let mut bytes = handle.0.to_vec();
@@ -105,7 +105,7 @@ impl Direct {
 }
 
 impl Worker {
-    /// A layout of an open file; none where the client goes through the metadata server.
+    /// A layout of an open file; `None` if the client goes through the metadata server.
     pub(super) async fn direct(
         &mut self,
         client: &Client,
@@ -123,7 +123,7 @@ impl Worker {
         reached.ok().map(Direct)
     }
 
-    /// Counts what was done at a data server. After a request without an answer the next ones get other sessions.
+    /// Counts requests done at a data server. After a request without an answer the next requests use new sessions.
     pub(super) async fn note<T>(&self, done: &Result<T, Undone>) {
         match done {
             Ok(_) => {
@@ -134,9 +134,9 @@ impl Worker {
         }
     }
 
-    /// Gives layouts of a file back, if the server still knows them.
+    /// Returns layouts of a file, if the server still knows them.
     pub(super) async fn give_back(&self, client: &Client, file: &OpenFile, stateid: Stateid4) {
-        // It may have been fenced, and the client's session may be gone; the next request tells.
+        // It may have been fenced, and the client's session may be gone; the next request shows that.
         let _ = within(client.return_layout(&file.handle, stateid)).await;
     }
 }

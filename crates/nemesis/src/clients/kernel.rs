@@ -1,10 +1,10 @@
 //! The client of the Linux kernel at every site, with the site's export mounted: programs there read and write registers,
 //! count under locks, and change names.
 //!
-//! Names they change only where nobody else does. What that client has looked up it opens by its handle for a while, also when the
-//! name stands for something else meanwhile.
+//! They change only names that no other client changes. The kernel's client opens a name that it has looked up by its handle for a while, even if
+//! the name meanwhile refers to another file.
 //!
-//! What must never enter: requests of a client of ours.
+//! What must never enter: requests of the test's own clients.
 
 use std::fs;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use super::tree::{EXPORT, OWN};
 use crate::history::{Act, Outcome, Refusal, Section, Time};
 use crate::random::Random;
 
-/// Where guests mount.
+/// The mount point in guests.
 const FOLDER: &str = "/run/m";
 
-/// A guest lives longer than any run.
+/// Longer than any run.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// What a guest needs for a few small files, in MiB.
+/// The memory of a guest with a few small files, in MiB.
 const MEMORY_MIB: u32 = 256;
 
 /// The longest pause between two programs, in milliseconds.
 const PAUSE_MS_MAX: u64 = 200;
 
-/// Adds one to a counter under a lock of the whole file, and says how far it came. All through one open file, so that the
-/// kernel refuses what follows when it has lost the lock.
+/// Adds one to a counter under a lock of the whole file, and prints how far it came. It uses one open file, so that after the loss of the lock
+/// the kernel refuses later requests.
 const COUNT: &str = r#"
 use Fcntl qw(:flock SEEK_SET);
 use IO::Handle;
@@ -57,10 +57,10 @@ select(undef, undef, undef, rand(0.03));
 close($file) or die "close: $!";
 "#;
 
-/// How that program says that somebody else had the lock all the time.
+/// The exit status of that program if another client had the lock all the time.
 const DENIED: i32 = 75;
 
-/// Changes names that nobody else touches, each of which is possible exactly once, and says what was refused.
+/// Changes names that no other client uses; each change is possible exactly once. Prints the refusals.
 const ROUND: &str = r#"
 use Errno;
 use Fcntl;
@@ -86,10 +86,10 @@ did("remove the last name", unlink("$path-folder/$name"));
 did("rmdir", rmdir("$path-folder"));
 "#;
 
-/// How that program says that a change of its own was refused as one that had happened.
+/// The exit status of that program if its own change was refused because it had already happened.
 const REPEATED: i32 = 76;
 
-/// A kernel that has mounted the server of its site.
+/// A kernel with the export of its site mounted.
 #[derive(Debug)]
 pub struct Kernel {
     guest: Guest,
@@ -97,10 +97,10 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Boots one at every site.
+    /// Boots a kernel at every site.
     ///
     /// # Errors
-    /// Fails where one does not boot, or cannot mount.
+    /// Fails if a kernel does not boot, or cannot mount.
     pub fn at_all(places: &[Place]) -> Result<Vec<Kernel>> {
         let config = GuestConfig {
             memory_mib: MEMORY_MIB,
@@ -117,7 +117,7 @@ impl Kernel {
     }
 }
 
-/// Puts programs to work in every guest. They are numbered from `first`, and end when [`Common::done`] is set.
+/// Runs programs in every guest. They are numbered from `first`, and end when [`Common::done`] is set.
 pub fn employ(common: &Arc<Common>, kernels: Vec<Kernel>, first: usize) -> Vec<JoinHandle<()>> {
     let numbered = kernels.into_iter().zip(first..);
     let workers = numbered.map(|(Kernel { guest, site }, number)| Worker {
@@ -154,7 +154,7 @@ impl Worker {
                 _ => self.read(register),
             }
         }
-        // A mount that hangs is seen as a client that does not finish.
+        // A mount that hangs shows as a client that does not finish.
         if let Err(error) = self.guest.power_off() {
             eprintln!("nemesis: a guest does not go in good order: {error:#}");
         }
@@ -170,7 +170,7 @@ impl Worker {
         self.record(begin, Act::Read { register, saw }, outcome);
     }
 
-    /// The program writes over what is there and closes; what it wrote is at the server then.
+    /// The program overwrites the content and closes the file; then the content is at the server.
     fn write(&mut self, register: usize) {
         let value = self.common.fresh_value();
         let (path, draft) = (
@@ -197,7 +197,7 @@ impl Worker {
         self.record(begin, Act::Write { register, value }, outcome);
     }
 
-    /// Nobody knows here when the lock was granted and given up, but what was seen and written under it.
+    /// The times of the lock are not known here, only the values read and written under it.
     fn count(&mut self) {
         let counter = self.random.below(self.common.tree.counters.len() as u64) as usize;
         let path = format!("{FOLDER}/{}", self.common.tree.counters[counter].path);
@@ -254,7 +254,7 @@ impl Worker {
         self.record(begin, Act::Round { name }, outcome);
     }
 
-    /// What a script prints that succeeds.
+    /// The output of a script that succeeds.
     fn run(&self, script: String) -> Result<Vec<u8>, String> {
         match self.guest.run(Script::new(script).within(LIMIT)) {
             Ok(Output {

@@ -1,4 +1,4 @@
-//! Registers that are read and written at data servers, each sight with the change attribute that the open shows.
+//! Registers that are read and written at data servers. Each read is recorded with the change attribute that the open shows.
 //!
 //! What must never enter: how a data server is reached; see `direct`.
 
@@ -96,11 +96,11 @@ impl Worker {
             let written = direct.write_stably(0, of_value(value), commits).await;
             self.note(&written).await;
             is_there = written.is_ok();
-            // Linux says how far it wrote only after unstable writes.
+            // Linux sends LAYOUTCOMMIT only after unstable writes.
             if is_there && commits {
                 let last = u64::from(VALUE_SIZE) - 1;
                 let said = client.commit_layout(&file.handle, direct.stateid(), last);
-                // A layout that was fenced since is committed by nobody; the data servers know.
+                // A layout that was fenced meanwhile cannot be committed; the data servers know the size.
                 let _ = within(said).await;
             }
             if !is_there || self.random.below(2) == 0 {

@@ -13,7 +13,7 @@ use super::content::of_value;
 use super::registers::read_value;
 use crate::history::{Act, Outcome, Section, Seen};
 
-/// How often a lock is asked for before the client goes on to something else.
+/// The maximum number of attempts to get a lock before the client does something else.
 const TRIES: u32 = 40;
 
 /// The locked range.
@@ -39,7 +39,7 @@ impl Worker {
         }
     }
 
-    /// False where somebody else had the lock all the time.
+    /// False if another client had the lock all the time.
     async fn section(&mut self, client: &Client, section: &mut Section) -> Result<bool, Error> {
         let place = self.common.tree.counters[section.counter].clone();
         let file = within(client.open_handle(&place.handle, &How::write())).await?;

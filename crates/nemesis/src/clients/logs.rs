@@ -1,6 +1,6 @@
-//! Logs of one writer each: a record is appended and committed, so that it survives as durability was set.
+//! Logs with one writer each: a record is appended and committed, so that it survives with the configured durability.
 //!
-//! What must never enter: reading; what is there at the end is seen by `survey`.
+//! What must never enter: reading; `survey` reads the logs at the end.
 
 use nfs4::LayoutIomode4;
 use nfs4_client::{Client, Error, How, OpenFile};
@@ -14,7 +14,7 @@ use crate::history::{Act, Outcome};
 /// After this many records the file is closed and opened again.
 const RECORDS_PER_OPEN: u64 = 20;
 
-/// A log has no more records, so that the disks suffice for long runs.
+/// The maximum number of records in a log, so that the disks suffice for long runs.
 const RECORDS_MAX: u64 = 12_000;
 
 /// An open log, and its layout, if there is one.
@@ -61,7 +61,7 @@ impl Worker {
             None => {
                 let handle = self.common.tree.logs[log].handle.clone();
                 let file = within(client.open_handle(&handle, &How::write())).await?;
-                // One of the two logs of a site.
+                // Only one of the two logs of a site.
                 let direct = match self.writes_there && log.is_multiple_of(2) {
                     true => self.direct(client, &file, LayoutIomode4::ReadWrite).await,
                     false => None,
@@ -78,7 +78,7 @@ impl Worker {
             let written = written.await;
             self.note(&written).await;
             if written.is_err() {
-                // Until it is opened again the client goes through the metadata server.
+                // The client goes through the metadata server until it opens the file again.
                 self.give_back(client, &file, stateid).await;
                 direct = None;
             }

@@ -1,4 +1,4 @@
-//! Clients that open nothing: they ask attributes again and again, and look for names that move.
+//! Clients that open nothing: they repeatedly ask for attributes, and look up names that move.
 //!
 //! What must never enter: changes.
 

@@ -1,8 +1,8 @@
-//! Clients at every site: they work without end, and record what they did and were answered.
+//! Clients at every site: they work without end, and record their operations and the answers.
 //!
-//! A client whose request has an unknown outcome comes back as the same client after a restart: its server then
-//! forgets what it held. It reclaims nothing, so that a lock ends, in its own eyes, with the last request that
-//! succeeded under it.
+//! After a request of unknown outcome, a client comes back as the same client after a restart: its server then forgets its state.
+//! The client reclaims nothing. So, from its point of view, a lock ends with the last request that succeeded
+//! under it.
 //!
 //! What must never enter: judgement; see `check`.
 
@@ -36,28 +36,28 @@ use tree::{TOKENS, Tree};
 
 pub use target::{Target, data_servers};
 
-/// The longest pause between two things that a client does, in milliseconds.
+/// The longest pause between two operations of a client, in milliseconds.
 const PAUSE_MS_MAX: u64 = 60;
 
 /// How long a client waits after a failure.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// What all clients have in common.
+/// The state that all clients share.
 #[derive(Debug)]
 pub struct Common {
-    /// Where they record.
+    /// The record of their operations.
     pub recorder: Recorder,
-    /// What they work on.
+    /// The files that they work on.
     pub tree: Tree,
-    /// Set when they shall finish.
+    /// Set when they have to finish.
     pub done: AtomicBool,
-    /// How often a server said that it be asked again later.
+    /// How often a server answered that the client has to ask again later.
     pub put_off: AtomicU64,
-    /// How much was read and written at data servers.
+    /// The number of reads and writes at data servers.
     pub direct: AtomicU64,
     seed: u64,
     last_value: AtomicU64,
-    /// Where each token was last seen.
+    /// The last known directory of each token.
     tokens: Vec<AtomicUsize>,
 }
 
@@ -78,12 +78,12 @@ impl Common {
         }
     }
 
-    /// A value that nobody else writes.
+    /// A value that no other operation writes.
     fn fresh_value(&self) -> u64 {
         self.last_value.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Records what a client at a site has done since `begin`.
+    /// Records an operation that a client at a site began at `begin`.
     fn record(&self, (site, client): (usize, usize), begin: Time, act: Act, outcome: Outcome) {
         self.recorder.record(Event {
             site,
@@ -100,7 +100,7 @@ impl Common {
     }
 }
 
-/// What a client does.
+/// The work of a client.
 #[derive(Debug, Clone, Copy)]
 enum Role {
     Registers,
@@ -112,16 +112,16 @@ enum Role {
     Looks,
 }
 
-/// What clients do at every site.
+/// The roles at every site.
 const EVERYWHERE: [Role; 4] = [Role::Registers, Role::Registers, Role::Names, Role::Locks];
 
-/// What they do in a pool besides.
+/// The additional roles in a pool.
 const IN_POOLS: [Role; 4] = [Role::Layouts, Role::Layouts, Role::Rights, Role::Looks];
 
-/// What they do at a member of a set that has a pool. What is told of a pool's copies holds for none of a set.
+/// The additional roles at a member of a set with a pool. The promises about copies in a pool do not hold for a set.
 const AT_MEMBERS_WITH_POOLS: [Role; 3] = [Role::Layouts, Role::Layouts, Role::Rights];
 
-/// Puts clients to work at every site, with layouts for what `layouts` says of it. They end when [`Common::done`] is set.
+/// Puts clients to work at every site, with the layouts that `layouts` gives. They end when [`Common::done`] is set.
 pub fn employ(
     common: &Arc<Common>,
     places: &[Place],
@@ -168,7 +168,7 @@ struct Worker {
     number: usize,
     random: Random,
     target: Target,
-    /// Those of all sites.
+    /// The servers of all sites.
     targets: Vec<Target>,
     /// There are layouts for writing here.
     writes_there: bool,
@@ -197,7 +197,7 @@ impl Worker {
         }
     }
 
-    /// The client, connected; none when the work is over before a server answers.
+    /// The connected client; none if the work ends before a server answers.
     async fn client(&mut self) -> Option<Client> {
         while self.session.is_none() && !self.common.is_done() {
             self.generation += 1;
@@ -211,7 +211,7 @@ impl Worker {
         self.session.clone()
     }
 
-    /// A pause, and the client; none when the work is over.
+    /// A pause, and the client; none if the work is over.
     async fn next(&mut self) -> Option<Client> {
         let pause = self.random.below(PAUSE_MS_MAX);
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -225,7 +225,7 @@ impl Worker {
         self.common.recorder.now()
     }
 
-    /// Records what was done since `begin`. After an unknown outcome the client starts anew.
+    /// Records an operation that began at `begin`. After an unknown outcome the client restarts.
     async fn record(&mut self, begin: Time, act: Act, outcome: Outcome) {
         let is_unknown = matches!(outcome, Outcome::Unknown(_));
         let who = (self.site, self.number);

@@ -1,6 +1,6 @@
-//! Names: exclusive creations that several sites compete for, replacement by rename, and moves between directories.
+//! Names: exclusive creations at several sites at once, replacement by rename, and moves between directories.
 //!
-//! What must never enter: contents beyond what tells who wrote a file.
+//! What must never enter: contents, except what identifies the writer of a file.
 
 use nfs4::Verifier4;
 use nfs4_client::{Client, Error, How, StableHow4};
@@ -12,7 +12,7 @@ use super::registers::read_value;
 use super::tree::{REPLACED_NAMES, TOKENS, contest_name, replaced_name, token_name};
 use crate::history::{Act, Outcome, Refusal, Seen, Time};
 
-/// How long all compete for one name, in microseconds.
+/// How long all clients compete for one name, in microseconds.
 const CONTEST_US: Time = 500_000;
 
 impl Worker {
@@ -76,7 +76,7 @@ impl Worker {
             client.close(&file).await
         };
         if let Err(error) = within(preparing).await {
-            // The name was not touched, whatever became of the draft.
+            // The name did not change, whatever happened to the draft.
             let what = Refusal::Other(format!("no draft: {error}"));
             self.record(begin, act, Outcome::Refused(what)).await;
             return self.forget().await;

@@ -1,6 +1,6 @@
-//! Files that are opened, read and closed, or opened, overwritten and closed: what close-to-open is about.
+//! Files that are opened, read and closed, or opened, overwritten and closed, to test close-to-open.
 //!
-//! What must never enter: locks; a client that writes here writes at the same time as others.
+//! What must never enter: locks; the clients here write at the same time.
 
 use nfs4_client::{Client, Error, How, OpenFile, StableHow4};
 
@@ -64,7 +64,7 @@ async fn read(client: &Client, place: &Place, by_name: bool) -> Result<Seen, Err
     Ok(seen)
 }
 
-/// The value in an open file. One more byte is asked for than there should be.
+/// The value in an open file. Asks for one byte more than there should be.
 pub(super) async fn read_value(client: &Client, file: &OpenFile) -> Result<Seen, Error> {
     let answer = client.read(file, 0, VALUE_SIZE + 1).await?;
     Ok(value_in(&answer.data))

@@ -1,7 +1,7 @@
-//! Files of a client's own whose handles are used when that is no right any more: after the file was removed, was cut, or lost a
-//! permission, and handles that no server has made.
+//! A client uses handles of its own files without a right to do so: after the file was removed or cut, or lost a permission. It also uses
+//! handles that no server has made.
 //!
-//! What must never enter: judgement of what was served; see `check::rights`.
+//! What must never enter: judgement of accepted requests; see `check::rights`.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const AGAIN: [Duration; 3] = [
     Duration::from_secs(3),
 ];
 
-/// What a client of a pool tries.
+/// The rights that a client of a pool tries.
 const ANY: [Right; 5] = [
     Right::RemovedThere,
     Right::Removed,
@@ -32,11 +32,11 @@ const ANY: [Right; 5] = [
     Right::Forged,
 ];
 
-/// What one tries where layouts are for reading. Members of a set may keep what is removed as long as others have not said that nobody
-/// has it open, and learn of changes a little later.
+/// The rights that a client tries if layouts are only for reading. Members of a set may keep a removed file until the other members have said that
+/// no client has it open, and they learn of changes a little later.
 const IN_SETS: [Right; 2] = [Right::Fenced, Right::Forged];
 
-/// Somebody who owns nothing.
+/// A user that owns nothing.
 const STRANGER: u32 = 4711;
 
 impl Worker {
@@ -121,14 +121,14 @@ impl Worker {
                 let ended = self.now();
                 self.try_elsewhere(right, ended, &file).await;
             }
-            // There was no layout to be had.
+            // No layout was available.
             _ => {}
         }
         within(client.close(&file)).await?;
         within(client.remove(&directory, name)).await
     }
 
-    /// Cuts a file that somebody reads by a layout, at this site or at another one.
+    /// Cuts a file that a client reads by a layout, at this site or at another one.
     async fn cut_anywhere(&mut self, client: &Client, file: &OpenFile) -> Result<(), Error> {
         let elsewhere = match self.random.below(4) {
             0 => None,
@@ -147,7 +147,7 @@ impl Worker {
         done
     }
 
-    /// Reads and writes at the data server, now and a little later: one that stands still may go on.
+    /// Reads and writes at the data server, now and a little later: a stopped data server may continue.
     async fn try_there(&mut self, right: Right, ended: Time, direct: &Direct) {
         for pause in AGAIN {
             tokio::time::sleep(pause).await;
@@ -193,10 +193,10 @@ impl Worker {
         client.map(|client| client.as_user(STRANGER, STRANGER, &[]))
     }
 
-    /// Has the other server look, so that it has copies.
+    /// Asks the other server for attributes, so that it has copies.
     async fn look_elsewhere(&mut self, file: &OpenFile) {
         if let Some(client) = self.elsewhere().await {
-            // What it answers is of no concern here.
+            // The answer does not matter here.
             let _ = tokio::time::timeout(super::direct::PATIENCE, client.stat(&file.handle)).await;
         }
     }

@@ -1,6 +1,6 @@
-//! How servers are reached: from which site, for how long, and by which client.
+//! How clients reach servers: from which site, with which time limit, and under which name.
 //!
-//! What must never enter: what is asked.
+//! What must never enter: the requests.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use nfs4::{NfsStat4, Verifier4};
 use nfs4_client::{Callbacks, Client, DataServers, Error, Options};
 use testbed::{Place, Site};
 
-/// How long a request may try: longer than any fault and what follows it.
+/// The time limit of a request: longer than any fault and its consequences.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long one is asked again that says "later".
+/// How long a request is repeated while the server answers "later".
 const LATER: Duration = Duration::from_secs(2);
 
-/// Gives layouts back soon, also without a recall: none is kept for longer than a few requests.
+/// Returns layouts soon, also without a recall: it keeps none for longer than a few requests.
 #[derive(Debug)]
 struct GivesBackSoon;
 
@@ -29,7 +29,7 @@ impl Callbacks for GivesBackSoon {
     }
 }
 
-/// How a server is reached from its own site.
+/// Reaches a server from the server's own site.
 #[derive(Debug, Clone)]
 pub struct Target {
     site: Site,
@@ -53,7 +53,7 @@ impl Target {
         }
     }
 
-    /// A client called so, in its run of this number.
+    /// A client with this name, in its run with this number.
     pub async fn client(&self, name: &str, generation: u64) -> Result<Client, Error> {
         Client::connect(self.options(name, generation)).await
     }
@@ -76,7 +76,7 @@ impl Target {
     }
 }
 
-/// The data servers that a client reaches from its site, under a name of their own.
+/// The data servers that a client reaches from its site, under their own name.
 pub fn data_servers(target: &Target, name: String) -> DataServers {
     let target = target.clone();
     let connected = Arc::new(AtomicU64::new(0));

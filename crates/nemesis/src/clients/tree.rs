@@ -1,6 +1,6 @@
 //! The files that clients work on, made before anything fails.
 //!
-//! What must never enter: what is done with them meanwhile.
+//! What must never enter: how they are used.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -14,10 +14,10 @@ pub const EXPORT: &str = "/export";
 
 /// Directories below the root.
 pub const RELAXED: &str = "registers";
-/// The one whose durability is `majority`.
+/// The directory with the durability `majority`.
 pub const LEDGER: &str = "ledger";
 const CONTEST: &str = "contest";
-/// Where kernels make names that nobody else touches. Of all sites, so that they ask each other.
+/// Here kernels make names that no other client uses. All sites share it, so that they ask each other.
 pub const OWN: &str = "own";
 const REPLACED: &str = "replaced";
 const COUNTERS: &str = "counters";
@@ -25,15 +25,15 @@ const RINGS: [&str; 3] = ["ring-a", "ring-b", "ring-c"];
 /// Where each log lies, relaxed ones first.
 const LOGS: [&str; 2] = ["logs", LEDGER];
 
-/// How many there are of each.
+/// The number of registers.
 pub const REGISTERS: usize = 6;
-/// Of them, those in the directory with `majority`.
+/// The number of registers in the directory with `majority`.
 const LEDGER_REGISTERS: usize = 2;
-/// Names that are replaced.
+/// The number of names that are replaced.
 pub const REPLACED_NAMES: usize = 2;
-/// Files that move.
+/// The number of files that move.
 pub const TOKENS: usize = 8;
-/// Files in which a counter is incremented.
+/// The number of files with a counter.
 pub const COUNTER_FILES: usize = 2;
 
 /// A name in a directory, and the handle of what it names.
@@ -43,7 +43,7 @@ pub struct Place {
     pub directory: NfsFh4,
     /// The name in it.
     pub name: String,
-    /// The object of that name.
+    /// The object with that name.
     pub handle: NfsFh4,
     /// The path below the export.
     pub path: String,
@@ -54,13 +54,13 @@ pub struct Place {
 pub struct Tree {
     /// Files that are overwritten.
     pub registers: Vec<Place>,
-    /// Where clients make names that nobody else touches.
+    /// The directory in which clients make names that no other client uses.
     pub own: NfsFh4,
-    /// Where names are competed for.
+    /// The directory of the names that clients compete for.
     pub contest: NfsFh4,
-    /// Where names are replaced.
+    /// The directory of the names that are replaced.
     pub replaced: NfsFh4,
-    /// Between these files move.
+    /// The directories between which files move.
     pub rings: Vec<NfsFh4>,
     /// Files with counters.
     pub counters: Vec<Place>,
@@ -69,8 +69,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes everything through one server, with two logs for each site: one relaxed, one with `majority`. Directories whose files are not
-    /// striped over data servers are made by the `gardener`, who may be at another server, and then live there.
+    /// Makes everything through one server, with two logs for each site: one relaxed, one with `majority`. The `gardener` makes the directories whose
+    /// files are not striped over data servers. It may use another server; then they live there.
     pub async fn plant(client: &Client, gardener: &Client, sites: usize) -> Result<Self> {
         let root = client.mount(EXPORT).await?;
         let mut registers = Vec::new();
@@ -107,7 +107,7 @@ impl Tree {
             .await?;
         }
         let mut rings = Vec::new();
-        // So that files move between homes.
+        // Files then move between homes.
         for (maker, name) in [client, gardener, gardener].into_iter().zip(RINGS) {
             rings.push(directory(maker, &root, name).await?);
         }
@@ -177,7 +177,7 @@ pub fn token_paths(token: usize) -> [String; 3] {
     RINGS.map(|ring| format!("{ring}/{}", token_name(token)))
 }
 
-/// Where a token is at the beginning.
+/// The first directory of a token.
 pub fn token_start(token: usize) -> usize {
     token % RINGS.len()
 }

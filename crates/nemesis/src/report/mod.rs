@@ -19,13 +19,13 @@ use crate::sampling::Sample;
 use crate::schedule::{POOLED, name};
 use crate::stage::Suffered;
 
-/// A curve has about this many points.
+/// The approximate number of points of a curve.
 const POINTS: f64 = 240.0;
 
-/// A server that says nothing for this many seconds leaves a gap.
+/// A server without an answer for this many seconds leaves a gap.
 const SILENCE_S: f64 = 5.0;
 
-/// The page's looks.
+/// The style of the page.
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2em auto;\
     padding:0 1em;color:#222}svg{width:100%;height:auto}table{border-collapse:collapse}\
     td,th{padding:.15em .8em;text-align:right;border-bottom:1px solid #ddd}\
@@ -60,7 +60,7 @@ pub fn write(order: &Order, outcome: &Outcome) -> Result<()> {
     history.flush().context("could not write the history")
 }
 
-/// A few lines for the terminal.
+/// A short summary for the terminal.
 pub fn in_short(order: &Order, outcome: &Outcome) -> String {
     let mut text = String::new();
     for violation in &outcome.violations {
@@ -170,7 +170,7 @@ fn verdict(outcome: &Outcome) -> String {
     html + "</ol></div>\n"
 }
 
-/// Which invariants of a pool were judged by what, and how often.
+/// The invariants of a pool, their judges, and the amount of evidence.
 fn invariants(outcome: &Outcome) -> String {
     let mut html = format!(
         "<h2>Invariants of a pool</h2>\n<p>Clients have read and written {} times at data servers.</p>\n\
@@ -249,7 +249,7 @@ fn plots(order: &Order, outcome: &Outcome) -> String {
     html
 }
 
-/// A curve of what a server said, with a gap where it said nothing for long.
+/// A curve of a server's samples, with gaps where samples are missing for long.
 fn sampled(
     outcome: &Outcome,
     site: usize,

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::history::{Event, Outcome};
 
-/// All that was done of one kind.
+/// All operations of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Line {
     /// Answered as done.
@@ -17,9 +17,9 @@ pub struct Line {
     pub refused: usize,
     /// Of unknown outcome.
     pub unknown: usize,
-    /// The middle one's time, in microseconds.
+    /// The median time, in microseconds.
     pub median_us: u64,
-    /// What 99 of 100 did not exceed, in microseconds.
+    /// The 99th percentile, in microseconds.
     pub most_us: u64,
     /// The longest, in microseconds.
     pub longest_us: u64,
@@ -72,7 +72,7 @@ pub fn failures(events: &[Event]) -> Vec<(String, usize)> {
     counts
 }
 
-/// The longest thing that a client did at each site.
+/// The longest operation of a client at each site.
 pub fn longest(events: &[Event], sites: usize) -> Vec<Option<&Event>> {
     let at = |site| {
         let here = events.iter().filter(move |event| event.site == site);

@@ -1,10 +1,10 @@
-//! What a server takes for the time: a library is preloaded that answers its questions for it.
+//! The clock that a server sees: a preloaded library answers its calls.
 //!
-//! It stands between the server and its C library, and is made of `clock.c` where it is needed; any machine with Rust has a
-//! C compiler, which Rust links with. It is not one of the libraries that others keep because those leave the clock alone by
-//! which site leases are measured (`CLOCK_BOOTTIME`).
+//! The library stands between the server and its C library. It is built from `clock.c` when it is needed: every machine with Rust has a
+//! C compiler, because Rust links with it. Existing libraries do not suffice: they do not change the clock that measures site leases
+//! (`CLOCK_BOOTTIME`).
 //!
-//! A clock that may jump while the server runs is told by how much in a file that the library maps.
+//! If a clock may jump while the server runs, the library maps a file that says by how much.
 //!
 //! What must never enter: when clocks go wrong (`schedule`).
 
@@ -18,10 +18,10 @@ use anyhow::{Context, Result, ensure};
 
 const SOURCE: &str = include_str!("clock.c");
 
-/// What a server takes for the time.
+/// The clock that a server sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// The time.
+    /// The true time.
     True,
     /// The time of day is ahead by this many seconds.
     Wrong(i64),
@@ -29,12 +29,12 @@ pub enum Clock {
     Uneven(i64),
 }
 
-/// By how much the time of day of a running process is wrong.
+/// The error of the time of day of a running process.
 #[derive(Debug, Clone)]
 pub struct Jumps(PathBuf);
 
 impl Jumps {
-    /// In a file of this folder. A process that is started with it has the right time of day at first.
+    /// Creates the file in this folder. A process that starts with it sees the right time of day at first.
     ///
     /// # Errors
     /// Fails where the file cannot be made.
@@ -49,21 +49,21 @@ impl Jumps {
     /// # Errors
     /// Fails where the file cannot be written.
     pub fn set(&self, seconds: i64) -> Result<()> {
-        // In place, since processes have it mapped, and at once, so that nobody sees half of it.
+        // In place, since processes have it mapped, and in one write, so that no process sees half of it.
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).create(true).truncate(false);
         let file = file.open(&self.0)?;
         Ok(file.write_all_at(&seconds.to_ne_bytes(), 0)?)
     }
 
-    /// What a process is started with, besides the library.
+    /// The environment of a process, besides the library.
     fn environment(&self) -> (&'static str, OsString) {
         ("CLOCK_JUMPS", self.0.clone().into())
     }
 }
 
 impl Clock {
-    /// What a process is started with. The library is put into this folder.
+    /// The environment of a process. Puts the library into this folder.
     ///
     /// # Errors
     /// Fails where it cannot be made.
@@ -113,13 +113,13 @@ mod tests {
 
     use super::*;
 
-    /// Set in the process that looks at its clock.
+    /// Set in the process that reads its clock.
     const LOOK: &str = "LOOK_AT_THE_CLOCK";
 
     /// The folder with the jumps in such a process.
     const JUMPS: &str = "LOOK_AT_JUMPS";
 
-    /// What the kernel says of the same clock in a file, in seconds.
+    /// The value of the same clock in a file of the kernel, in seconds.
     fn uptime() -> f64 {
         let text = fs::read_to_string("/proc/uptime").unwrap();
         text.split(' ').next().unwrap().parse().unwrap()
@@ -130,7 +130,7 @@ mod tests {
         time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
     }
 
-    /// Does something only in a process that the other test starts.
+    /// Does nothing unless the other test starts it in a process.
     #[test]
     fn look() {
         if env::var_os(LOOK).is_none() {
@@ -142,7 +142,7 @@ mod tests {
         println!("\nrate {rate}");
     }
 
-    /// The same, and has the time of day jump meanwhile.
+    /// The same, and the time of day jumps meanwhile.
     #[test]
     fn look_at_jumps() {
         let Some(folder) = env::var_os(JUMPS) else {
@@ -173,7 +173,7 @@ mod tests {
         assert!((0.0..100.0).contains(&lease), "{said}");
     }
 
-    /// How fast the clock of leases runs in a process with this clock.
+    /// The speed of the lease clock in a process with this clock.
     fn rate(clock: Clock, folder: &Path) -> f64 {
         let mut program = Command::new(env::current_exe().unwrap());
         program.args(["--exact", "world::clock::tests::look", "--nocapture"]);

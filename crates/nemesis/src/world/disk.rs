@@ -1,6 +1,6 @@
-//! The disk of a server: a file system of its own in memory, which can be filled without harm to others.
+//! The disk of a server: a separate file system in memory, which can be filled without harm to other servers.
 //!
-//! What survives here is what survives `kill -9`; losses of power are for the tests of the store.
+//! It keeps exactly what survives `kill -9`; the tests of the store cover power failures.
 //!
 //! What must never enter: what lies on it.
 
@@ -12,13 +12,13 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::io::Errno;
 
-/// The size of a disk. Memory is taken as it is filled.
+/// The size of a disk. Memory is used only as the disk is filled.
 const SIZE: &str = "size=2g";
 
-/// What mounts are called; the process that made them follows, so that those of dead runs are known.
+/// The prefix of mount names. The process that made the mount follows, so that mounts of dead runs are recognised.
 const MARK: &str = "nemesis-";
 
-/// A file system of its own, gone when dropped.
+/// A separate file system, unmounted when dropped.
 #[derive(Debug)]
 pub struct Disk {
     folder: PathBuf,
@@ -26,7 +26,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Mounts a new one at `folder`.
+    /// Mounts a new disk at `folder`.
     pub fn mount(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)
             .with_context(|| format!("could not create {}", folder.display()))?;
@@ -64,7 +64,7 @@ impl Disk {
             }
             match fallocate(&balloon, FallocateFlags::empty(), 0, size) {
                 Ok(()) => return Ok(()),
-                // The server has used some of it since.
+                // The server has used some of the space since.
                 Err(Errno::NOSPC) => {}
                 Err(error) => return Err(error).context("could not fill the disk"),
             }
@@ -86,7 +86,7 @@ impl Drop for Disk {
     }
 }
 
-/// Unmounts what runs have left that were killed.
+/// Unmounts the disks of runs that were killed.
 pub fn sweep() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     for line in mounts.lines() {
@@ -101,8 +101,8 @@ pub fn sweep() {
     }
 }
 
-/// At once for newcomers, and for good when nobody uses it any more.
+/// At once for new users, and finally when no process uses it any more.
 fn unmount(folder: &Path) {
-    // What is left is swept by a later run.
+    // A later run sweeps the rest.
     let _ = Command::new("umount").arg("-l").arg(folder).status();
 }

@@ -1,4 +1,4 @@
-//! Sites far apart with a server each, and what can be done to them.
+//! Sites far apart with a server each, and the faults that they can suffer.
 //!
 //! What must never enter: when faults happen (`schedule`), and clients.
 
@@ -25,10 +25,10 @@ pub use plan::{Plan, Together};
 /// How long a set may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often it is looked at meanwhile.
+/// The interval between checks meanwhile.
 const POLL: Duration = Duration::from_millis(100);
 
-/// There can be hundreds.
+/// The number of controls shown; there can be hundreds.
 const CONTROLS_SHOWN: usize = 4;
 
 /// The bandwidth between sites, in bits a second.
@@ -44,11 +44,11 @@ pub struct Sites {
     servers: BTreeMap<usize, Mutex<Server>>,
     /// The slots of the servers, in the order of the sites.
     slots: Mutex<Vec<u16>>,
-    /// How many sites have clients; witnesses and data servers are last and have none.
+    /// The number of sites with clients; witnesses and data servers come last and have none.
     serving: usize,
-    /// How many faults cut each direction between two sites.
+    /// For each direction between two sites, the number of faults that cut it.
     cuts: Mutex<BTreeMap<(usize, usize), u32>>,
-    /// What a link carries that is slow, for each fault that makes it so.
+    /// The bandwidths of slow links, one for each fault that slows the link down.
     slow: Mutex<BTreeMap<(usize, usize), Vec<u64>>>,
     world: World,
 }
@@ -90,12 +90,12 @@ impl Sites {
         self.servers.keys().copied()
     }
 
-    /// The places where clients are served, in the order of the sites.
+    /// The places with clients, in the order of the sites.
     pub fn serving(&self) -> &[Place] {
         &self.world.places()[..self.serving]
     }
 
-    /// How each server is asked something.
+    /// A handle for requests to each server.
     pub fn handles(&self) -> Vec<(usize, Meridian)> {
         let servers = self.numbers();
         servers
@@ -105,7 +105,7 @@ impl Sites {
 
     /// A server. Faults and restarts of one site exclude each other.
     pub fn server(&self, number: usize) -> MutexGuard<'_, Server> {
-        // A server is usable whatever interrupted its last fault.
+        // An interrupted fault leaves a usable server.
         self.servers[&number]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -140,7 +140,7 @@ impl Sites {
         }
     }
 
-    /// Goes on with one that takes more than one step.
+    /// Continues a fault that takes more than one step.
     pub fn go_on(&self, fault: &Fault) -> Result<()> {
         match fault.blow {
             Blow::Remove => self.remove(fault.victim).map(drop),
@@ -152,13 +152,13 @@ impl Sites {
         }
     }
 
-    /// A server that was told to end is removed from the set; says whether that is done.
+    /// Removes a server that was told to end from the set; whether it is removed.
     fn remove(&self, site: usize) -> Result<bool> {
         let slot = self.slots()[site].to_string();
         let inviter = self.server(FIRST).handle();
         let mut server = self.server(site);
         if server.is_leaving() && !server.is_down() {
-            // It hands over what it alone had.
+            // It hands over what only it had.
             let said = server.handle().membership();
             if said.is_ok_and(|status| takes_part(&status)) {
                 server.stop()?;
@@ -169,8 +169,8 @@ impl Sites {
         Ok(!server.is_leaving())
     }
 
-    /// A server that runs is removed from the set. It decides about something all the time, so what it alone has is given up: whatever it
-    /// has answered a majority has.
+    /// Removes a running server from the set. It controls objects all the time, so the removal discards what only it has. A majority has
+    /// everything that it has answered.
     fn expel(&self, site: usize) {
         let slot = self.slots()[site].to_string();
         let inviter = self.server(FIRST).handle();
@@ -186,7 +186,7 @@ impl Sites {
         }
     }
 
-    /// A server that was removed while it runs is replaced when it has said that it was: one that takes part on would never get so far.
+    /// Replaces a server that was removed while it ran, once it says that it was removed. If it still took part, the replacement would never come.
     fn replace_expelled(&self, site: usize) -> Result<bool> {
         self.expel(site);
         {
@@ -206,7 +206,7 @@ impl Sites {
         self.replace(site)
     }
 
-    /// Ends it; says whether that is done, or has to be tried again a little later.
+    /// Ends a fault. Whether it has ended; otherwise to be called again a little later.
     pub fn end(&self, fault: &Fault) -> Result<bool> {
         match fault.blow {
             Blow::Lose => self.replace(fault.victim),
@@ -220,8 +220,8 @@ impl Sites {
         }
     }
 
-    /// A server is put back to its copy. Only when it says itself that it was put back is it replaced: a server that took
-    /// part again would never get so far, and the run not to its end.
+    /// Puts a server back to its copy, and replaces it once it says that it was put back. If it took part again, the replacement
+    /// would never come, and the run would not end.
     fn roll_back(&self, site: usize) -> Result<bool> {
         {
             let mut server = self.server(site);
@@ -241,14 +241,14 @@ impl Sites {
         self.replace(site)
     }
 
-    /// A lost server is removed from the set, and another one joins in its place and gets the tree. Each step may fail as
-    /// long as others suffer something.
+    /// Removes a lost server from the set; another server joins in its place and gets the tree. Each step may fail as long as
+    /// other servers suffer a fault.
     fn replace(&self, site: usize) -> Result<bool> {
         let mut slots = self.slots();
         let inviter = self.server(FIRST);
         let mut server = self.server(site);
         if server.is_lost() {
-            // Being removed twice does no harm. It is refused until the others have taken over what it was deciding about.
+            // A second removal does no harm. It is refused until other servers have taken over the objects that the server controlled.
             let slot = slots[site].to_string();
             if let Err(error) = inviter.handle().ask(&["set", "remove", &slot]) {
                 server.wait_for(format!("`meridian set remove` is refused: {error:#}"));
@@ -262,7 +262,7 @@ impl Sites {
         let Ok(status) = server.handle().membership() else {
             return Ok(false);
         };
-        // Whatever becomes of it, this is the one to be removed next time.
+        // Even if a later step fails, the next removal concerns this slot.
         let slot = status["slot"].as_u64().context("it says no slot")?;
         slots[site] = u16::try_from(slot)?;
         Ok(is_whole(&status))
@@ -320,7 +320,7 @@ impl Sites {
         Ok(())
     }
 
-    /// Has a link carry what the slowest of its faults leaves.
+    /// Sets the bandwidth of a link to the lowest of its faults.
     fn carry(&self, (from, to): (usize, usize), faults: &[u64]) -> Result<()> {
         let bits = faults.iter().min().copied().unwrap_or(BANDWIDTH);
         let link = self.world.wan().link(name(from), name(to))?;
@@ -342,7 +342,7 @@ impl Sites {
         Ok(())
     }
 
-    /// How many servers other than this one have not the whole tree, or take no part, by their own word.
+    /// How many other servers do not have the whole tree, or do not take part, by their own status.
     pub fn missing_but(&self, victim: usize) -> usize {
         let others = self.numbers().filter(|&site| site != victim);
         let missing = others.filter(|&site| {
@@ -352,14 +352,14 @@ impl Sites {
         missing.count()
     }
 
-    /// What a server says of itself, for people.
+    /// The status of a server, as a text.
     pub fn says(&self, site: usize) -> String {
         let said = self.server(site).handle().membership();
         let said = said.map_or_else(|error| format!("nothing: {error:#}"), shown);
         format!("{} says\n{said}", name(site))
     }
 
-    /// Waits until every server says so of its set or pool.
+    /// Waits until the fact holds in the status of every server.
     pub fn wait_until(&self, what: &str, fact: impl Fn(&Value) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         for (site, handle) in self.handles() {
@@ -385,7 +385,7 @@ impl Sites {
     }
 }
 
-/// Puts data servers close to the server whose pool they belong to.
+/// Puts data servers close to the server of their pool.
 fn join_within_site(world: &World, numbers: &[usize]) -> Result<()> {
     let links = LinkSettings::round_trip(WITHIN_SITE).bandwidth(BANDWIDTH);
     for &number in numbers.iter().filter(|number| is_data_server(**number)) {
@@ -400,7 +400,7 @@ fn join_within_site(world: &World, numbers: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The directions that a fault concerns: nothing passes there, or little.
+/// The directions of a fault: no packets pass there, or few bits.
 fn directions(fault: &Fault) -> Vec<(usize, usize)> {
     let victim = fault.victim;
     let out = |sites: &[usize]| sites.iter().map(|&site| (victim, site)).collect::<Vec<_>>();
@@ -413,7 +413,7 @@ fn directions(fault: &Fault) -> Vec<(usize, usize)> {
     }
 }
 
-/// What a status says, with the first few of the controls only.
+/// A status with only the first few of its controls.
 fn shown(mut status: Value) -> String {
     if let Some(controls) = status["controls"].as_array_mut() {
         controls.truncate(CONTROLS_SHOWN);
@@ -421,19 +421,19 @@ fn shown(mut status: Value) -> String {
     format!("{status:#}")
 }
 
-/// The whole tree is here, and where views are agreed this server is in the present one.
+/// The whole tree is here, and this server is in the present view, if there are views.
 fn takes_part(status: &Value) -> bool {
     status["ready"] == true
         && status["view"]["takes_part"] != false
         && status["view"]["up_to_date"] != false
 }
 
-/// The whole tree is here, all others are met, and where views are agreed everybody is in this one. Of a pool: all are there and do their part.
+/// The server takes part, is connected to all others, and all are active in its view, if there are views. In a pool: all servers are connected and serve.
 pub fn is_whole(status: &Value) -> bool {
     if let Some(servers) = status["servers"].as_array() {
         let does_its_part =
             |server: &Value| server["connected"] == true && server["serves"] == true;
-        // Data servers take new files; who does not know says nothing of it.
+        // Data servers take new files; a server that does not know omits this.
         let mut striped = servers
             .iter()
             .filter(|server| server["role"] == "data server");
@@ -449,7 +449,7 @@ pub fn is_whole(status: &Value) -> bool {
     takes_part(status) && all_in_view && peers.iter().all(|peer| peer["connected"] == true)
 }
 
-/// Besides, nobody lacks anything and nothing is controlled, or waits for a data server.
+/// Whether it is whole, no server lacks anything, nothing is controlled, and nothing waits for a data server.
 pub fn is_quiet(status: &Value) -> bool {
     if let Some(mut servers) = status["servers"].as_array().map(|servers| servers.iter()) {
         return is_whole(status) && servers.all(|server| server["waits"] == 0);

@@ -1,4 +1,4 @@
-//! What servers are made of, and what they are together.
+//! The parts of servers, and how the servers work together.
 //!
 //! What must never enter: servers that run.
 
@@ -11,24 +11,24 @@ use testbed::Role;
 
 use crate::schedule::{FIRST, POOLED, is_data_server};
 
-/// How many data servers a member of a set has that has a pool.
+/// The number of data servers of a set's member with a pool.
 const DATA_SERVERS: usize = 3;
 
-/// What the servers of a run are together.
+/// How the servers of a run work together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Together {
-    /// A set, each of which keeps everything.
+    /// A set, in which each server keeps everything.
     Set,
-    /// A set whose last one is a witness, which keeps no contents.
+    /// A set. Its last server is a witness, which keeps no contents.
     SetWithWitness,
-    /// A set, of which one keeps its contents on data servers of its own.
+    /// A set, in which one server keeps its contents on its own data servers.
     SetWithPool,
-    /// A pool: metadata servers, as many as half of all or one more, and data servers.
+    /// A pool: half of the servers, rounded up, are metadata servers; the others are data servers.
     Pool,
 }
 
 impl Together {
-    /// How many servers have clients, of all; they are the first ones.
+    /// The number of servers with clients, out of all; they are the first ones.
     pub(super) fn serving(self, sites: usize) -> usize {
         match self {
             Together::Set | Together::SetWithPool => sites,
@@ -37,7 +37,7 @@ impl Together {
         }
     }
 
-    /// How many data servers there are that belong to one of the sites.
+    /// The number of data servers that belong to one of the sites.
     pub fn data_servers(self) -> usize {
         match self {
             Together::SetWithPool => DATA_SERVERS,
@@ -45,7 +45,7 @@ impl Together {
         }
     }
 
-    /// For what clients of a site get layouts.
+    /// The kind of layouts that clients of a site get.
     pub fn layouts(self, site: usize) -> Option<LayoutIomode4> {
         match self {
             Together::Pool => Some(LayoutIomode4::ReadWrite),
@@ -54,7 +54,7 @@ impl Together {
         }
     }
 
-    /// Whether some clients do.
+    /// Whether some clients get layouts.
     pub fn has_layouts(self) -> bool {
         matches!(self, Together::Pool | Together::SetWithPool)
     }
@@ -64,7 +64,7 @@ impl Together {
         self == Together::SetWithPool && site == POOLED
     }
 
-    /// Who invites a server.
+    /// The server that invites a server.
     pub(super) fn inviter(self, number: usize) -> usize {
         match is_data_server(number) {
             true => POOLED,
@@ -84,20 +84,20 @@ impl Together {
     }
 }
 
-/// What servers are made of.
+/// The parts of servers.
 #[derive(Debug)]
 pub struct Plan<'a> {
     /// The server program.
     pub program: &'a Path,
-    /// How many sites.
+    /// The number of sites.
     pub sites: usize,
-    /// What they are together.
+    /// How the servers work together.
     pub kind: Together,
     /// Whether the time of day may jump at running servers.
     pub jumps: bool,
-    /// The time from one site to another and back.
+    /// The round trip between two sites.
     pub round_trip: Duration,
-    /// More of the configuration, in its own words.
+    /// Additional configuration text.
     pub settings: &'a str,
     /// Where the disks are mounted.
     pub folder: &'a Path,

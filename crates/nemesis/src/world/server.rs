@@ -16,30 +16,30 @@ use super::clock::{Clock, Jumps};
 use super::disk::Disk;
 use super::plan::Plan;
 
-/// What a dead client held is soon free.
+/// Short, so that what a dead client held is soon free.
 const LEASE: &str = "[time]\nlease_seconds = 10\n";
 
-/// How many lines of a log explain why a server has ended.
+/// The number of log lines that show why a server has ended.
 const LOG_LINES: usize = 12;
 
-/// A process that is told to end so soon after its start may not know yet what that means.
+/// A process that is told to end this soon after its start may not handle the signal yet.
 const SETTING_UP: Duration = Duration::from_secs(1);
 
-/// Where the data servers of a member's pool reach it.
+/// The port at which the data servers of a member's pool reach it.
 const POOL_PORT: u16 = Meridian::PEER_PORT + 1;
 
 /// Small, so that files of runs lie on several data servers.
 const STRIPE_UNIT: [&str; 2] = ["--stripe-unit", "64 KiB"];
 
-/// A server whose removal is refused for this long is started anew.
+/// A server is restarted if its removal is refused for this long.
 const HANDS_OVER_AFTER: Duration = Duration::from_secs(30);
 
-/// How far the removal of a server from the set is.
+/// The state of a server's removal from the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Removal {
-    /// Nobody removes it, or it is gone.
+    /// No removal is planned, or the server is gone.
     None,
-    /// It is to be removed, and is not yet.
+    /// It has to be removed, and is not removed yet.
     Due,
     /// It was removed, and runs.
     Done,
@@ -50,23 +50,23 @@ enum Removal {
 pub struct Server {
     place: Place,
     meridian: Meridian,
-    /// What its configuration says.
+    /// Its configuration.
     configuration: String,
     disk: Disk,
     service: Service,
-    /// What it does among the others.
+    /// Its role.
     role: Role,
     /// Its time of day may jump while it runs.
     jumps: Option<Jumps>,
     /// It was killed on purpose and has not been started since.
     is_down: bool,
-    /// Everything that it had is gone, and nobody has its place.
+    /// All its data are gone, and it is not replaced yet.
     is_lost: bool,
     /// Its data were put back to a copy, and it has not been replaced since.
     was_put_back: bool,
-    /// How far its removal from the set is.
+    /// The state of its removal from the set.
     removal: Removal,
-    /// What its replacement by another one waits for, for people.
+    /// What its replacement waits for, as a text.
     pub waits_for: String,
     /// Since when its removal is refused.
     refused: Option<Instant>,
@@ -121,30 +121,30 @@ impl Server {
         Ok(server)
     }
 
-    /// Kills it, and all that it had is gone.
+    /// Kills it, and deletes all its data.
     pub fn lose(&mut self) -> Result<()> {
         self.kill()?;
         (self.is_lost, self.removal) = (true, Removal::None);
         Ok(fs::remove_dir_all(self.disk.data())?)
     }
 
-    /// Whether that has happened, and nobody has its place.
+    /// Whether its data are lost and it is not replaced yet.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// Tells it to end; it is to be removed.
+    /// Tells it to end, before its removal.
     pub fn leave(&mut self) -> Result<()> {
         self.expect_removal();
         self.stop()
     }
 
-    /// It is to be removed, and is told nothing.
+    /// It has to be removed while it runs.
     pub fn expect_removal(&mut self) {
         self.removal = Removal::Due;
     }
 
-    /// Whether that has happened, and it is not removed yet.
+    /// Whether it has to be removed and is not removed yet.
     pub fn is_leaving(&self) -> bool {
         self.removal == Removal::Due
     }
@@ -154,13 +154,13 @@ impl Server {
         self.removal = Removal::Done;
     }
 
-    /// Whether that has happened, and nobody has its place.
+    /// Whether it was removed while it ran, and is not replaced yet.
     pub fn is_expelled(&self) -> bool {
         self.removal == Removal::Done
     }
 
-    /// The set was asked to remove it, which has ended: when that is done its data go. One whose removal is refused for long has
-    /// something that nobody else has; it is started anew to hand that over, and told to end again when it takes part.
+    /// Handles the answer to its removal. If it is removed, its data are deleted. If the removal is refused for long, the server has something
+    /// that no other server has: it is restarted to hand that over, and told to end again when it takes part.
     pub fn removed(&mut self, outcome: Result<String>) -> Result<()> {
         let Err(error) = outcome else {
             self.refused = None;
@@ -176,7 +176,7 @@ impl Server {
         Ok(())
     }
 
-    /// Notes what its replacement waits for, and tells it when it is something else than before.
+    /// Notes what its replacement waits for, and prints it if it has changed.
     pub fn wait_for(&mut self, what: String) {
         if self.waits_for != what {
             eprintln!("nemesis: {}: waits for this: {what}", self.place.name());
@@ -189,7 +189,7 @@ impl Server {
         self.is_down
     }
 
-    /// Copies its data while it stands still for a moment, as a snapshot of its machine would.
+    /// Copies its data while its process is stopped for a moment, as a snapshot of its machine would.
     pub fn copy_data(&mut self) -> Result<()> {
         self.service.signal(Signal::STOP)?;
         let copied = copy(&self.disk.data(), &self.copy());
@@ -197,7 +197,7 @@ impl Server {
         copied
     }
 
-    /// Whether there is such a copy that it was not put back to.
+    /// Whether there is such a copy that it was not yet put back to.
     pub fn has_copy(&self) -> bool {
         self.copy().exists()
     }
@@ -212,12 +212,12 @@ impl Server {
         self.start(Clock::True)
     }
 
-    /// Whether that has happened, and it was not replaced since.
+    /// Whether it was put back, and was not replaced since.
     pub fn was_put_back(&self) -> bool {
         self.was_put_back
     }
 
-    /// Stops it; its data are to be replaced.
+    /// Kills it, before its data are replaced.
     pub fn give_up(&mut self) -> Result<()> {
         self.is_lost = true;
         self.kill()
@@ -227,7 +227,7 @@ impl Server {
         self.place.site().folder().join("copy-of-data")
     }
 
-    /// A new one joins the set in its place.
+    /// A new server joins the set in its place.
     pub fn replace(&mut self, inviter: &Server) -> Result<()> {
         let address = address_of(&self.place, self.role);
         match self.was_put_back {
@@ -241,7 +241,7 @@ impl Server {
         self.start(Clock::True)
     }
 
-    /// Where it is.
+    /// Its place.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -251,7 +251,7 @@ impl Server {
         &self.disk
     }
 
-    /// For those who ask it something. A server that is stopped answers nobody, so that an end is set to waiting.
+    /// For requests to it. A stopped server does not answer, so requests have a time limit.
     pub fn handle(&self) -> Meridian {
         self.meridian.clone().through(["timeout", "5"])
     }
@@ -262,7 +262,7 @@ impl Server {
         self.service.kill()
     }
 
-    /// Tells it to end, and waits until it has; it must say that all went well.
+    /// Tells it to end, and waits until it has ended; its exit status must be a success.
     pub fn stop(&mut self) -> Result<()> {
         self.is_down = true;
         let is_new = self.began.elapsed() < SETTING_UP;
@@ -304,7 +304,7 @@ impl Server {
         }
     }
 
-    /// Whether it has ended although nobody killed it, with how and the end of its log.
+    /// Whether it has ended by itself, with its exit status and the end of its log.
     pub fn collapse(&mut self) -> Result<Option<String>> {
         if self.is_down {
             return Ok(None);
@@ -319,7 +319,7 @@ impl Server {
         Ok(Some(format!("{status}; the end of its log:\n{end}")))
     }
 
-    /// Kills it and says what `meridian check` finds wrong with its data, if anything.
+    /// Kills it, and returns the errors that `meridian check` finds in its data, if any.
     pub fn check(&mut self) -> Result<Option<String>> {
         self.kill()?;
         let output = self.meridian.command(&["check"]).output();
@@ -329,7 +329,7 @@ impl Server {
         Ok((!output.status.success()).then(|| format!("{}: {said}", output.status)))
     }
 
-    /// Copies its data into a folder, for a person to look at.
+    /// Copies its data into a folder, for later inspection.
     pub fn keep_data(&self, folder: &Path) -> Result<()> {
         let mut command = Command::new("cp");
         command.args(["-a", "--sparse=always"]);
@@ -361,7 +361,7 @@ fn begin(place: &Place, meridian: &Meridian, role: Role) -> Result<()> {
     }
 }
 
-/// Where the others reach it. Nobody calls those of a pool that have joined but for NFS.
+/// Where other servers reach it. Joined servers of a pool are called only over NFS.
 fn address_of(place: &Place, role: Role) -> SocketAddr {
     match role {
         Role::Replica | Role::Witness => place.at(Meridian::PEER_PORT),

@@ -1,4 +1,4 @@
-//! The receiving half of a lane: which message is next, and how much the peer may still send.
+//! The receiving half of a lane: which message is next, and how many bytes the peer may still send.
 
 use crate::wire::WireError;
 
@@ -7,30 +7,30 @@ use crate::wire::WireError;
 pub(crate) enum Arrival {
     /// It is the next one; it counts as received from now on.
     Fresh,
-    /// It came by an earlier connection.
+    /// It already arrived over an earlier connection.
     Duplicate,
 }
 
 /// Whether the peer waits for an acknowledgement or for credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReportDue {
-    /// It knows everything.
+    /// The peer knows everything.
     Never,
-    /// It would free some memory.
+    /// The report would free some memory at the peer.
     Soon,
-    /// It may be waiting.
+    /// The peer may be waiting.
     Now,
 }
 
-/// How many unreported messages may gather before they are reported without delay.
+/// The number of unreported messages at which a report is sent without delay.
 const MESSAGES_UNREPORTED_MAX: u64 = 64;
 
-/// What of one lane has arrived, and what it cost.
+/// Which messages of one lane have arrived, and their cost.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     window: u64,
     received: u64,
-    /// Cost of everything received, and of what the handler is done with, since the session began.
+    /// Cost of everything received, and of what the handler has finished with, since the session began.
     charged: u64,
     consumed: u64,
     reported_received: u64,
@@ -58,7 +58,7 @@ impl Inbox {
         sequence <= self.received
     }
 
-    /// Takes note of a message that has arrived complete. `cost` is 0 for what needs no credit.
+    /// Records a message that has arrived complete. `cost` is 0 for a message that needs no credit.
     pub(crate) fn accept(&mut self, sequence: u64, cost: u64) -> Result<Arrival, WireError> {
         if self.is_duplicate(sequence) {
             return Ok(Arrival::Duplicate);
@@ -76,12 +76,12 @@ impl Inbox {
         Ok(Arrival::Fresh)
     }
 
-    /// The handler is done with `cost` bytes.
+    /// The handler has finished with `cost` bytes.
     pub(crate) fn consume(&mut self, cost: u64) {
         self.consumed += cost;
     }
 
-    /// What to tell the peer now: everything received up to, and credit up to.
+    /// The numbers to report to the peer now: all messages received up to the first, credit up to the second.
     pub(crate) fn report(&mut self) -> (u64, u64) {
         self.expedited = false;
         self.reported_received = self.received;
@@ -90,12 +90,12 @@ impl Inbox {
         (self.reported_received, self.reported_credit)
     }
 
-    /// What is due soon, if anything is, has waited long enough.
+    /// A report that may wait has waited long enough.
     pub(crate) fn expedite(&mut self) {
         self.expedited = self.report_due() >= ReportDue::Soon;
     }
 
-    /// Whether a report by itself is worth a frame.
+    /// Whether a report is worth a frame of its own.
     pub(crate) fn report_due(&self) -> ReportDue {
         let credit = self.consumed + self.window - self.reported_credit;
         let unreported = self.received - self.reported_received;

@@ -1,4 +1,4 @@
-//! A lane that is shared by its senders, its current connection and its handler.
+//! The state of a lane that its senders, its current connection and its handler share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,7 +9,7 @@ use super::{Inbox, Outbox, Outgoing, ReportDue};
 use crate::error::SendError;
 use crate::message::Lane;
 
-/// Locks, and goes on after a panic elsewhere: every change under these locks is complete when it is
+/// Locks, and continues after a panic in another task: every change under these locks is complete when it becomes
 /// visible.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -23,13 +23,13 @@ pub(crate) struct LaneState {
     pub index: u32,
     pub outbox: Mutex<Outbox>,
     pub inbox: Mutex<Inbox>,
-    /// Rung when the connection's writer may have something to do.
+    /// Notified when the connection's writer may have work.
     pub wake: Notify,
-    /// Whether the writer looks by itself, in a moment, at what is to be reported.
+    /// Whether the writer checks soon, without a wake-up, whether a report is due.
     looks_soon: AtomicBool,
-    /// Rung when the outbox may have space.
+    /// Notified when the outbox may have space.
     space: Notify,
-    /// Counts connections; only the newest may write. 0 before the first.
+    /// The number of connections so far. Only the newest may write. 0 before the first.
     generation: watch::Sender<u64>,
     /// The generation that is alive, or 0.
     connected: watch::Sender<u64>,
@@ -50,7 +50,7 @@ impl LaneState {
         }
     }
 
-    /// Makes way for a new connection: earlier ones stop.
+    /// Registers a new connection: earlier ones stop.
     pub(crate) fn begin_connection(&self) -> u64 {
         let mut generation = 0;
         self.connected.send_modify(|connected| {
@@ -92,11 +92,11 @@ impl LaneState {
     /// Waits until a newer connection takes over.
     pub(crate) async fn superseded(&self, generation: u64) {
         let mut watch = self.generation.subscribe();
-        // The sender lives in `self`, so this ends only with a newer generation.
+        // The sender lives in `self`, so this returns only when there is a newer generation.
         let _ = watch.wait_for(|newest| *newest != generation).await;
     }
 
-    /// Queues at once, or says that there is no space.
+    /// Queues at once, or returns an error when there is no space.
     pub(crate) fn try_push(&self, message: Outgoing) -> Result<(), SendError> {
         {
             let mut outbox = locked(&self.outbox);
@@ -121,7 +121,7 @@ impl LaneState {
         loop {
             let notified = self.space.notified();
             tokio::pin!(notified);
-            // Registered before looking, or space made in between would go unnoticed.
+            // Registered before the check, because otherwise space that is freed in between would go unnoticed.
             notified.as_mut().enable();
             {
                 let mut outbox = locked(&self.outbox);
@@ -139,12 +139,12 @@ impl LaneState {
         self.wake.notify_one();
     }
 
-    /// Notifies all who wait for space.
+    /// Notifies all tasks that wait for space.
     pub(crate) fn notify_of_space(&self) {
         self.space.notify_waiters();
     }
 
-    /// Whether enough bytes of replies wait that no further request should be begun.
+    /// Whether the waiting replies have reached a size at which no further request should begin.
     pub(crate) fn is_choked_by_replies(&self) -> bool {
         locked(&self.outbox).is_choked_by_replies()
     }
@@ -162,13 +162,13 @@ impl LaneState {
         self.wake_for_report(due);
     }
 
-    /// Whether the writer looks by itself soon. Said after it has looked at what is due.
+    /// Records whether the writer checks soon by itself. Called after the writer has read what is due.
     pub(crate) fn note_looks_soon(&self, looks_soon: bool) {
         self.looks_soon.store(looks_soon, Ordering::SeqCst);
     }
 
-    /// Wakes the writer when something is due to be reported, unless that can wait until it looks by itself. Called after what makes it
-    /// due was noted under the inbox's lock.
+    /// Wakes the writer when a report is due, unless the report can wait until the writer checks by itself. Called
+    /// after the report was recorded under the inbox's lock.
     pub(crate) fn wake_for_report(&self, due: ReportDue) {
         let wakes = match due {
             ReportDue::Never => false,
@@ -183,7 +183,7 @@ impl LaneState {
 
 /// Returns credit when it is dropped.
 pub(crate) struct Consumed {
-    /// Weak, because a lane keeps replies that keep the credit of their request.
+    /// Weak, because a lane holds replies that hold the credit of their request.
     lane: Weak<LaneState>,
     cost: u64,
 }

@@ -1,7 +1,7 @@
-//! One lane's state, which outlives its connections: what waits, what is on its way, what has arrived.
+//! The state of one lane, which outlives its connections: what waits, what is in flight, what has arrived.
 //!
-//! [`Outbox`] and [`Inbox`] are pure and decide everything about sequence numbers, acknowledgement and
-//! credit; [`LaneState`] joins them with wake-ups. What must never enter: sockets and bytes on the wire.
+//! [`Outbox`] and [`Inbox`] are pure and make all decisions about sequence numbers, acknowledgement and credit.
+//! [`LaneState`] combines them with wake-ups. What must never enter: sockets and bytes on the wire.
 
 mod inbox;
 mod lane_state;

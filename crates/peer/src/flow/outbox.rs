@@ -1,9 +1,8 @@
 //! The sending half of a lane.
 //!
-//! A message gets its sequence number when it is transmitted first and stays until it is
-//! acknowledged, so that a new connection can send it again. Replies overtake what waits for credit
-//! and need none: the side that asked has made space for them, and two replicas that wait for each
-//! other's credit could otherwise never finish a request.
+//! A message gets its sequence number when it is first transmitted. It stays until it is acknowledged, so that a new
+//! connection can send it again. Replies overtake messages that wait for credit, and need no credit: the asking side
+//! has reserved space for them. Otherwise two replicas that wait for each other's credit could never finish a request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,14 +19,14 @@ pub(crate) struct Outgoing {
     pub request: u64,
     pub kind: u32,
     pub body: Bytes,
-    /// As it will travel: compressed when `plain_bytes` is not 0.
+    /// As it is transmitted: compressed when `plain_bytes` is not 0.
     pub payload: Bytes,
     pub plain_bytes: u32,
     pub payload_checksum: u32,
     /// [`crate::Message::cost`], before compression.
     pub cost: u64,
-    /// Of a reply: part of the credit of its request, kept until the reply has arrived, so that a peer
-    /// which asks and does not listen runs out of credit.
+    /// For a reply: a part of the credit of its request, held until the reply has arrived. So a peer that sends
+    /// requests and does not read the replies runs out of credit.
     pub ticket: Option<Arc<Consumed>>,
 }
 
@@ -37,7 +36,7 @@ impl Outgoing {
     }
 }
 
-/// Messages of one lane that wait, or are on their way.
+/// Messages of one lane that wait or are in flight.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     replies: VecDeque<Outgoing>,
@@ -46,7 +45,7 @@ pub(crate) struct Outbox {
     /// Index into `in_flight` of the next message to send again; its length when there is none.
     again: usize,
     acknowledged: u64,
-    /// Credit used since the session began, and allowed.
+    /// Credit used since the session began, and credit granted.
     spent: u64,
     credit: u64,
     /// Cost of everything waiting or in flight, replies excepted.
@@ -58,7 +57,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// An outbox that keeps at most `queued_max` bytes, beyond one message.
+    /// An outbox that holds at most `queued_max` bytes plus one message.
     pub(crate) fn new(queued_max: u64) -> Outbox {
         Outbox {
             replies: VecDeque::new(),
@@ -79,7 +78,7 @@ impl Outbox {
         self.queued + cost <= self.queued_max || self.queued == 0
     }
 
-    /// Queues a message; the caller has seen that there is space.
+    /// Queues a message. The caller has checked that there is space.
     pub(crate) fn push(&mut self, message: Outgoing) {
         if message.needs_credit() {
             self.queued += message.cost;
@@ -90,7 +89,7 @@ impl Outbox {
         }
     }
 
-    /// A new connection is there, and the peer says what it has and may be sent.
+    /// A new connection exists, and the peer has reported what it received and how much credit it grants.
     pub(crate) fn resume(&mut self, received: u64, credit: u64) -> Result<(), WireError> {
         self.acknowledge(received)?;
         self.extend_credit(credit);
@@ -99,10 +98,10 @@ impl Outbox {
         Ok(())
     }
 
-    /// Forgets what the peer has.
+    /// Removes the messages that the peer has received.
     pub(crate) fn acknowledge(&mut self, sequence: u64) -> Result<(), WireError> {
-        // Over one connection acknowledgements never go back, and an older connection is not read from
-        // once a newer one resumed; a smaller number is a peer that forgot what it had.
+        // Over one connection acknowledgements never decrease, and an older connection is not read after a newer one
+        // resumed. So a smaller number means that the peer lost what it had received.
         if sequence < self.acknowledged {
             return Err(WireError::Violation("an acknowledgement went back"));
         }
@@ -127,7 +126,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Raises the credit. A smaller one is an older message and changes nothing.
+    /// Raises the credit. A smaller value comes from an older message and changes nothing.
     pub(crate) fn extend_credit(&mut self, credit: u64) -> bool {
         let grew = credit > self.credit;
         self.credit = self.credit.max(credit);
@@ -157,7 +156,7 @@ impl Outbox {
         Some((self.acknowledged + self.again as u64, message))
     }
 
-    /// Whether the replies that wait have reached the size of the window.
+    /// Whether the waiting replies have reached the size of the window.
     pub(crate) fn is_choked_by_replies(&self) -> bool {
         self.replied >= self.queued_max
     }

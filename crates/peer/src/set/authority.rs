@@ -18,14 +18,14 @@ use super::SetError;
 use crate::identity::SetId;
 use crate::tls::replica_name;
 
-/// How long the certificate of a replica is valid. Long, because nothing renews it: a replica that is no
-/// longer trusted is removed from the set, which takes effect at once.
+/// How long the certificate of a replica is valid. This is long, because nothing renews it: a replica that is no longer
+/// trusted is removed from the set, which takes effect at once.
 pub const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// How long the authority is valid.
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// Certificates are valid from a day before they were made, since clocks differ.
+/// Certificates are valid from one day before their creation, because clocks differ.
 const CLOCKS_DIFFER_BY: Duration = Duration::from_secs(86_400);
 
 fn failed(error: impl std::fmt::Display) -> SetError {
@@ -44,7 +44,7 @@ pub(crate) fn make_authority(set: SetId, now: SystemTime) -> Result<(KeyPair, St
     Ok((key, certificate.pem()))
 }
 
-/// What a new replica sends to be signed: its public key. Everything else the authority decides.
+/// The signing request of a new replica: its public key. The authority decides everything else.
 pub(crate) fn make_request() -> Result<(KeyPair, CertificateSigningRequestDer<'static>), SetError> {
     let key = KeyPair::generate().map_err(failed)?;
     let request = CertificateParams::default()
@@ -53,10 +53,10 @@ pub(crate) fn make_request() -> Result<(KeyPair, CertificateSigningRequestDer<'s
     Ok((key, request.der().clone()))
 }
 
-/// Signs a request, which proves that its sender has the key. The names in it are ignored.
+/// Signs a request, which proves that its sender has the key. The names in the request are ignored.
 ///
 /// # Errors
-/// [`SetError::Certificate`], also for a request that makes no sense.
+/// [`SetError::Certificate`], also for a malformed request.
 pub(crate) fn sign(
     authority_certificate: &str,
     authority_key: &str,
@@ -88,13 +88,13 @@ pub(crate) fn sign(
 /// Signs bytes with the authority's key, in PEM.
 ///
 /// # Errors
-/// [`SetError::Certificate`] for a key that is none.
+/// [`SetError::Certificate`] for an invalid key.
 pub(crate) fn sign_bytes(authority_key: &str, bytes: &[u8]) -> Result<Vec<u8>, SetError> {
     let key = KeyPair::from_pem(authority_key).map_err(failed)?;
     SigningKey::sign(&key, bytes).map_err(failed)
 }
 
-/// Whether the authority with this certificate has signed this one, or itself.
+/// Whether the authority with this certificate has signed the other certificate, or itself.
 pub(crate) fn has_certified(
     authority: &CertificateDer<'_>,
     certificate: &CertificateDer<'_>,
@@ -113,14 +113,14 @@ pub(crate) fn has_signed(authority: &CertificateDer<'_>, bytes: &[u8], signature
     let key = &parsed.public_key().subject_public_key.data;
     let supported = ring::default_provider().signature_verification_algorithms;
     let mut schemes = supported.mapping.iter();
-    // What `make_authority` makes; in TLS 1.3 the scheme names the curve as well.
+    // The kind of key that `make_authority` makes. In TLS 1.3 the scheme also names the curve.
     let scheme = schemes.find(|(scheme, _)| *scheme == SignatureScheme::ECDSA_NISTP256_SHA256);
     let algorithms = scheme.map_or(&[][..], |(_, algorithms)| *algorithms);
     let mut algorithms = algorithms.iter();
     algorithms.any(|algorithm| algorithm.verify_signature(key, bytes, signature).is_ok())
 }
 
-/// Whether a key, in PEM, is that of this certificate.
+/// Whether a PEM key belongs to this certificate.
 pub(crate) fn is_key_of(certificate: &CertificateDer<'_>, key: &str) -> bool {
     let Ok(key) = KeyPair::from_pem(key) else {
         return false;
@@ -129,7 +129,7 @@ pub(crate) fn is_key_of(certificate: &CertificateDer<'_>, key: &str) -> bool {
         .is_ok_and(|(_, parsed)| parsed.public_key().raw == key.subject_public_key_info())
 }
 
-/// When a certificate stops to be valid, in seconds since 1970; `None` when it cannot be read.
+/// When a certificate expires, in seconds since 1970; `None` when this cannot be read.
 pub(crate) fn valid_until_unix_s(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     Some(parsed.validity().not_after.timestamp())

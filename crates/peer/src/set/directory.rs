@@ -1,16 +1,16 @@
-//! A replica's directory of its set: how it begins, what is read from it, and what is learned from others.
+//! The directory in which a replica keeps its set: how it is created, read, and updated from other replicas.
 //!
 //! | file | content |
 //! |---|---|
 //! | `set.json` or `pool.json` | set, own slot, the list of members with the authority's signature |
-//! | `tree` | what the handler says all replicas must know of the tree; its meaning is the handler's |
+//! | `tree` | what all replicas must know about the tree, from the handler, which alone knows its meaning |
 //! | `authority.pem` | certificate of the authority |
 //! | `authority.key` | its key; only where the authority is kept |
-//! | `replica.pem`, `replica.key` | what this replica proves itself with |
+//! | `replica.pem`, `replica.key` | the certificate and key of this replica |
 //! | `authority.offer` | a key that was handed over to this replica and is not in use yet |
 //! | `invitations.json` | secrets that were handed out; only where the authority is kept |
 //!
-//! Each is readable by its handler only. Changes are made under a lock, so that `meridian set invite` may run
+//! Only the owner of the files can read them. Changes are made under a lock, so that `meridian set invite` may run
 //! beside the server.
 
 use std::path::{Path, PathBuf};
@@ -47,57 +47,57 @@ const FIRST_SLOT: ReplicaSlot = ReplicaSlot(1);
 pub(super) struct SetFile {
     set: String,
     pub(super) slot: u16,
-    /// Another replica keeps the authority in a later term, whose list does not cover this one yet: nothing is signed
-    /// here any more.
+    /// Another replica keeps the authority in a later term, and its list does not cover this one yet. This replica
+    /// signs nothing any more.
     #[serde(default)]
     pub(super) superseded: bool,
     #[serde(flatten)]
     pub(super) list: MemberList,
 }
 
-/// What a list that another replica showed has changed.
+/// The effect of a list that another replica showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learned {
-    /// Nothing: it says no more than what is known here.
+    /// None: the list contains nothing new.
     Nothing,
-    /// The list of this directory is another one now.
+    /// The list of this directory has changed.
     News,
-    /// Nothing: it counts more than that of this directory, but does not know all that this one knows. Its keeper has
-    /// to be shown this one, and to sign anew.
+    /// None: the other list is newer, but lacks something that this one contains. Its keeper must see this list and
+    /// sign again.
     NotAll,
 }
 
-/// What a joined server is given.
+/// What a server gets when it joins.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
     pub certificate: CertificateDer<'static>,
     pub authority: CertificateDer<'static>,
     pub list: MemberList,
     pub tree: Vec<u8>,
-    /// That the keeper of the authority says so of the tree.
+    /// Proves that the text about the tree comes from the keeper of the authority.
     pub proof: [u8; 32],
 }
 
-/// The most that a joining server is told of the tree, in bytes.
+/// The maximum size of the text about the tree for a joining server, in bytes.
 pub(crate) const TREE_BYTES_MAX: usize = 4096;
 
-/// The directory in which a replica keeps what it knows of its set.
+/// The directory in which a replica keeps its knowledge of its set.
 #[derive(Clone, Debug)]
 pub struct SetDirectory {
     kind: Kind,
     path: PathBuf,
-    /// Whether this replica knows, since it started, that its list is the newest one that a majority of the set knows.
+    /// Whether this replica has confirmed since its start that its list is the newest that a majority of the set knows.
     is_current: Arc<AtomicBool>,
     remembered: Arc<Remembered>,
 }
 
 impl SetDirectory {
-    /// A directory that holds a set, or will.
+    /// A directory that contains a set, or will contain one.
     pub fn new(path: impl Into<PathBuf>) -> SetDirectory {
         SetDirectory::of(Kind::Set, path.into())
     }
 
-    /// A directory that holds a pool, or will.
+    /// A directory that contains a pool, or will contain one.
     pub fn of_pool(path: impl Into<PathBuf>) -> SetDirectory {
         SetDirectory::of(Kind::Pool, path.into())
     }
@@ -111,23 +111,23 @@ impl SetDirectory {
         }
     }
 
-    /// Whether it is that of a set or of a pool.
+    /// Whether the directory is for a set or for a pool.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Where it is.
+    /// The path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Begins a set, with this replica as its first member in slot 1, listening at `addresses`. Every server
-    /// that joins is given `tree` as it is, at most 4096 bytes, over TLS and after it has proved itself.
+    /// Creates a set, with this replica as its first member in slot 1, listening at `addresses`. Every server that
+    /// joins gets `tree` unchanged, at most 4096 bytes, over TLS and after it has proved itself.
     ///
     /// # Errors
-    /// [`SetError::Exists`], [`SetError::TreeTooLarge`], and what the files or certificates may bring.
+    /// [`SetError::Exists`], [`SetError::TreeTooLarge`], and errors of files and certificates.
     pub fn create_for(
         &self,
         tree: &[u8],
@@ -180,7 +180,7 @@ impl SetDirectory {
         Ok(set)
     }
 
-    /// The members as far as this replica knows.
+    /// The members, as known to this replica.
     ///
     /// # Errors
     /// [`SetError::NoSet`] and file errors.
@@ -188,7 +188,7 @@ impl SetDirectory {
         Ok(self.member_list()?.members)
     }
 
-    /// The members as far as this replica knows, with the version of that knowledge.
+    /// The members, as known to this replica, with the version of the list.
     ///
     /// # Errors
     /// [`SetError::NoSet`] and file errors.
@@ -205,12 +205,12 @@ impl SetDirectory {
         Ok(set.list.is_witness(set.slot))
     }
 
-    /// Takes over a list that another replica showed, if the authority has signed it and it counts more than what is
-    /// known here. The keeper of the authority also learns from its own earlier lists, should its files come from an
-    /// older backup: it takes in what they say of members, and signs anew.
+    /// Adopts a list that another replica showed, if the authority signed it and it is newer than the local list. The
+    /// keeper of the authority also learns from its own earlier lists, if its files come from an older backup: it
+    /// adopts what they say about members, and signs again.
     ///
     /// # Errors
-    /// [`SetError::Forged`] for a list that the set's authority did not sign, whatever it says; [`SetError::NoSet`]
+    /// [`SetError::Forged`] for a list that the set's authority did not sign, whatever its content; [`SetError::NoSet`]
     /// and file errors.
     pub fn learn(&self, list: &MemberList) -> Result<Learned, SetError> {
         let _lock = self.open()?;
@@ -220,7 +220,7 @@ impl SetDirectory {
         }
         self.verify(self.set_id(&file)?, list)?;
         let is_newer = list.is_newer_than(&file.list);
-        // Who is removed has nobody left to tell what the new keeper does not know.
+        // If this replica was removed, no other member listens to it, so it cannot tell the new keeper what its list lacks.
         let removes_this = list.member(file.slot).is_some_and(|own| own.revoked);
         if is_newer && (removes_this || list.covers(&file.list)) {
             file.list = list.clone();
@@ -250,7 +250,7 @@ impl SetDirectory {
         }
     }
 
-    /// What all replicas were told of the tree when they joined, as [`SetDirectory::create_for`] took it.
+    /// The text about the tree that all replicas got when they joined, as [`SetDirectory::create_for`] took it.
     ///
     /// # Errors
     /// [`SetError::NoSet`] and file errors.
@@ -261,8 +261,8 @@ impl SetDirectory {
         files::read_bytes(&self.file(TREE))
     }
 
-    /// Whether this replica signs certificates and lists: it has the key, and the list that counts says that it keeps
-    /// it. Not when the files cannot be read.
+    /// Whether this replica signs certificates and lists: it has the key, and the current list names it as the keeper.
+    /// `false` when the files cannot be read.
     #[must_use]
     pub fn keeps_authority(&self) -> bool {
         self.read_set().is_ok_and(|file| self.may_sign(&file))
@@ -273,25 +273,25 @@ impl SetDirectory {
         is_named && self.file(AUTHORITY_KEY).exists()
     }
 
-    /// Whether this replica began the set.
+    /// Whether this replica created the set.
     #[must_use]
     pub fn is_creator(&self) -> bool {
         self.read_set().is_ok_and(|file| file.slot == FIRST_SLOT.0)
     }
 
-    /// From now on servers that join are admitted here, if the authority is kept here: the list of members is the newest
-    /// that a majority of the set knows. Holds for clones of this value, and ends with the process.
+    /// The list of members is the newest that a majority of the set knows. From now on this replica admits servers that
+    /// join, if it keeps the authority. This also holds for clones of this value, and ends with the process.
     pub fn note_current(&self) {
         self.is_current.store(true, Ordering::Release);
     }
 
-    /// Whether [`SetDirectory::note_current`] was said.
+    /// Whether [`SetDirectory::note_current`] was called.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.is_current.load(Ordering::Acquire)
     }
 
-    /// What this replica proves itself with.
+    /// The certificate and key of this replica.
     ///
     /// # Errors
     /// [`SetError::NoSet`], [`SetError::Damaged`] and file errors.
@@ -301,7 +301,7 @@ impl SetDirectory {
             self.certificate("replica.pem")?,
             self.certificate("authority.pem")?,
         );
-        // Before anything is judged by it.
+        // Checked first, because everything else is verified with it.
         if !has_certified(&authority, &authority) {
             let path = self.file("authority.pem");
             return Err(damaged(&path, "it is not as the authority has signed it"));
@@ -322,7 +322,7 @@ impl SetDirectory {
         let path = self.file("replica.key");
         let text = files::read(&path)?;
         let key = PrivateKeyDer::from_pem_slice(text.as_bytes())
-            // The error might quote the key.
+            // The error may quote the key.
             .map_err(|_| damaged(&path, "it holds no private key"))?;
         if !is_key_of(&certificate, &text) {
             return Err(damaged(&path, "it is not the key of `replica.pem`"));
@@ -336,7 +336,7 @@ impl SetDirectory {
         })
     }
 
-    /// Writes what a server was given when it joined.
+    /// Writes what a server got when it joined.
     pub(crate) fn write_joined(
         &self,
         set: SetId,
@@ -356,10 +356,10 @@ impl SetDirectory {
         })
     }
 
-    /// Whether the directory holds a set.
+    /// Whether the directory contains a set.
     ///
     /// # Errors
-    /// When that cannot be looked at, which does not mean that there is none.
+    /// When this cannot be determined, which does not mean that there is no set.
     pub fn exists(&self) -> Result<bool, SetError> {
         files::exists(&self.list_file())
     }
@@ -372,7 +372,7 @@ impl SetDirectory {
         self.path.join(name)
     }
 
-    /// Locks a directory that must not hold a set yet.
+    /// Locks a directory that must not contain a set yet.
     fn begin(&self) -> Result<DirectoryLock, SetError> {
         files::make_directory(&self.path)?;
         let lock = DirectoryLock::acquire(&self.path)?;
@@ -382,7 +382,7 @@ impl SetDirectory {
         Ok(lock)
     }
 
-    /// Locks a directory that must hold one.
+    /// Locks a directory that must contain one.
     pub(super) fn open(&self) -> Result<DirectoryLock, SetError> {
         if !self.exists()? {
             return Err(SetError::NoSet(self.path.clone()));
@@ -431,15 +431,15 @@ impl SetDirectory {
         Ok(file)
     }
 
-    /// Looks whether the set's authority has signed a list.
+    /// Checks that the set's authority has signed a list.
     ///
     /// # Errors
-    /// [`SetError::Forged`], and what the files may bring.
+    /// [`SetError::Forged`], and errors of the files.
     fn verify(&self, set: SetId, list: &MemberList) -> Result<(), SetError> {
         check_signature(&self.certificate("authority.pem")?, set, list)
     }
 
-    /// Signs a changed list, whose version grows, and stores it. The caller has looked whether this replica may.
+    /// Signs a changed list with a larger version, and stores it. The caller has checked that this replica may sign.
     pub(super) fn sign_and_write(&self, file: &mut SetFile) -> Result<(), SetError> {
         let key = files::read(&self.file(AUTHORITY_KEY))?;
         let (set, now_ms) = (self.set_id(file)?, unix_milliseconds(SystemTime::now()));
@@ -454,7 +454,7 @@ impl SetDirectory {
         self.write_set(file)
     }
 
-    /// Written last of all files when a set is begun: without it there is none.
+    /// Written after all other files when a set is created: without this file there is no set.
     pub(super) fn write_set(&self, set: &SetFile) -> Result<(), SetError> {
         self.write_json(self.kind.list_file(), set)
     }
@@ -469,7 +469,7 @@ impl SetDirectory {
         if !files::exists(&path)? {
             return Ok(Vec::new());
         }
-        // The error might quote a secret.
+        // The error may quote a secret.
         serde_json::from_str(&files::read(&path)?)
             .map_err(|_| damaged(&path, "it is not what `meridian set invite` writes"))
     }
@@ -485,7 +485,7 @@ impl SetDirectory {
     }
 }
 
-/// Looks whether an authority has signed a list of the members of a set.
+/// Checks that an authority has signed a list of the members of a set.
 pub(super) fn check_signature(
     authority: &CertificateDer<'_>,
     set: SetId,

@@ -1,7 +1,7 @@
-//! Joining over the network: the server that asks, and the replica that answers.
+//! Joining over the network: the server that joins, and the replica that answers.
 //!
-//! The one that asks has no certificate; it knows the set by the fingerprint in its token, and is known by
-//! the secret in it. The secret itself never travels.
+//! The joining server has no certificate. It recognises the set by the fingerprint in its token, and proves itself with
+//! the secret in it. The secret itself is never sent.
 
 use std::time::{Duration, SystemTime};
 
@@ -22,19 +22,19 @@ use crate::handshake::buffered;
 use crate::tls::{explain, fingerprint, join_config, replica_name, replica_of};
 use crate::wire::{WireError, read_short, write_short};
 
-/// How long a server that has just started may take to learn whether its list of members is the newest.
+/// How long a server that has just started waits to confirm that its list of members is the newest.
 const CURRENT_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the looking up of a name may take.
+/// Timeout of a name lookup.
 const LOOK_UP: Duration = Duration::from_secs(3);
 
-/// How often it is looked.
+/// The polling interval of that wait.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long one address may take.
+/// Timeout for one address.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What [`crate::decode_as_anything`] says, of a question to join and its answer.
+/// [`crate::decode_as_anything`] for a join request and its answer.
 pub(super) fn decode_as_anything(bytes: &[u8]) {
     drop(JoinRequest::decode(bytes));
     drop(JoinReply::decode(bytes));
@@ -57,7 +57,7 @@ struct JoinRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct JoinReply {
-    /// Empty when the rest is valid.
+    /// Empty when the other fields are valid.
     #[prost(string, tag = "1")]
     refusal: String,
     #[prost(bytes = "bytes", tag = "2")]
@@ -69,31 +69,30 @@ struct JoinReply {
     list: Bytes,
     #[prost(bytes = "bytes", tag = "6")]
     tree: Bytes,
-    /// What is wrong with the addresses of the one who joins, for people; empty when nothing is.
+    /// A problem with the addresses of the joining server, for people; empty when there is none.
     #[prost(string, tag = "7")]
     remark: String,
-    /// That the keeper of the authority answers.
+    /// Proves that the keeper of the authority answers.
     #[prost(bytes = "bytes", tag = "8")]
     proof: Bytes,
 }
 
-/// What a server that joined was told.
+/// What a server learns when it joins.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The members, the server itself included.
     pub list: MemberList,
-    /// What the inviting replica says of the server's addresses, if they are not as they should be.
+    /// What the inviting replica reports about the server's addresses, if they have a problem.
     pub remark: Option<String>,
 }
 
-/// Makes `directory` a replica of the set that the token is of; `places` says where peers will
-/// reach it, and clients. Until the set has answered only the key that was made for this is kept,
-/// beside the directory: the token is for that key alone once the set has seen it, so that a server
-/// that asks again, because the answer was lost, asks with the same one.
+/// Makes `directory` a replica of the token's set. `places` are the addresses for peers and for clients. Until the set
+/// has answered, only the new key is kept, beside the directory. The set accepts a token for only one key after it has
+/// seen that key. So a server that asks again, because the answer was lost, uses the same key.
 ///
 /// # Errors
-/// [`SetError::Token`] for an expired token, [`SetError::Unreachable`] when no address answers as a member
-/// of that set, after which the same may be tried again; [`SetError::Refused`] with the set's reason.
+/// [`SetError::Token`] for an expired token. [`SetError::Unreachable`] when no address answers as a member of that set;
+/// the same call may then be tried again. [`SetError::Refused`] with the set's reason.
 pub async fn join(
     token: &Token,
     directory: &SetDirectory,
@@ -137,7 +136,7 @@ pub async fn join(
     })
 }
 
-/// Asks at each address until one answers. The same question may be asked again.
+/// Asks at each address until one answers. The same request may be sent again.
 async fn ask_anyone(token: &Token, question: &JoinRequest) -> Result<JoinReply, SetError> {
     let mut last = SetError::Unreachable {
         address: "the set".to_owned(),
@@ -172,7 +171,7 @@ fn is_of_tls(error: &std::io::Error) -> bool {
 
 async fn ask(token: &Token, address: &str, question: &JoinRequest) -> Result<JoinReply, WireError> {
     let config = join_config(token.authority_fingerprint).map_err(std::io::Error::other)?;
-    // The verifier takes any replica of the set; the name only has to be one.
+    // The verifier accepts any replica of the set, so the slot in this name does not matter.
     let name = ServerName::try_from(replica_name(token.set, ReplicaSlot(0)))
         .map_err(std::io::Error::other)?;
     let socket = buffered(TcpStream::connect(address).await?)?;
@@ -181,7 +180,7 @@ async fn ask(token: &Token, address: &str, question: &JoinRequest) -> Result<Joi
     read_short(&mut stream).await
 }
 
-/// Checks what the set gave: it must be for the slot that the token reserved.
+/// Checks the set's answer: it must be for the slot that the token reserved.
 fn admission(token: &Token, request: &[u8], reply: JoinReply) -> Result<Admission, SetError> {
     let certificate = CertificateDer::from(reply.certificate.to_vec());
     if replica_of(&certificate) != Some((token.set, token.slot)) {
@@ -233,12 +232,12 @@ pub(crate) async fn serve_join<S: AsyncRead + AsyncWrite + Unpin>(
         }
     });
     write_short(stream, &reply).await?;
-    // The close is part of the answer: without it the last record might be lost with the socket.
+    // The close is part of the answer: without it the last record could be lost when the socket closes.
     stream.shutdown().await?;
     Ok(())
 }
 
-/// What the one who asks is told; where our files are is none of its business.
+/// The error text for the joining server, without the paths of our files.
 fn refusal_text(error: &SetError) -> String {
     match error {
         SetError::Refused(reason) => reason.clone(),
@@ -250,10 +249,10 @@ fn refusal_text(error: &SetError) -> String {
     }
 }
 
-/// Waits a little until it is known that the list of members here is the newest.
+/// Waits a short time until the list of members here is confirmed to be the newest.
 ///
 /// # Errors
-/// [`SetError::Refused`] when that is not known in time.
+/// [`SetError::Refused`] when it is not confirmed in time.
 async fn become_current(set: &SetDirectory) -> Result<(), SetError> {
     let known = async {
         while set.keeps_authority() && !set.is_current() {
@@ -305,8 +304,8 @@ async fn judge(set: SetDirectory, question: JoinRequest) -> Result<JoinReply, Se
     })
 }
 
-/// Refuses the address of another member while a server answers there. The server that joins does not run yet, so it is
-/// not that; and where nobody answers it may be what takes the place of one that is lost.
+/// Refuses the address of another member while a server answers there. The joining server does not run yet, so that
+/// server is not the joining one. If no server answers there, the joining server may replace a lost member.
 async fn refuse_if_answered(address: &str, other: u16) -> Result<(), SetError> {
     let answered = timeout(LOOK_UP, TcpStream::connect(address)).await;
     match answered.is_ok_and(|connected| connected.is_ok()) {
@@ -317,8 +316,8 @@ async fn refuse_if_answered(address: &str, other: u16) -> Result<(), SetError> {
     }
 }
 
-/// Which addresses of a new member lead nowhere from here, as the others will look them up likewise; and which one was
-/// another member's until now.
+/// Reports the addresses of a new member that this replica cannot look up, because the other members will probably fail
+/// too, and the address that belonged to another member until now.
 async fn remark_on(kind: Kind, addresses: &[String], taken: Option<(String, u16)>) -> String {
     let mut remarks = Vec::new();
     remarks.extend(taken.map(|(address, other)| {
@@ -348,7 +347,7 @@ mod tests {
 
     use super::*;
 
-    /// A member in the way, who has a certificate, told the server that joined other words about the tree.
+    /// A member with a certificate that intercepts the answer gave the joining server another text about the tree.
     #[test]
     fn the_tree_cannot_be_changed_on_its_way() {
         let root = TempDir::new().expect("a directory");
@@ -375,7 +374,7 @@ mod tests {
         assert!(matches!(changed, Err(SetError::Refused(_))));
     }
 
-    /// What a server asks that wants to join.
+    /// The join request of a server.
     fn question(token: &Token, request: &CertificateSigningRequestDer<'_>) -> JoinRequest {
         let place = (token.set, token.slot);
         JoinRequest {
@@ -392,7 +391,7 @@ mod tests {
         }
     }
 
-    /// A keeper that was started a moment ago may have a list from an older backup, and give a slot away a second time.
+    /// A keeper that has just started may have a list from an older backup, and could give a slot away twice.
     #[tokio::test(start_paused = true)]
     async fn a_keeper_admits_nobody_before_it_knows_that_its_list_is_the_newest() {
         let root = TempDir::new().expect("a directory");

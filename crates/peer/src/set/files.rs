@@ -1,4 +1,4 @@
-//! Files of a set on disk: readable by their handler only, replaced whole or not at all.
+//! Files of a set on disk: only their owner can read them, and they are replaced completely or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -21,12 +21,12 @@ pub(crate) fn damaged(path: &Path, reason: impl std::fmt::Display) -> SetError {
     }
 }
 
-/// Whether anything has this name. What cannot be told is no answer.
+/// Whether a file with this name exists. A failed check is an error, not `false`.
 pub(crate) fn exists(path: &Path) -> Result<bool, SetError> {
     path.try_exists().map_err(io_error(path))
 }
 
-/// Makes a directory that only its handler may enter.
+/// Makes a directory that only its owner may enter.
 pub(crate) fn make_directory(path: &Path) -> Result<(), SetError> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -38,7 +38,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), SetError> {
 /// Replaces a file; a crash leaves the old or the new content.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), SetError> {
     let new = path.with_extension("new");
-    // Left over from a crash; it might be readable by others if someone else made it.
+    // Left over from a crash. If another user made it, it could be readable by others.
     match fs::remove_file(&new) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -59,7 +59,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), SetError> {
     write().map_err(io_error(path))
 }
 
-/// Removes a file, if it is there, for good.
+/// Removes a file durably, if it exists.
 pub(crate) fn remove(path: &Path) -> Result<(), SetError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -70,10 +70,10 @@ pub(crate) fn remove(path: &Path) -> Result<(), SetError> {
     synced.map_err(io_error(path))
 }
 
-/// More than any file of a set has, in bytes. What is longer is no file of ours.
+/// An upper bound for the size of any file of a set, in bytes. A longer file is not one of ours.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads a file whole.
+/// Reads a whole file.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, SetError> {
     plain_file::read(path, FILE_BYTES_MAX).map_err(|error| match error {
         ReadError::Io(error) => io_error(path)(error),
@@ -81,18 +81,18 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, SetError> {
     })
 }
 
-/// Reads a file of text whole.
+/// Reads a whole text file.
 pub(crate) fn read(path: &Path) -> Result<String, SetError> {
     String::from_utf8(read_bytes(path)?).map_err(|_| damaged(path, "it is not text"))
 }
 
-/// Keeps other processes from changing the set's files while it lives.
+/// While it exists, other processes cannot change the set's files.
 pub(crate) struct DirectoryLock {
     _file: File,
 }
 
 impl DirectoryLock {
-    /// Waits until nobody else changes the files of this directory.
+    /// Waits until no other process changes the files of this directory.
     pub(crate) fn acquire(directory: &Path) -> Result<DirectoryLock, SetError> {
         let path: PathBuf = directory.join("lock");
         let file = OpenOptions::new()

@@ -1,18 +1,18 @@
-//! The authority changes hands: it is moved to another member, or restored from a backup when its keeper is lost.
+//! The authority changes its keeper: it is moved to another member, or restored from a backup when the keeper is lost.
 //!
-//! Who keeps the authority is said by the signed list, with the term; a key beside a list that names somebody else
-//! signs nothing. A move goes in this order, and a crash anywhere leaves at least one member with the key and exactly
-//! one that signs:
+//! The signed list, with its term, names the keeper of the authority. A key beside a list that names another keeper
+//! signs nothing. A move has these steps. After a crash at any step at least one member has the key, and exactly one
+//! signs:
 //!
-//! 1. the keeper sends the key, over the connection between the two members, and the next one stores it as an offer;
-//! 2. once that is confirmed, the keeper signs, as its last act, the list of the next term, which names the next one;
-//! 3. the next one learns of that list, makes the offer its key, and signs a list to say so;
-//! 4. the previous keeper learns of that one, and removes its key.
+//! 1. the keeper sends the key over its connection to the next keeper, which stores it as an offer;
+//! 2. after the confirmation, the keeper signs its last list: the list of the next term, which names the next keeper;
+//! 3. the next keeper learns of that list, makes the offer its key, and signs a list that says so;
+//! 4. the previous keeper learns of that list, and removes its key.
 //!
-//! An offer is good beside one version of the list. If the list changes before the move is completed, the move is over, and the
-//! receiver removes what it was offered when it learns of that list; also if that removes the receiver itself.
+//! An offer is valid with one version of the list. If the list changes before the move is completed, the move is over.
+//! The receiver removes the offer when it learns of the changed list, even if that list removes the receiver itself.
 //!
-//! What must never enter: how the key travels, and the key in a log or a message to a person.
+//! What must never enter: how the key is sent, and the key in a log or in a message to a person.
 
 use std::fmt;
 use std::fs;
@@ -32,22 +32,22 @@ use super::list::MemberList;
 use super::token::unix_seconds;
 use crate::tls::fingerprint;
 
-/// A key that may become this replica's to use.
+/// A key that this replica may use later.
 const OFFER: &str = "authority.offer";
 
-/// Slots that are left out when the authority is restored: the lost keeper may have given some to servers that nobody
-/// else has heard of.
+/// The number of slots that are skipped when the authority is restored. The lost keeper may have given some of them to
+/// servers that no other member knows.
 const SLOTS_LEFT_OUT: u16 = 256;
 
-/// A backup is not larger.
+/// The maximum size of a backup.
 const BACKUP_BYTES_MAX: u64 = 4 << 20;
 
 /// The key of the authority on its way to its next keeper. It is never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
-    /// The term in which the receiver is to keep it.
+    /// The term in which the receiver is the keeper.
     pub term: u64,
-    /// The version of the list of members that it was taken beside. With another one it is of no use any more.
+    /// The version of the list of members at that time. With another version the key is useless.
     version: u64,
     key: String,
 }
@@ -58,14 +58,14 @@ impl fmt::Debug for Handover {
     }
 }
 
-/// What everybody may know of the authority.
+/// The public facts about the authority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuthorityView {
-    /// Who keeps it.
+    /// The keeper.
     pub keeper: u16,
-    /// Where that is, as the list of members says.
+    /// The addresses of the keeper, as the list of members says.
     pub addresses: String,
-    /// It is kept here, with its key.
+    /// This replica keeps it, with its key.
     pub is_here: bool,
     /// BLAKE3 of its certificate.
     pub fingerprint: String,
@@ -73,16 +73,16 @@ pub struct AuthorityView {
     pub expires_unix_s: u64,
     /// How often it was moved or restored, from 1.
     pub term: u64,
-    /// The version of the list of members that it signed last, as far as is known here.
+    /// The version of the list of members that it signed last, as known here.
     pub version: u64,
 }
 
-/// What brings the authority back when its keeper is lost: written by [`SetDirectory::export_authority`], or a copy of
+/// Restores the authority when its keeper is lost: a file that [`SetDirectory::export_authority`] wrote, or a copy of
 /// the keeper's `set` directory.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct AuthorityBackup {
     key: String,
-    /// As it was when the backup was made.
+    /// The list at the time of the backup.
     list: MemberList,
 }
 
@@ -96,7 +96,7 @@ impl AuthorityBackup {
     /// Reads a backup: a file, or a directory that is a copy of the `set` directory of a previous keeper.
     ///
     /// # Errors
-    /// [`SetError::NoBackup`] when it is none, or cannot be read.
+    /// [`SetError::NoBackup`] when the path is not a backup, or cannot be read.
     pub fn read(path: &Path) -> Result<AuthorityBackup, SetError> {
         let read = match path.is_dir() {
             true => read_copy(path),
@@ -109,25 +109,25 @@ impl AuthorityBackup {
     }
 }
 
-/// Why a copy of a `set` directory is no backup, or what it holds.
+/// Reads a copy of a `set` directory, or says why it is not a backup.
 fn read_copy(path: &Path) -> Result<AuthorityBackup, String> {
     let list = SetDirectory::new(path).member_list().map_err(bare)?;
     let key = files::read(&path.join(AUTHORITY_KEY)).map_err(bare)?;
     Ok(AuthorityBackup { key, list })
 }
 
-/// The same of a file.
+/// The same for a file.
 fn read_backup(path: &Path) -> Result<AuthorityBackup, String> {
     let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
     if metadata.len() > BACKUP_BYTES_MAX {
         return Err(format!("it has more than {BACKUP_BYTES_MAX} bytes"));
     }
-    // The error might quote the key.
+    // The error may quote the key.
     serde_json::from_str(&files::read(path).map_err(bare)?)
         .map_err(|_| "it is no backup of the authority".to_owned())
 }
 
-/// What is wrong, without what would be done about the set's own files.
+/// The problem, without the advice for the set's own files.
 fn bare(error: SetError) -> String {
     match error {
         SetError::Io { path, error } => format!("{}: {error}", path.display()),
@@ -138,7 +138,7 @@ fn bare(error: SetError) -> String {
 }
 
 impl SetDirectory {
-    /// What is known here of the authority.
+    /// What this replica knows about the authority.
     ///
     /// # Errors
     /// [`SetError::NoSet`], [`SetError::Damaged`] and file errors.
@@ -157,7 +157,7 @@ impl SetDirectory {
         })
     }
 
-    /// When the certificate expires with which this replica proves itself.
+    /// When the certificate of this replica expires.
     ///
     /// # Errors
     /// [`SetError::NoSet`], [`SetError::Damaged`] and file errors.
@@ -174,12 +174,11 @@ impl SetDirectory {
         Ok(UNIX_EPOCH + Duration::from_secs(expires))
     }
 
-    /// Writes what [`SetDirectory::restore_authority`] takes, to a file that is not there yet and
-    /// that only its handler can read. Anybody who has it can admit servers to the set and remove
-    /// members.
+    /// Writes the input of [`SetDirectory::restore_authority`] to a new file that only its owner can read. Anyone who
+    /// has this file can admit servers to the set and remove members.
     ///
     /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::NotExported`], and file errors.
+    /// [`SetError::NoAuthority`] if this replica does not keep the authority, [`SetError::NotExported`], and file errors.
     pub fn export_authority(&self, to: &Path) -> Result<(), SetError> {
         let _lock = self.open()?;
         let list = self.read_as_keeper()?.list;
@@ -199,11 +198,11 @@ impl SetDirectory {
         })
     }
 
-    /// Takes the authority out of the keeper's hands, for the next one to store.
+    /// Takes the key from the keeper, for the next keeper to store.
     ///
     /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere than where it is kept, [`SetError::AlreadyKeeper`] when it is to go where it
-    /// is, [`SetError::NoSuchMember`] also for a member that was removed, and file errors.
+    /// [`SetError::NoAuthority`] if this replica does not keep it, [`SetError::AlreadyKeeper`] if `to` keeps it
+    /// already, [`SetError::NoSuchMember`] also for a removed member, and file errors.
     pub fn begin_handover(&self, to: ReplicaSlot) -> Result<Handover, SetError> {
         let _lock = self.open()?;
         let file = self.read_as_keeper()?;
@@ -215,8 +214,8 @@ impl SetDirectory {
         })
     }
 
-    /// Stores an authority that the keeper wants to hand over to this replica. When this returns it is durable; it is
-    /// not used before a signed list says that this replica keeps it.
+    /// Stores an authority that the keeper hands over to this replica. It is durable when this returns. It is not used
+    /// before a signed list names this replica as the keeper.
     ///
     /// # Errors
     /// [`SetError::WrongKey`] for a key that is not the authority's, [`SetError::Superseded`] when it is out of date,
@@ -233,13 +232,13 @@ impl SetDirectory {
         self.write_json(OFFER, handover)
     }
 
-    /// Says, as the last list that this replica signs, that another one keeps the authority: only after that one has
-    /// confirmed that it has stored what [`SetDirectory::begin_handover`] gave. Tokens that are outstanding end, since
-    /// they lead to this replica.
+    /// Signs the last list of this replica, which names another keeper. Call this only after that keeper has confirmed
+    /// that it stored the result of [`SetDirectory::begin_handover`]. Outstanding tokens become invalid, because they
+    /// lead to this replica.
     ///
     /// # Errors
-    /// [`SetError::Superseded`] when the authority has changed hands meanwhile, or the list of members has changed, after which the
-    /// receiver uses that key no more; and those of [`SetDirectory::begin_handover`].
+    /// [`SetError::Superseded`] when the keeper or the list of members has changed in the meantime; the receiver then
+    /// never uses that key. Also the errors of [`SetDirectory::begin_handover`].
     pub fn complete_handover(&self, to: ReplicaSlot, handover: &Handover) -> Result<(), SetError> {
         let _lock = self.open()?;
         let mut file = self.read_as_keeper()?;
@@ -254,14 +253,14 @@ impl SetDirectory {
         self.write_invitations(&[])
     }
 
-    /// Whether the key lies here, for use or not any more.
+    /// Whether the key is stored here, in use or not.
     #[must_use]
     pub fn holds_key(&self) -> bool {
         self.file(AUTHORITY_KEY).exists()
     }
 
-    /// A list that another replica showed is to be stored: does what it means for the key. Says whether this replica
-    /// has to sign anew, to say that it keeps the authority from now on.
+    /// Prepares the key for a list that another replica showed, before that list is stored. `true` means that this
+    /// replica has to sign a new list, because it keeps the authority from now on.
     pub(super) fn prepare_for(&self, list: &MemberList, own: u16) -> Result<bool, SetError> {
         let Some(offer) = self.read_offer()? else {
             return Ok(false);
@@ -273,7 +272,7 @@ impl SetDirectory {
         Ok(is_meant)
     }
 
-    /// The list is stored: removes keys that are of no use with it. Another keeper that has signed it has the key.
+    /// After the list is stored: removes keys that are useless with it. If another keeper signed the list, that keeper has the key.
     pub(super) fn tidy_after(&self, list: &MemberList, own: u16) -> Result<(), SetError> {
         if list.keeper != own || is_removed(list, own) {
             files::remove(&self.file(AUTHORITY_KEY))?;
@@ -293,16 +292,16 @@ impl SetDirectory {
         if !files::exists(&path)? {
             return Ok(None);
         }
-        // The error might quote the key.
+        // The error may quote the key.
         let offer = serde_json::from_str(&files::read(&path)?);
         offer.map_err(|_| damaged(&path, "it is no key that was handed over"))
     }
 
-    /// Makes this replica the keeper, from a backup, when the keeper is lost for ever. The caller has seen to it that
-    /// the newest list that can be found was learned here, and that the previous keeper is gone: should it come back, it
-    /// learns that its term is over, and what it alone signed meanwhile is taken in.
+    /// Makes this replica the keeper, from a backup, when the keeper is lost for ever. The caller has made sure that
+    /// this replica learned the newest list that can be found, and that the previous keeper is gone. If it comes back,
+    /// it learns that its term is over, and the members that only it signed in the meantime are added.
     ///
-    /// Slots are left out, since the previous keeper may have given some away that nobody else knows of.
+    /// Slots are skipped, because the previous keeper may have given some to servers that no other member knows.
     ///
     /// # Errors
     /// [`SetError::AlreadyKeeper`], [`SetError::WrongKey`] for the backup of another set, [`SetError::Forged`] when the
@@ -328,15 +327,15 @@ impl SetDirectory {
         let highest = file.list.members.last().map_or(0, |last| last.slot);
         let used = file.list.slots_from.max(highest.saturating_add(1));
         file.list.slots_from = used.saturating_add(SLOTS_LEFT_OUT);
-        // A key is of no use before the list says so.
+        // The key is useless before the list names this replica.
         files::replace(&self.file(AUTHORITY_KEY), backup.key.as_bytes())?;
         self.write_invitations(&[])?;
         self.sign_and_write(&mut file)
     }
 }
 
-/// Whether an offer can come to nothing any more beside this list: its term has begun, the move was not completed before the
-/// list changed, or the one it was made to was removed.
+/// Whether an offer is useless beside this list: its term has begun, the list changed before the move was completed, or
+/// its receiver was removed.
 fn is_over(offer: &Handover, list: &MemberList, own: u16) -> bool {
     offer.term <= list.term || list.version > offer.version || is_removed(list, own)
 }

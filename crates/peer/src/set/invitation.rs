@@ -1,4 +1,4 @@
-//! An invitation as the inviting replica keeps it, and the judgement of a server that refers to it.
+//! An invitation as the inviting replica stores it, and the check of a server that uses it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,15 +11,15 @@ use super::token::{is_same, proof, proof_of_answer};
 use super::{Kind, Places, SetError, TokenError};
 use crate::identity::SetId;
 
-/// What the server that joins will be.
+/// The role of the server that joins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// What members are for: in a set a replica, in a pool a data server.
+    /// The normal role: a replica in a set, a data server in a pool.
     #[default]
     Ordinary,
-    /// A member of a set that votes, and keeps no contents.
+    /// A member of a set that votes and keeps no contents.
     Witness,
-    /// A member of a pool that shows clients names.
+    /// A member of a pool that serves the name space to clients.
     MetadataServer,
 }
 
@@ -33,13 +33,12 @@ pub(crate) struct Invitation {
     /// The server that uses it becomes a metadata server of the pool.
     #[serde(default)]
     pub(crate) metadata_server: bool,
-    /// What the member will be called; empty for nothing.
+    /// The name of the member; empty for none.
     #[serde(default)]
     pub(crate) name: String,
     expires_unix_s: u64,
     secret: String,
-    /// Fingerprint of the signing request that used it. The same request may come again when an
-    /// answer was lost.
+    /// Fingerprint of the signing request that used it. The same request may come again after its answer was lost.
     used_by: Option<String>,
 }
 
@@ -61,22 +60,22 @@ impl Invitation {
         }
     }
 
-    /// From now on the invitation is for this request alone.
+    /// From now on the invitation is valid for this request only.
     pub(crate) fn use_up(&mut self, request: &CertificateSigningRequestDer<'_>) {
         self.used_by = Some(used_by(request));
     }
 
-    /// When it stops to work, in whole seconds.
+    /// When it expires, in whole seconds.
     pub(crate) fn expires(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(self.expires_unix_s)
     }
 
-    /// Whether a server was admitted by it.
+    /// Whether it was used to admit a server.
     pub(crate) fn is_used(&self) -> bool {
         self.used_by.is_some()
     }
 
-    /// Whether a server may still be admitted by it.
+    /// Whether it can still admit a server.
     pub(crate) fn is_open(&self, now: SystemTime) -> bool {
         !self.is_used() && now <= self.expires()
     }
@@ -87,8 +86,7 @@ impl Invitation {
         secret.ok_or_else(|| unknown_token(kind))
     }
 
-    /// What proves to the server that has the token that the answer about the tree comes from the
-    /// keeper of the authority.
+    /// Proves to the server with the token that the answer about the tree comes from the keeper of the authority.
     pub(crate) fn prove_answer(
         &self,
         (kind, set): (Kind, SetId),
@@ -99,7 +97,7 @@ impl Invitation {
         Ok(proof_of_answer(&self.secret(kind)?, place, request, tree))
     }
 
-    /// Judges a proof. A caller that does not know the secret learns nothing about the invitation.
+    /// Checks a proof. A caller that does not know the secret learns nothing about the invitation.
     pub(crate) fn check(
         &self,
         (kind, set): (Kind, SetId),
@@ -126,7 +124,7 @@ impl Invitation {
     }
 }
 
-/// What is said of every token that does not fit, whatever the reason.
+/// The one error for every token that does not fit, whatever the reason.
 pub(crate) fn unknown_token(kind: Kind) -> SetError {
     SetError::Refused(format!(
         "the token is not one of this {kind}; ask for a new one with `meridian {kind} invite`"

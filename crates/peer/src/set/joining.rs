@@ -1,7 +1,7 @@
-//! The key of a server that has asked to join and has not got an answer: it asks with the same one again.
+//! The key of a server that has asked to join and has no answer yet. It asks again with the same key.
 //!
-//! A token admits one key. If that were made anew for each attempt, an answer that is lost on its way would use the token up. The
-//! file lies beside the directory of the set, which there is none of yet, and goes with the answer.
+//! A token admits one key. With a new key for each attempt, a lost answer would use the token up. The file is beside
+//! the directory of the set, which does not exist yet, and is removed after the answer.
 //!
 //! What must never enter: the network.
 
@@ -17,7 +17,7 @@ use super::files;
 use super::token::Token;
 use super::{Places, SetError};
 
-/// With what a server asks to join.
+/// The key and the request of a server that asks to join.
 pub(super) struct Asking {
     pub(super) key_pem: String,
     /// PKCS #10, DER.
@@ -32,7 +32,7 @@ struct Kept {
     request: String,
 }
 
-/// What [`crate::decode_as_anything`] says, of an attempt to join.
+/// [`crate::decode_as_anything`] for an attempt to join.
 pub(super) fn decode_as_anything(bytes: &[u8]) {
     drop(serde_json::from_slice::<Kept>(bytes));
 }
@@ -44,13 +44,13 @@ impl SetDirectory {
         PathBuf::from(name)
     }
 
-    /// The key and the signing request for a token: those of the last attempt with it, or new ones, which are kept.
+    /// The key and the signing request for a token: those of the last attempt with it, or new ones, which are stored.
     pub(super) fn begin_joining(&self, token: &Token) -> Result<Asking, SetError> {
         let (path, token) = (
             self.asking_file(),
             blake3::hash(&token.secret).to_hex().to_string(),
         );
-        // What cannot be read is of no use, and is replaced.
+        // An unreadable file is useless, and is replaced.
         let kept = files::read(&path).ok();
         let kept = kept.and_then(|text| serde_json::from_str::<Kept>(&text).ok());
         let kept = kept.filter(|kept| kept.token == token);
@@ -77,9 +77,8 @@ impl SetDirectory {
         Ok(Asking { key_pem, request })
     }
 
-    /// Whether the directory holds what this token has brought when it was used with these
-    /// addresses: the server that joined was interrupted before it said so, or asks once more.
-    /// Nothing is left to be done then.
+    /// Whether the directory already contains the result of this token with these addresses: the joining server was
+    /// interrupted before it reported success, or asks once more. Then nothing is left to do.
     ///
     /// # Errors
     /// File errors.
@@ -101,8 +100,8 @@ impl SetDirectory {
         Ok(is_it)
     }
 
-    /// Whether the directory holds a set that was begun with these words about the tree and these addresses, and that
-    /// nobody else has been invited to.
+    /// Whether the directory contains a set that was created with this text about the tree and these addresses, and
+    /// that has no invitations.
     ///
     /// # Errors
     /// File errors.

@@ -1,7 +1,7 @@
-//! What is done where the set's authority is kept: invite, admit, remove, correct addresses.
+//! Operations of the keeper of the set's authority: invite, admit, remove, change addresses.
 //!
-//! Everything here changes what only the keeper of the authority's key may change, under the directory's lock, so that
-//! a command may do so beside the running server. What must never enter: the network.
+//! Only the keeper of the authority's key may make these changes. They are made under the directory's lock, so that a
+//! command may run beside the server. What must never enter: the network.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,27 +17,27 @@ use super::token::{Token, unix_seconds};
 use super::{Kind, SetError};
 use crate::tls::fingerprint;
 
-/// Tokens that may be outstanding at one time.
+/// The maximum number of outstanding tokens.
 const TOKENS_MAX: usize = 64;
 
-/// A token that was handed out, still works, and was not used. Its secret is known to its holder alone.
+/// A token that was issued, is valid, and was not used. Only its holder knows its secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outstanding {
-    /// The slot that the server that uses it will have.
+    /// The slot of the server that uses it.
     pub slot: ReplicaSlot,
     /// The server that uses it becomes a witness.
     pub witness: bool,
     /// The server that uses it becomes a metadata server of the pool.
     pub metadata_server: bool,
-    /// When it stops to work, in whole seconds.
+    /// When it expires, in whole seconds.
     pub expires: SystemTime,
 }
 
 impl SetDirectory {
-    /// The set's file, where the authority is kept.
+    /// Reads the set's file on the keeper of the authority.
     ///
     /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere, with where it is; [`SetError::KeyLost`] where it should be.
+    /// [`SetError::NoAuthority`] on another replica, with the keeper; [`SetError::KeyLost`] if the key is missing.
     pub(super) fn read_as_keeper(&self) -> Result<SetFile, SetError> {
         let file = self.read_set()?;
         match self.may_sign(&file) {
@@ -50,8 +50,8 @@ impl SetDirectory {
         }
     }
 
-    /// Looks at the files that only the keeper of the authority needs, if it is kept here, and at a key that lies here
-    /// anyway.
+    /// Checks the files that only the keeper of the authority needs, if this replica is the keeper, and any key that is
+    /// stored here.
     ///
     /// # Errors
     /// [`SetError::KeyLost`], [`SetError::Damaged`] and file errors.
@@ -71,13 +71,12 @@ impl SetDirectory {
         }
     }
 
-    /// Makes the token for one more replica, which works once, for `lifetime`, and reserves a slot for as long. Its member will have
-    /// this role, and this name unless that is empty. Printing it is the caller's; it is a password.
+    /// Makes the token for one more replica. It works once, within `lifetime`, and reserves a slot for that time. The
+    /// member gets this role, and this name unless it is empty. The caller prints the token, which is a password.
     ///
-    /// A slot is given out again when its token has expired or was revoked before anybody used it. That is safe because
-    /// not the slot but the token's secret admits a server, and a secret is forgotten here before its slot is given to
-    /// another one. Once a server has joined in a slot, the signed list names it for ever, removed or not, and it is
-    /// given to nobody else.
+    /// A slot is reused when its token expired or was revoked unused. That is safe because the token's secret, not the
+    /// slot, admits a server, and the secret is deleted here before another token gets the slot. After a server has
+    /// joined in a slot, the signed list names it for ever, removed or not, and no other server gets the slot.
     ///
     /// # Errors
     /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::TooManyMembers`],
@@ -110,7 +109,7 @@ impl SetDirectory {
             secret,
             expires: UNIX_EPOCH + Duration::from_secs(expires_unix_s),
         };
-        // The server that had the slot reserved before has no token any more.
+        // The server that had reserved the slot has no valid token any more.
         invitations.retain(|other| other.slot != slot);
         invitations.push(Invitation::new(
             slot,
@@ -122,10 +121,10 @@ impl SetDirectory {
         Ok(token)
     }
 
-    /// The tokens that may still be used, by slot.
+    /// The tokens that are still valid, by slot.
     ///
     /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, and file errors.
+    /// [`SetError::NoAuthority`] if this replica does not keep the authority, and file errors.
     pub fn tokens(&self, now: SystemTime) -> Result<Vec<Outstanding>, SetError> {
         let _lock = self.open()?;
         self.read_as_keeper()?;
@@ -143,10 +142,10 @@ impl SetDirectory {
         Ok(tokens)
     }
 
-    /// Has the token for a slot admit nobody any more.
+    /// Makes the token for a slot invalid.
     ///
     /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::NoSuchToken`] when none is
+    /// [`SetError::NoAuthority`] if this replica does not keep the authority, [`SetError::NoSuchToken`] if no token is
     /// outstanding for the slot, and file errors.
     pub fn revoke_token(&self, slot: ReplicaSlot, now: SystemTime) -> Result<(), SetError> {
         let _lock = self.open()?;
@@ -160,11 +159,11 @@ impl SetDirectory {
         self.write_invitations(&invitations)
     }
 
-    /// Marks a member as removed, so that servers which learn of it refuse it. A running one is told with
-    /// [`crate::Endpoint::revoke`].
+    /// Marks a member as removed, so that servers that learn of it refuse it. Use [`crate::Endpoint::revoke`] to tell a
+    /// running server.
     ///
     /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::Keeper`] for that replica
+    /// [`SetError::NoAuthority`] if this replica does not keep the authority, [`SetError::Keeper`] for this replica
     /// itself, [`SetError::NoSuchMember`] and file errors.
     pub fn revoke(&self, slot: ReplicaSlot) -> Result<(), SetError> {
         let _lock = self.open()?;
@@ -184,11 +183,11 @@ impl SetDirectory {
         self.sign_and_write(&mut set)
     }
 
-    /// Changes where the others reach a member. Says whether that is news.
+    /// Changes the addresses of a member for other members. Returns whether this is a change.
     ///
     /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::NoSuchMember`] also for a
-    /// member that was removed, [`SetError::Address`], [`SetError::AddressTaken`] and file errors.
+    /// [`SetError::NoAuthority`] if this replica does not keep the authority, [`SetError::NoSuchMember`] also for a
+    /// removed member, [`SetError::Address`], [`SetError::AddressTaken`] and file errors.
     pub fn set_addresses(
         &self,
         slot: ReplicaSlot,
@@ -200,11 +199,11 @@ impl SetDirectory {
         self.change_member(slot, &addresses, |member| &mut member.addresses)
     }
 
-    /// Changes where clients reach a member, or has that be derived from where the others do, with no address. Says
-    /// whether that is news.
+    /// Changes the addresses of a member for clients. With no address they are derived from its addresses for members.
+    /// Returns whether this is a change.
     ///
     /// # Errors
-    /// As [`SetDirectory::set_addresses`].
+    /// Like [`SetDirectory::set_addresses`].
     pub fn set_client_addresses(
         &self,
         slot: ReplicaSlot,
@@ -238,11 +237,11 @@ impl SetDirectory {
         Ok(true)
     }
 
-    /// Changes what people call a member; an empty name takes it away.
+    /// Changes the name of a member; an empty name removes it.
     ///
     /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::NoSuchMember`] also for a
-    /// member that was removed, [`SetError::Name`], [`SetError::NameTaken`] and file errors.
+    /// [`SetError::NoAuthority`] if this replica does not keep the authority, [`SetError::NoSuchMember`] also for a
+    /// removed member, [`SetError::Name`], [`SetError::NameTaken`] and file errors.
     pub fn set_name(&self, slot: ReplicaSlot, name: &str) -> Result<(), SetError> {
         let _lock = self.open()?;
         let mut set = self.read_as_keeper()?;
@@ -257,10 +256,10 @@ impl SetDirectory {
         self.sign_and_write(&mut set)
     }
 
-    /// Checks what a server shows that wants to join, and signs its request.
+    /// Checks the proof of a server that wants to join, and signs its request.
     ///
     /// # Errors
-    /// [`SetError::Refused`] and [`SetError::Token`] with what to tell it.
+    /// [`SetError::Refused`] and [`SetError::Token`] with the text for the server.
     pub(crate) fn admit(
         &self,
         slot: ReplicaSlot,
@@ -296,7 +295,7 @@ impl SetDirectory {
         let tree = files::read_bytes(&self.file(TREE))?;
         let proof = invitation.prove_answer((kind, set), request, &tree)?;
         let (witness, metadata_server) = (invitation.witness, invitation.metadata_server);
-        // It may have got another one since it was admitted, if it asks again.
+        // If it asks again, it may have been renamed since it was admitted.
         let known = file.list.member(slot.0).map(|known| known.name.clone());
         let name = known.unwrap_or_else(|| invitation.name.clone());
         self.write_invitations(&invitations)?;
@@ -327,7 +326,7 @@ impl SetDirectory {
     }
 }
 
-/// Whether a member, or a new one, may be called so.
+/// Whether a member, or a new one, may have this name.
 fn check_name(set: &SetFile, slot: Option<u16>, name: &str) -> Result<(), SetError> {
     if name.is_empty() {
         return Ok(());
@@ -343,8 +342,8 @@ fn check_name(set: &SetFile, slot: Option<u16>, name: &str) -> Result<(), SetErr
     }
 }
 
-/// Whether a slot that a token reserved may be taken now. It is not when somebody joined in it before the files here
-/// were put back from a backup.
+/// Whether a slot that a token reserved may be taken now. It may not if a server joined in it before the files here
+/// were restored from a backup.
 fn check_place(
     kind: Kind,
     file: &SetFile,
@@ -373,7 +372,7 @@ fn is_full(kind: Kind, file: &SetFile) -> bool {
     members.filter(|member| !member.revoked).count() >= kind.members_max()
 }
 
-/// The first slot that nobody has had and nobody may claim.
+/// The first slot that was never used and that no token reserves.
 fn free_slot(
     kind: Kind,
     file: &SetFile,

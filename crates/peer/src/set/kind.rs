@@ -1,12 +1,12 @@
-//! Whether a directory is that of a set or of a pool. Both have an authority, tokens and a signed list, and are joined in the same
-//! way; they differ in how many they may be, and in what a person types.
+//! Whether a directory is for a set or for a pool. Both have an authority, tokens and a signed list, and servers join
+//! both in the same way. They differ in the maximum number of members and in the commands.
 //!
-//! What must never enter: what members do.
+//! What must never enter: the work of the members.
 
-/// What servers join.
+/// What servers can join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A set of replicas, which keep one tree.
+    /// A set of replicas that keep one tree.
     Set,
     /// A pool: the data servers and the metadata servers of one site.
     Pool,
@@ -16,7 +16,7 @@ impl Kind {
     /// Both.
     pub(super) const ALL: [Kind; 2] = [Kind::Set, Kind::Pool];
 
-    /// In messages, and in the commands of `meridian`.
+    /// The word in messages and in the commands of `meridian`.
     #[must_use]
     pub const fn noun(self) -> &'static str {
         match self {
@@ -25,18 +25,18 @@ impl Kind {
         }
     }
 
-    /// Members at one time, those that keep no contents included.
+    /// The maximum number of members at one time, including those that keep no contents.
     #[must_use]
     pub const fn members_max(self) -> usize {
         match self {
-            // As many as views can be agreed on with.
+            // The maximum with which views can be agreed on.
             Kind::Set => super::list::MEMBERS_MAX,
-            // As many data servers as one file can be striped over, and a metadata server.
+            // The maximum number of data servers over which one file can be striped, and a metadata server.
             Kind::Pool => 65,
         }
     }
 
-    /// What every token begins with; the number is the version of its format.
+    /// The beginning of every token; the number is the version of its format.
     pub(super) const fn token_prefix(self) -> &'static str {
         match self {
             Kind::Set => "meridian1.",

@@ -1,7 +1,7 @@
-//! The list of members, as the set's authority signs it: what it says, which of two counts, and its bytes.
+//! The list of members that the set's authority signs: its content, which of two lists is newer, and its encoding.
 //!
-//! The keeper of the authority's key signs every list, over an encoding that names the set, so that
-//! no member can make one. What must never enter: files and keys.
+//! The keeper of the authority's key signs every list. The signed encoding names the set, so that no member can forge a
+//! list. What must never enter: files and keys.
 
 use bytes::Bytes;
 use data_encoding::BASE64;
@@ -11,30 +11,30 @@ use vfs::ReplicaSlot;
 
 use crate::identity::SetId;
 
-/// What is signed begins with this, so that a signature over anything else is none over a list. The number is the
+/// The prefix of the signed bytes, so that a signature over other data is not valid for a list. The number is the
 /// version of the encoding.
 const DOMAIN: &[u8] = b"meridian list of members 1\0";
 
-/// Members at one time, witnesses included: as many as views can be agreed on with.
+/// The maximum number of members at one time, witnesses included: the maximum with which views can be agreed on.
 pub const MEMBERS_MAX: usize = 9;
 
-/// Members that a list names at most, removed ones included; a set that has used up as many has to be made anew.
+/// The maximum number of members in a list, removed ones included. After that a new set has to be created.
 pub const MEMBERS_EVER_MAX: usize = 1024;
 
-/// Bytes of a list, without its signature, as it travels: it has to fit into the body of a message, and into a refusal, beside
-/// other things. Nobody calls members that were removed, so their addresses give way.
+/// The maximum size of an encoded list, without its signature. It has to fit into the body of a message, and into a
+/// refusal, beside other data. Removed members are never called, so their addresses are dropped if necessary.
 const LIST_BYTES_MAX: usize = 32 * 1024;
 
-/// Addresses of one member, for other replicas.
+/// The maximum number of addresses of one member for other replicas.
 const ADDRESSES_MAX: usize = 4;
 
-/// The same for clients: one of each version of IP.
+/// The same for clients: one for each version of IP.
 const CLIENT_ADDRESSES_MAX: usize = 2;
 
-/// Bytes of a member's name.
+/// The maximum size of a member's name.
 const NAME_BYTES_MAX: usize = 32;
 
-/// Bytes of an address: a name of 253, brackets, a colon and a port.
+/// The maximum size of an address: a name of 253 bytes, brackets, a colon and a port.
 const ADDRESS_BYTES_MAX: usize = 261;
 
 /// A replica of the set, as the set's files know it.
@@ -44,36 +44,33 @@ pub struct Member {
     pub slot: u16,
     /// Where it listens for peers, `host:port`.
     pub addresses: Vec<String>,
-    /// Where clients reach it, `host:port`, if somebody has said so. Files written before members had such addresses do not
-    /// say so of anybody.
+    /// Where clients reach it, `host:port`, if this was configured. Older files do not have this field.
     #[serde(default)]
     pub client_addresses: Vec<String>,
-    /// It was removed: whatever certificate it shows is refused.
+    /// It was removed: it is refused, whatever certificate it shows.
     pub revoked: bool,
-    /// It was invited as a witness: it votes, and keeps no contents. Files written before there were witnesses do
-    /// not say so of anybody.
+    /// It was invited as a witness: it votes and keeps no contents. Older files do not have this field.
     #[serde(default)]
     pub witness: bool,
-    /// It was invited as a metadata server of a pool. Nothing says so of the first one, which keeps the authority.
+    /// It was invited as a metadata server of a pool. It is not set for the first one, which keeps the authority.
     #[serde(default)]
     pub metadata_server: bool,
-    /// What people call it; empty when nobody has given it a name.
+    /// Its name; empty when it has none.
     #[serde(default)]
     pub name: String,
 }
 
-/// The members of a set, signed by its authority. Only the keeper of the authority's key makes one.
+/// The members of a set, signed by its authority. Only the keeper of the authority's key can make one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberList {
-    /// How often the authority was moved or restored, from 1. A list of a later term replaces those of all earlier ones.
+    /// How often the authority was moved or restored, from 1. A list of a later term replaces those of all earlier terms.
     pub term: u64,
     /// The slot of the only replica that signs lists in this term.
     pub keeper: u16,
-    /// Grows with each change: the time at which the list was signed, in milliseconds since 1970, or one more than the
-    /// version before, whichever is larger. A keeper whose files are older than what others know so does not sign two
-    /// lists with one version.
+    /// Grows with each change: the time of the signature in milliseconds since 1970, or the previous version plus one
+    /// if that is larger. So a keeper with outdated files does not sign two lists with the same version.
     pub version: u64,
-    /// No slot below is given to anybody any more, whether it is known who had it or not.
+    /// No smaller slot is given to a new member any more, whether its former member is known or not.
     pub slots_from: u16,
     /// The members, removed ones included, by slot.
     pub members: Vec<Member>,
@@ -93,7 +90,7 @@ struct WireList {
     slots_from: u32,
     #[prost(message, repeated, tag = "5")]
     members: Vec<WireMember>,
-    /// Empty in what is signed.
+    /// Empty in the signed encoding.
     #[prost(bytes = "bytes", tag = "6")]
     signature: Bytes,
 }
@@ -108,46 +105,46 @@ struct WireMember {
     revoked: bool,
     #[prost(bool, tag = "4")]
     witness: bool,
-    /// A list in which there are none has the bytes, and so the signature, of those written before there could be any.
+    /// A list without such addresses has the same bytes as older lists, and so the same signature.
     #[prost(string, repeated, tag = "5")]
     client_addresses: Vec<String>,
     #[prost(string, tag = "6")]
     name: String,
-    /// Like the addresses of clients: where nobody is one, the bytes are those that they were before.
+    /// As with the addresses of clients: if no member is a metadata server, the bytes are the same as before.
     #[prost(bool, tag = "7")]
     metadata_server: bool,
 }
 
 impl MemberList {
-    /// What is known of the replica of a slot.
+    /// The member in this slot.
     #[must_use]
     pub fn member(&self, slot: u16) -> Option<&Member> {
         self.members.iter().find(|member| member.slot == slot)
     }
 
-    /// Whether the replica of a slot was invited as a witness.
+    /// Whether the member in this slot was invited as a witness.
     #[must_use]
     pub fn is_witness(&self, slot: u16) -> bool {
         self.member(slot).is_some_and(|member| member.witness)
     }
 
-    /// Where the keeper of the authority listens, for people; nothing when it has no address.
+    /// The addresses of the keeper of the authority, for people; empty when it has none.
     #[must_use]
     pub fn keeper_addresses(&self) -> String {
         let keeper = self.member(self.keeper);
         keeper.map_or_else(String::new, |keeper| keeper.addresses.join(", "))
     }
 
-    /// Whether this list counts and the other one does not: the later term does; within a term, should two replicas
-    /// have restored the authority at the same time, the larger slot; then the larger version.
+    /// Whether this list replaces the other one. The larger term wins. Within a term, which two replicas can have if
+    /// both restored the authority at the same time, the larger slot of the keeper wins; then the larger version.
     #[must_use]
     pub fn is_newer_than(&self, other: &MemberList) -> bool {
         let rank = |list: &MemberList| (list.term, list.keeper, list.version);
         rank(self) > rank(other)
     }
 
-    /// Whether everything that cannot be taken back is said here too: who became a member, what each was invited as, who was removed,
-    /// and which slots are used up. A list that does not cover what a member knows was signed by somebody who had not heard of it.
+    /// Whether this list contains every irrevocable fact of the other list: the members, their roles, the removed
+    /// members, and the used slots. If a list does not cover what a member knows, its signer did not know that.
     #[must_use]
     pub fn covers(&self, other: &MemberList) -> bool {
         self.slots_from >= other.slots_from
@@ -160,7 +157,7 @@ impl MemberList {
             })
     }
 
-    /// Adds what [`MemberList::covers`] found missing. The signature does not fit any more.
+    /// Adds what [`MemberList::covers`] found missing. This invalidates the signature.
     pub(super) fn take_in(&mut self, other: &MemberList) {
         self.slots_from = self.slots_from.max(other.slots_from);
         self.version = self.version.max(other.version);
@@ -180,14 +177,14 @@ impl MemberList {
         }
     }
 
-    /// Replaces what is known of one member, or adds it. The signature does not fit any more.
+    /// Replaces the entry of one member, or adds it. This invalidates the signature.
     pub(super) fn put(&mut self, member: Member) {
         self.members.retain(|other| other.slot != member.slot);
         self.members.push(member);
         self.members.sort_by_key(|member| member.slot);
     }
 
-    /// Another member than this one that the others reach at one of these addresses, and at which.
+    /// Another member that the others reach at one of these addresses, and that address.
     pub(super) fn reached_at(
         &self,
         addresses: &[String],
@@ -205,8 +202,8 @@ impl MemberList {
         })
     }
 
-    /// Where a list is too long to be told, the addresses and names of those who were removed are left out, of as many as it takes. The signature
-    /// does not fit any more.
+    /// If a list is too large, removes the addresses and names of removed members, one member after the other until it
+    /// fits. This invalidates the signature.
     pub(super) fn shorten(&mut self) {
         while self.unsigned().encoded_len() > LIST_BYTES_MAX {
             let mut members = self.members.iter_mut();
@@ -237,7 +234,7 @@ impl MemberList {
         bytes
     }
 
-    /// Why no authority signs such a list; nothing when it might. Bounds what is stored and passed on.
+    /// Why no authority signs such a list; `None` if it may. Bounds the stored and forwarded data.
     pub(super) fn objection(&self) -> Option<&'static str> {
         let ascending = |pair: &[Member]| pair[0].slot < pair[1].slot;
         if self.members.len() > MEMBERS_EVER_MAX {
@@ -285,7 +282,7 @@ impl MemberList {
             version: self.version,
             slots_from: self.slots_from.into(),
             members: members.collect(),
-            // What is no Base64 is no signature either.
+            // Invalid Base64 becomes an empty signature, which is invalid too.
             signature: BASE64
                 .decode(self.signature.as_bytes())
                 .unwrap_or_default()
@@ -293,12 +290,12 @@ impl MemberList {
         }
     }
 
-    /// The list as a joining server is given it.
+    /// The encoding for a joining server.
     pub(super) fn encode(&self) -> Vec<u8> {
         self.wire().encode_to_vec()
     }
 
-    /// Reads what [`MemberList::encode`] wrote; nothing when it is none. Whether it is signed is another question.
+    /// Decodes the result of [`MemberList::encode`]; `None` if it is invalid. The signature is not checked.
     pub(super) fn decode(bytes: &[u8]) -> Option<MemberList> {
         let wire = WireList::decode(bytes).ok()?;
         let members = wire.members.into_iter().map(|member| {
@@ -323,17 +320,17 @@ impl MemberList {
     }
 }
 
-/// Where a member that joins is reached.
+/// The addresses of a member that joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// Where it listens for peers, `host:port`.
     pub addresses: Vec<String>,
-    /// Where clients reach it, `host:port`; empty to have that be derived from where peers do.
+    /// Where clients reach it, `host:port`; if empty, derived from the addresses for peers.
     pub client_addresses: Vec<String>,
 }
 
 impl Places {
-    /// Whether all of these can be addresses.
+    /// Whether all of these are valid addresses.
     pub(super) fn are_right(&self) -> bool {
         are_addresses(&self.addresses) && are_client_addresses(&self.client_addresses)
     }
@@ -348,13 +345,13 @@ impl From<Vec<String>> for Places {
     }
 }
 
-/// The same, of those for clients.
+/// The same for the addresses for clients.
 pub(super) fn are_client_addresses(addresses: &[String]) -> bool {
     addresses.len() <= CLIENT_ADDRESSES_MAX && are_addresses(addresses)
 }
 
-/// Whether this can be the name of a member: up to 32 letters, digits, hyphens, underscores and dots, of which the first is a letter.
-/// So it is no number, which slots are called by, and needs no quoting anywhere.
+/// Whether this is a valid name of a member: up to 32 letters, digits, hyphens, underscores and dots, with a letter
+/// first. So it cannot be mistaken for a slot number, and never needs quoting.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
@@ -363,7 +360,7 @@ pub fn is_name(name: &str) -> bool {
         && name.chars().all(fits)
 }
 
-/// Whether these can be the addresses of a member, `host:port` each; that anybody listens there is not said.
+/// Whether these are valid addresses of a member, `host:port` each. It is not checked that a server listens there.
 pub(super) fn are_addresses(addresses: &[String]) -> bool {
     let is_address = |address: &String| {
         let port = address

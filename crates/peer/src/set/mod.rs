@@ -1,12 +1,11 @@
 //! How a set of replicas, or a pool of data servers, begins and grows: its certificate authority, invitations, joining.
 //!
-//! A set has an authority of its own, made by [`SetDirectory::create_for`] with the first replica. A
-//! server that is to join gets one token from [`SetDirectory::invite_as`]: where to call, the
-//! fingerprint of the authority, a secret that works once, the slot reserved for it, and when it
-//! expires. [`join`] turns the token into a certificate, the list of members, and what the handler
-//! of the first replica says of the tree. A pool does the same with [`SetDirectory::of_pool`]; what
-//! is said of sets and replicas in here is then meant of pools and their servers ([`Kind`]). What
-//! must never enter: the meaning of that, what members say to each other later, and private keys in
+//! A set has its own authority, which [`SetDirectory::create_for`] makes together with the first replica. A server that
+//! is to join gets one token from [`SetDirectory::invite_as`]. It contains the addresses to call, the fingerprint of
+//! the authority, a secret that works once, the reserved slot, and the expiry time. [`join`] exchanges the token for a
+//! certificate, the list of members, and the text about the tree from the handler of the first replica. A pool does the
+//! same with [`SetDirectory::of_pool`]: the comments here about sets and replicas then mean pools and their servers
+//! ([`Kind`]). What must never enter: the meaning of that text, later messages between members, and private keys in
 //! logs or messages.
 
 mod authority;
@@ -38,7 +37,7 @@ pub use kind::Kind;
 pub use list::{MEMBERS_MAX, Member, MemberList, Places, is_name};
 pub use token::{Token, TokenError};
 
-/// What [`crate::decode_as_anything`] says, of lists of members, tokens, joining, and the files of a set.
+/// [`crate::decode_as_anything`] for lists of members, tokens, joining, and the files of a set.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     drop(MemberList::decode(bytes));
     exchange::decode_as_anything(bytes);
@@ -75,7 +74,7 @@ impl SetDirectory {
     }
 }
 
-/// What the holder of a token shows with a request.
+/// The proof that the holder of a token shows with a request.
 #[cfg(test)]
 pub(crate) fn proof_for_tests(token: &Token, request: &[u8]) -> [u8; 32] {
     token::proof(
@@ -86,7 +85,7 @@ pub(crate) fn proof_for_tests(token: &Token, request: &[u8]) -> [u8; 32] {
     )
 }
 
-/// Why something with a set could not be done.
+/// Why an operation on a set failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
     /// The directory belongs to a set already.
@@ -94,31 +93,31 @@ pub enum SetError {
         "{0} already belongs to a set; use another data directory, or remove this one to start anew"
     )]
     Exists(PathBuf),
-    /// There is no set in the directory.
+    /// The directory contains no set.
     #[error(
         "{0} belongs to no set; begin one with `meridian set create`, or enter one with `meridian set join`"
     )]
     NoSet(PathBuf),
-    /// The authority is kept by another replica.
+    /// Another replica keeps the authority.
     #[error("replica {keeper} ({addresses}) keeps the set's authority; run this on that server")]
     NoAuthority {
         /// Its slot.
         keeper: u16,
-        /// Where the others reach it.
+        /// The keeper's addresses for other members.
         addresses: String,
     },
-    /// The authority should be kept here, but its key is not there.
+    /// This replica should keep the authority, but the key is missing.
     #[error(
         "this replica keeps the set's authority, but its key `set/authority.key` is missing; put it back from a backup of the `set` directory"
     )]
     KeyLost,
-    /// It is there already.
+    /// That replica already keeps the authority.
     #[error("this replica keeps the set's authority already")]
     AlreadyKeeper,
-    /// A key, or a backup, that does not belong to the set's authority.
+    /// A key or a backup that does not belong to the set's authority.
     #[error("this is not the key of this set's authority; it is of another set")]
     WrongKey,
-    /// The authority has changed hands, or the members have changed, meanwhile.
+    /// The keeper of the authority or the list of members has changed in the meantime.
     #[error(
         "the authority or the list of members has changed meanwhile; see `meridian set authority show`, and try again"
     )]
@@ -126,45 +125,45 @@ pub enum SetError {
     /// A list of members that the set's authority did not sign.
     #[error("the list of members is refused: {0}")]
     Forged(&'static str),
-    /// There is no place for one more.
+    /// The maximum number of members is reached.
     #[error("a {0} has at most {max} members, those without contents included; remove one first", max = .0.members_max())]
     TooManyMembers(Kind),
-    /// Tokens are handed out and not used.
+    /// The maximum number of unused tokens is reached.
     #[error("too many tokens are outstanding; look at `meridian set token list` and revoke some")]
     TooManyTokens,
-    /// There is no token for this slot that may still be used.
+    /// No valid token for this slot exists.
     #[error(
         "no token for replica {0} is outstanding; `meridian set token list` shows those that are"
     )]
     NoSuchToken(u16),
-    /// This cannot be the address of a server.
+    /// This is not a valid address of a server.
     #[error("the address is none; write HOST:PORT, such as alpha.example:7643")]
     Address,
-    /// Another member is called there.
+    /// Another member has this address.
     #[error(
         "replica {1} is reached at {0}, and two members cannot be; give another address, or remove replica {1} first, if it is gone"
     )]
     AddressTaken(String, u16),
-    /// This cannot be the name of a member.
+    /// This is not a valid name of a member.
     #[error(
         "`{0}` cannot be the name of a member; write up to 32 letters, digits, `-`, `_` and `.`, a letter first, such as alpha"
     )]
     Name(String),
-    /// Another member is called so.
+    /// Another member has this name.
     #[error("replica {1} is called `{0}`, or will be when it joins; choose another name")]
     NameTaken(String, u16),
-    /// There are no slots left; they are never used twice.
+    /// No slots are left; they are never used twice.
     #[error("every slot of the set has been used; create a new set")]
     SlotsExhausted,
-    /// A member was named that there is not.
+    /// There is no such member.
     #[error("there is no replica {0} in this set; `meridian set members` lists them")]
     NoSuchMember(u16),
-    /// The replica that keeps the authority cannot be removed.
+    /// The keeper of the authority cannot be removed.
     #[error(
         "this replica keeps the set's authority, so it cannot be removed; move the authority to another member first, with `meridian set authority move --to REPLICA`"
     )]
     Keeper,
-    /// More is said of the tree than the set hands on.
+    /// The text about the tree is too large.
     #[error("the description of the tree is larger than {max} bytes", max = directory::TREE_BYTES_MAX)]
     TreeTooLarge,
     /// A file cannot be read or written.
@@ -172,18 +171,18 @@ pub enum SetError {
     Io {
         /// Which file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// A backup of the authority cannot be written where it was wished.
+    /// A backup of the authority cannot be written to this path.
     #[error("cannot write the backup to {path}: {error}; {remedy}", path = path.display(), remedy = export_remedy(error))]
     NotExported {
         /// Which file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// What was named as a backup of the authority is none.
+    /// The named file is not a usable backup of the authority.
     #[error(
         "{path} is no backup of the authority that can be used ({reason}); name a file that `meridian set authority show --export` wrote, or a copy of the `set` directory of the server that kept the authority",
         path = path.display()
@@ -194,7 +193,7 @@ pub enum SetError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A file does not contain what it should.
+    /// A file has invalid content.
     #[error(
         "{path} is damaged ({reason}); restore it from a backup, or let the replica join again"
     )]
@@ -243,7 +242,7 @@ fn remedy(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// What to do when a file that is to be made cannot be.
+/// What to do when a new file cannot be created.
 fn export_remedy(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     match error.kind() {

@@ -1,6 +1,6 @@
-//! What the file of the list of members said when it was read last: it is looked at every second, and changes a few times in the life of a set.
+//! Caches the parsed file of the list of members: it is checked every second and changes a few times in the life of a set.
 //!
-//! What must never enter: what the list means.
+//! What must never enter: the meaning of the list.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::directory::SetFile;
 
-/// A file that was changed later than this before it was read may be changed once more with the same times.
+/// If a file changed less than this time before it was read, another change could leave its times unchanged.
 const AT_REST: Duration = Duration::from_secs(2);
 
-/// By what a file is known to be as it was.
+/// The attributes by which an unchanged file is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -23,7 +23,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// That of a file, to be taken before it is read.
+    /// The stamp of a file, to be taken before it is read.
     pub(super) fn of(file: &Metadata) -> Stamp {
         Stamp {
             device: file.dev(),
@@ -34,7 +34,7 @@ impl Stamp {
         }
     }
 
-    /// Whether the file has been left alone for long enough that another change shows.
+    /// Whether the last change is old enough that another change would show in the times.
     fn is_at_rest(self, now: SystemTime) -> bool {
         let since = u64::try_from(self.changed.0).unwrap_or(u64::MAX);
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -42,7 +42,7 @@ impl Stamp {
     }
 }
 
-/// What was read, and of which file.
+/// The parsed content, and the stamp of its file.
 #[derive(Debug, Default)]
 pub(super) struct Remembered(Mutex<Option<(Stamp, SetFile)>>);
 
@@ -51,14 +51,14 @@ impl Remembered {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the file with this stamp says, if that is known.
+    /// The content of the file with this stamp, if it is cached.
     pub(super) fn find(&self, stamp: Stamp) -> Option<SetFile> {
         let kept = self.kept();
         let (of, file) = kept.as_ref()?;
         (*of == stamp).then(|| file.clone())
     }
 
-    /// A file that had this stamp before says this.
+    /// Caches the content of a file that had this stamp before it was read.
     pub(super) fn keep(&self, stamp: Stamp, file: &SetFile, now: SystemTime) {
         if stamp.is_at_rest(now) {
             *self.kept() = Some((stamp, file.clone()));
@@ -83,7 +83,7 @@ mod tests {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         assert!(!changed.is_at_rest(at(100)) && !changed.is_at_rest(at(102)));
         assert!(changed.is_at_rest(at(103)));
-        // The clock was set back meanwhile.
+        // The clock was set back in the meantime.
         assert!(!changed.is_at_rest(at(50)));
     }
 

@@ -1,4 +1,4 @@
-//! The one string that is copied from a member of the set to a server that is to join it.
+//! The string that a person copies from a member of the set to a server that joins it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,18 +13,18 @@ use crate::identity::SetId;
 /// The longest token, in characters.
 const CHARACTERS_MAX: usize = 4096;
 
-/// Bytes of the checksum by which a token that was not copied whole is known.
+/// Size of the checksum that detects an incompletely copied token.
 const CHECKSUM_BYTES: usize = 4;
 
-/// Why a token is none, or not any more.
+/// Why a token is invalid, or not valid any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It does not begin as a token does.
+    /// It does not begin like a token.
     #[error(
         "this is not a token; copy the whole line that `meridian {0} invite` printed, beginning with `{prefix}`", prefix = .0.token_prefix()
     )]
     NotAToken(Kind),
-    /// It admits to something else than the command is for.
+    /// It is for joining something else.
     #[error(
         "this is the token of a {0}; it is given to `meridian {0} join`. Nothing has changed here"
     )]
@@ -34,32 +34,32 @@ pub enum TokenError {
         "the token was not copied whole; copy the line that `meridian {0} invite` printed again"
     )]
     Damaged(Kind),
-    /// It was made too long ago.
+    /// It has expired.
     #[error("the token expired {} minutes ago; ask for a new one with `meridian {kind} invite`", .ago.as_secs() / 60)]
     Expired {
-        /// What it admitted to.
+        /// What it admitted a server to.
         kind: Kind,
-        /// How long ago.
+        /// How long ago it expired.
         ago: Duration,
     },
 }
 
-/// An invitation as it travels. Its secret admits one server to the set, so treat it as a password.
+/// An invitation in the form that is copied. Its secret admits one server to the set, so treat it as a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
-    /// What it admits to.
+    /// What it admits a server to.
     pub kind: Kind,
     /// The set.
     pub set: SetId,
-    /// The slot that the invited replica will have.
+    /// The slot of the invited replica.
     pub slot: ReplicaSlot,
-    /// Where members with the authority's key listen.
+    /// The addresses of members with the authority's key.
     pub addresses: Vec<String>,
     /// BLAKE3 of the authority's certificate.
     pub authority_fingerprint: [u8; 32],
     /// Works once.
     pub(crate) secret: [u8; 32],
-    /// When the token stops to work, in whole seconds.
+    /// When the token expires, in whole seconds.
     pub expires: SystemTime,
 }
 
@@ -108,7 +108,7 @@ impl Token {
         format!("{prefix}{}", BASE64URL_NOPAD.encode(&bytes))
     }
 
-    /// Reads the string that [`Token::encode`] made, for joining what is wanted.
+    /// Decodes a string that [`Token::encode`] made, and checks that it is for joining `wanted`.
     ///
     /// # Errors
     /// [`TokenError::NotAToken`], [`TokenError::Other`] and [`TokenError::Damaged`].
@@ -127,7 +127,7 @@ impl Token {
         decode(kind, encoded).ok_or(TokenError::Damaged(kind))
     }
 
-    /// Whether the token still works.
+    /// Whether the token is still valid.
     ///
     /// # Errors
     /// [`TokenError::Expired`].
@@ -151,7 +151,7 @@ fn decode(kind: Kind, encoded: &str) -> Option<Token> {
     from_wire(kind, bytes)
 }
 
-/// The token whose checksum was right.
+/// The token, after its checksum was verified.
 pub(super) fn from_wire(kind: Kind, bytes: &[u8]) -> Option<Token> {
     let wire = WireToken::decode(bytes).ok()?;
     Some(Token {
@@ -171,8 +171,8 @@ pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// What the joining server shows in place of the secret: only its handler can make it, and it holds for this
-/// signing request and these addresses only.
+/// The joining server shows this proof instead of the secret. Only the holder of the token can make it, and it is valid
+/// only for this signing request and these addresses.
 pub(crate) fn proof(
     secret: &[u8; 32],
     (set, slot): (SetId, ReplicaSlot),
@@ -180,8 +180,8 @@ pub(crate) fn proof(
     places: &Places,
 ) -> [u8; 32] {
     let addresses = places.addresses.iter().map(String::as_bytes);
-    // A server that says nothing of clients shows what programs show that cannot say it. No address
-    // is empty, so that the empty part stands between the two.
+    // Without addresses for clients the proof equals that of older programs, which do not have them. No address is
+    // empty, so the empty part separates the two lists.
     let clients = places.client_addresses.iter().map(String::as_bytes);
     let between = (!places.client_addresses.is_empty()).then_some(&b""[..]);
     keyed(
@@ -196,7 +196,7 @@ pub(crate) fn proof(
     )
 }
 
-/// What the keeper of the authority shows in return: what the signed list and the certificate do not say comes from it, too.
+/// The proof that the keeper of the authority shows in return. It covers what the signed list and the certificate do not contain.
 pub(crate) fn proof_of_answer(
     secret: &[u8; 32],
     (set, slot): (SetId, ReplicaSlot),
@@ -206,7 +206,7 @@ pub(crate) fn proof_of_answer(
     keyed(secret, b"admits", (set, slot), [request, tree])
 }
 
-/// Every part with its length, so that no two sequences of parts are the same bytes.
+/// Hashes every part with its length, so that different sequences of parts never give the same bytes.
 fn keyed<'a>(
     secret: &[u8; 32],
     what: &[u8],
@@ -225,7 +225,7 @@ fn keyed<'a>(
     *hasher.finalize().as_bytes()
 }
 
-/// Whether two such codes are the same, in a time that does not tell where they differ.
+/// Whether two such codes are equal, in constant time.
 pub(crate) fn is_same(shown: &[u8], expected: [u8; 32]) -> bool {
     let shown: Result<[u8; 32], _> = shown.try_into();
     // `Hash` compares in constant time.

@@ -1,4 +1,4 @@
-//! Frames: a fixed prefix, a header that may evolve, and a payload that is never copied.
+//! Frames: a fixed prefix, a header that may be extended, and a payload that is never copied.
 //!
 //! ```text
 //! 0        4        8        12
@@ -8,8 +8,8 @@
 //! +--------+--------+--------+----------------+-----------------+
 //! ```
 //!
-//! All integers of the prefix are big-endian. The checksum of the payload is in the header and covers the
-//! payload before compression, so that it also catches a fault of compression or of memory.
+//! All integers of the prefix are big-endian. The checksum of the payload is in the header. It covers the payload
+//! before compression, so that it also detects a fault of compression or of memory.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message as _;
@@ -24,7 +24,7 @@ pub(crate) const FRAME_PREFIX_BYTES: usize = 12;
 /// The longest header: the largest body and space for its other fields.
 const HEADER_BYTES_MAX: usize = Message::MAX_BODY_BYTES + 1024;
 
-/// What a reliable frame carries.
+/// The role of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub(crate) enum Role {
@@ -38,7 +38,7 @@ pub(crate) enum Role {
     Reply = 3,
     /// The request was not executed; the body says why.
     Refused = 4,
-    /// The request was not executed, because too many are.
+    /// The request was not executed, because too many requests are in progress.
     Busy = 5,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Header {
     /// See [`Role`].
     #[prost(enumeration = "Role", tag = "5")]
     pub role: i32,
-    /// Joins request and reply.
+    /// Links a request and its reply.
     #[prost(uint64, tag = "6")]
     pub request: u64,
     /// The handler's kind of message.
@@ -72,7 +72,7 @@ pub(crate) struct Header {
     /// Length of the payload before compression with zstd; 0 when it is not compressed.
     #[prost(uint32, tag = "10")]
     pub plain_bytes: u32,
-    /// Asks for an echo of this number; 0 asks nothing.
+    /// Asks for an echo of this number; 0 means no ping.
     #[prost(uint64, tag = "11")]
     pub ping: u64,
     /// Echoes a ping.
@@ -80,15 +80,15 @@ pub(crate) struct Header {
     pub pong: u64,
 }
 
-/// A frame as read: lengths and the header's checksum verified, the payload not yet.
+/// A frame as read: lengths and the header's checksum are verified, the payload is not yet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Frame {
     pub header: Header,
-    /// As it travelled.
+    /// As it was transmitted.
     pub payload: Bytes,
 }
 
-/// Appends prefix and header of a frame to `out`. The payload follows by itself.
+/// Appends prefix and header of a frame to `out`. The payload is written separately.
 pub(crate) fn encode_frame(header: &Header, payload_bytes: usize, out: &mut BytesMut) {
     let start = out.len();
     out.put_bytes(0, FRAME_PREFIX_BYTES);
@@ -108,7 +108,7 @@ fn wire_length(bytes: usize) -> u32 {
         .expect("bodies and payloads are bounded far below 4 GiB before they are sent")
 }
 
-/// Numbers in the header of a frame that grow while a session lasts, and its length with them.
+/// Header numbers that grow during a session, and with them the length of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Which message of its lane this is, from 1.
@@ -119,8 +119,8 @@ pub struct Progress {
     pub credit: u64,
 }
 
-/// How many bytes the frame of a one-way message is long, prefix and header included, before compression and TLS.
-/// For those who count what a protocol costs without sending it.
+/// The length of the frame of a one-way message, prefix and header included, before compression and TLS. For measuring
+/// the cost of a protocol without sending anything.
 #[must_use]
 pub fn frame_bytes(message: &Message, progress: Progress) -> usize {
     let header = Header {
@@ -138,10 +138,10 @@ pub fn frame_bytes(message: &Message, progress: Progress) -> usize {
     frame.len() + message.payload.len()
 }
 
-/// Reads one frame whose payload may have at most `payload_bytes_max`.
+/// Reads one frame whose payload has at most `payload_bytes_max` bytes.
 ///
 /// # Errors
-/// Broken connections, and everything that [`WireError`] calls malformed.
+/// Broken connections, and all malformed frames ([`WireError`]).
 pub(crate) async fn read_frame<R: AsyncRead + Unpin>(
     reader: &mut R,
     payload_bytes_max: usize,

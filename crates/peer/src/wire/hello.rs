@@ -1,4 +1,4 @@
-//! The first two frames of a connection: who is there, which version to speak, where the lane stands.
+//! The first two frames of a connection: the identity of each side, the protocol version, and the state of the lane.
 
 use std::ops::RangeInclusive;
 
@@ -7,10 +7,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::WireError;
 
-/// The longest hello, with space for what later versions may add.
+/// The longest hello, with space for fields of later versions.
 const HELLO_BYTES_MAX: usize = 64 * 1024;
 
-/// What each side says of itself and of one lane. Sent by the dialler, answered by [`HelloReply`]. Tag 6 was used before.
+/// The data of one side about itself and one lane. The dialler sends it; [`HelloReply`] answers it. Tag 6 was used before.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Hello {
     /// Versions of the transport that the sender speaks.
@@ -32,7 +32,7 @@ pub(crate) struct Hello {
     /// Data lanes that the sender wants.
     #[prost(uint32, tag = "8")]
     pub data_lanes: u32,
-    /// The incarnation of the receiver that `received` and `credit` speak of; 0 when none was met yet.
+    /// The incarnation of the receiver that `received` and `credit` refer to; 0 when none is known yet.
     #[prost(uint64, tag = "9")]
     pub peer_incarnation: u64,
     /// The sender has every message of this lane up to this one.
@@ -41,16 +41,16 @@ pub(crate) struct Hello {
     /// Bytes that the receiver may have sent on this lane since the session began.
     #[prost(uint64, tag = "11")]
     pub credit: u64,
-    /// The credit with which a session begins, should this hello begin one.
+    /// The credit of a new session, if this hello begins one.
     #[prost(uint64, tag = "12")]
     pub credit_fresh: u64,
-    /// What the sender's handler says of its past, in the handler's own form; on the control lane alone.
+    /// What the sender's handler says about its history, in the handler's own form; only on the control lane.
     #[prost(bytes = "bytes", tag = "13")]
     pub introduction: Bytes,
-    /// The sender is to be called, and is not: it wants to hear why, and no connection.
+    /// The sender expects a call that does not come. It wants to hear the reason, and no connection.
     #[prost(bool, tag = "14")]
     pub inquires: bool,
-    /// Which program the sender is, for people; on the control lane alone.
+    /// The name of the sender's program, for people; only on the control lane.
     #[prost(string, tag = "15")]
     pub program: String,
 }
@@ -59,20 +59,20 @@ pub(crate) struct Hello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub(crate) enum RefusalCode {
-    /// Try again at leisure, after someone has done what the reason says.
+    /// Try again after a long time: a person has to do what the reason says first.
     Permanent = 0,
     /// Try again soon.
     Transient = 1,
 }
 
-/// A refusal in words.
+/// A refusal with a reason in words.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct WireRefusal {
     #[prost(enumeration = "RefusalCode", tag = "1")]
     pub code: i32,
     #[prost(string, tag = "2")]
     pub reason: String,
-    /// What the refusing handler tells the other one, in its own form.
+    /// Data of the refusing handler for the other one, in its own form.
     #[prost(bytes = "bytes", tag = "3")]
     pub evidence: Bytes,
 }
@@ -86,12 +86,12 @@ impl WireRefusal {
         }
     }
 
-    /// The same for good.
+    /// A permanent refusal.
     pub(crate) fn permanent(reason: impl Into<String>) -> WireRefusal {
         WireRefusal::new(RefusalCode::Permanent, reason)
     }
 
-    /// The same for now.
+    /// A transient refusal.
     pub(crate) fn transient(reason: impl Into<String>) -> WireRefusal {
         WireRefusal::new(RefusalCode::Transient, reason)
     }
@@ -101,7 +101,7 @@ impl WireRefusal {
     }
 }
 
-/// The answer to a hello: one of the two.
+/// The answer to a hello: exactly one of the two fields.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct HelloReply {
     #[prost(message, optional, tag = "1")]
@@ -119,10 +119,10 @@ impl HelloReply {
     }
 }
 
-/// The highest version that both speak.
+/// The highest version that both sides speak.
 ///
 /// # Errors
-/// What the peer should be told when there is none.
+/// The reason to send to the peer when there is none.
 pub(crate) fn agree_on_version(
     ours: &RangeInclusive<u32>,
     theirs: RangeInclusive<u32>,
@@ -141,7 +141,7 @@ pub(crate) fn agree_on_version(
     ))
 }
 
-/// Writes one length-prefixed message and flushes.
+/// Writes one length-prefixed message and flushes the stream.
 pub(crate) async fn write_short<W: AsyncWrite + Unpin, M: prost::Message>(
     writer: &mut W,
     message: &M,

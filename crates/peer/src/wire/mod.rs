@@ -1,8 +1,8 @@
 //! Bytes between replicas: frames, their headers, and the hello that opens a connection.
 //!
-//! Everything read here is untrusted until it has been decoded: lengths are bounded before anything is
-//! allocated, checksums are verified before anything is handed up, and nothing panics. What must never
-//! enter: sockets, sessions, the meaning of a message.
+//! All input is untrusted until it has been decoded: lengths are checked before memory is allocated, checksums are
+//! verified before anything is handed up, and nothing panics. What must never enter: sockets, sessions, the meaning of
+//! a message.
 
 mod frame;
 mod hello;
@@ -17,10 +17,10 @@ use std::io;
 
 use prost::Message as _;
 
-/// Takes arbitrary bytes apart as everything that a connection brings, for fuzzing; nothing comes of it.
+/// Decodes arbitrary bytes as everything that a connection carries, for fuzzing. The result is discarded.
 ///
 /// # Errors
-/// Those of a frame.
+/// Those of decoding a frame.
 pub(crate) async fn decode_as_anything(bytes: &[u8]) -> Result<(), WireError> {
     const PAYLOAD_BYTES_MAX: usize = 1 << 16;
     drop(Hello::decode(bytes));
@@ -34,8 +34,8 @@ pub(crate) async fn decode_as_anything(bytes: &[u8]) -> Result<(), WireError> {
     Ok(())
 }
 
-/// Bytes or messages that no correct peer sends. The connection is closed; messages under way are sent
-/// again over the next one.
+/// Bytes or messages that no correct peer sends. The connection is closed. Messages in flight are sent again over the
+/// next one.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The connection broke or was closed.
@@ -44,14 +44,14 @@ pub enum WireError {
     /// Nothing arrived for three keepalive intervals.
     #[error("the peer was silent for too long")]
     Silent,
-    /// A length beyond what the lane carries.
+    /// A length above the limit of the lane.
     #[error("a frame announced {announced} bytes of {part}, more than the {allowed} allowed")]
     TooLong {
         /// Which part of the frame.
         part: &'static str,
-        /// What the frame said.
+        /// The length in the frame.
         announced: u64,
-        /// What the lane carries.
+        /// The limit of the lane.
         allowed: u64,
     },
     /// A header or payload does not match its checksum.
@@ -60,7 +60,7 @@ pub enum WireError {
     /// A header or hello that does not decode.
     #[error("a {0} does not decode")]
     Malformed(&'static str),
-    /// Decodes, but breaks the rules.
+    /// It decodes, but breaks the rules of the protocol.
     #[error("the peer broke the protocol: {0}")]
     Violation(&'static str),
 }

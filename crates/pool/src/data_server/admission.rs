@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(super) u64);
 
-/// Why a request is not carried out. Clients are told the same in every case: the handle is stale (rule 3).
+/// Why a request is not carried out. Clients get the same error in every case: the handle is stale (rule 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotServed {
     /// The handle gives no right at all.
@@ -20,16 +20,16 @@ pub enum NotServed {
     /// This data server has no lease of the home now.
     #[error("there is no lease of the file's home")]
     NoLease,
-    /// The home gave the handle out before it fenced everything.
+    /// The home gave the handle out before it fenced all its handles.
     #[error("the handle is of another issue number")]
     OtherIssue,
-    /// The contents were fenced, or are about to be, or the handle is newer than what is known here.
+    /// The contents were fenced or are about to be fenced, or the handle is newer than the generation known here.
     #[error("the handle is of another generation")]
     OtherGeneration,
     /// The contents are gone.
     #[error("the contents were removed")]
     Removed,
-    /// It gives the right to read alone.
+    /// The handle gives only the right to read.
     #[error("the handle gives no right to write")]
     ReadOnly,
 }
@@ -56,7 +56,7 @@ impl DataServer {
         let gap = known.as_ref().is_none_or(|side| side.lease_until < now);
         let has_begun = self.begun.values().any(|(of, ..)| *of == home);
         if gap && has_begun && self.rules.gap_waits() {
-            // What was admitted under a previous lease must not happen beside what comes now; the next lease will do.
+            // Requests admitted under an earlier lease must not run together with requests under this one. The next lease will do.
             return Vec::new();
         }
         let before = known.as_ref().map(|side| side.keys.oldest());
@@ -72,7 +72,7 @@ impl DataServer {
                 }
             }
             _ => {
-                // Requests of another issue are refused by that.
+                // The issue number already refuses requests under other issues.
                 let since = known.filter(|_| !gap).map(|side| side.leased_since);
                 let side = HomeSide {
                     issue,
@@ -86,7 +86,7 @@ impl DataServer {
         }
         let drops = gap && self.rules.gap_drops_requests();
         let drops = drops.then_some(Command::DropConnections);
-        // What the run before has not done, this one does.
+        // The first lease of a run repeats this: the earlier run may not have done it.
         let forgets = (before != Some(oldest)).then(|| self.forget(home, oldest));
         drops.into_iter().chain(forgets).collect()
     }
@@ -98,12 +98,12 @@ impl DataServer {
         }
     }
 
-    /// A client wants to read or write with a handle. If it may, the read or write happens at once, and [`DataServer::finish`]
-    /// is called when it has happened. `connected` is when the client made the connection over which the request came. What came over one
-    /// of before a gap between two leases is refused behind it, whether the connection is closed yet or not.
+    /// A client wants to read or write with a handle. If it may, the read or write happens at once, and the caller calls [`DataServer::finish`]
+    /// afterwards. `connected` is the time when the client made the connection of the request. If that was before a gap between two leases, the
+    /// request is refused, even if the connection is not closed yet.
     ///
     /// # Errors
-    /// When the handle is worth nothing here and now.
+    /// When the handle is not valid here and now.
     pub fn begin(
         &mut self,
         (now, connected): (Moment, Moment),
@@ -145,7 +145,7 @@ impl DataServer {
     /// A read or write that had begun has happened, or failed.
     ///
     /// # Errors
-    /// When the client must not be told what came of it, because the lease has run out meanwhile.
+    /// When the client must not get the result because the lease has run out meanwhile.
     pub fn finish(
         &mut self,
         now: Moment,
@@ -156,7 +156,7 @@ impl DataServer {
             return (Err(NotServed::NoLease), Vec::new());
         };
         let answered = match self.rules.lease_checked_before_reply() {
-            // That it may be answered was told when it began.
+            // The connection was checked when it began.
             true => self.check_lease((now, now), home, access),
             false => Ok(()),
         };

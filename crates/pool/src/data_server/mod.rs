@@ -1,7 +1,7 @@
-//! One data server: whether a request with a handle may be carried out now, and what homes ask of it.
+//! One data server: whether a request with a handle may be carried out now, and the requests of homes.
 //!
-//! The caller has the contents and a clock; [`Shelf`] is what is asked of the contents. Each read or write is one step between
-//! [`DataServer::begin`] and [`DataServer::finish`], and what a home wants done to contents waits for those that have begun.
+//! The caller has the contents and a clock; [`Shelf`] gives facts about the contents. Each read or write is one step between
+//! [`DataServer::begin`] and [`DataServer::finish`]. A home's request about contents waits for the steps that have begun.
 
 mod admission;
 mod requests;
@@ -20,18 +20,18 @@ use control::Moment;
 use requests::Waiting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What a data server keeps, as far as decisions need it.
+/// What a data server stores, as far as decisions need it.
 pub trait Shelf {
-    /// What is stable about the generation of some contents; `None`: there never were any, or nobody has fenced them.
+    /// The stable generation of some contents; `None`: the contents never existed, or were never fenced.
     fn fenced(&self, contents: ContentsId) -> Option<Fenced>;
-    /// What there is of some contents.
+    /// The state of some contents.
     fn report(&self, contents: ContentsId) -> Report;
 }
 
 /// The generation of some contents, kept stably beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fenced {
-    /// Handles of another one are worth nothing.
+    /// Handles of another generation are not valid.
     pub generation: Generation,
     /// The last intent that was carried out.
     pub through: IntentNumber,
@@ -44,15 +44,15 @@ pub struct Fenced {
 pub enum Command {
     /// Send a message to a home.
     Send(HomeNumber, ToHome),
-    /// Carry an intent out, with its generation and all that was written before, in one stable step; then call
-    /// [`DataServer::carried_out`]. What is removed leaves a tombstone, which stays until [`Command::Forget`] names a key behind this one.
+    /// Carry an intent out, with its generation and all earlier writes, in one stable step; then call
+    /// [`DataServer::carried_out`]. Removed contents leave a tombstone, which stays until [`Command::Forget`] names a later key than this one.
     CarryOut(HomeNumber, Intent, KeyNumber),
-    /// No key of this home counts any more that is older than this one, and the tombstones of such keys may go.
+    /// No older key of this home counts any more, and the tombstones of such keys may be removed.
     Forget(HomeNumber, KeyNumber),
     /// Make contents stable, then call [`DataServer::made_stable`].
     MakeStable(HomeNumber, u64, ContentsId),
-    /// Close every connection of clients, before another request begins: requests that lie there were received before a gap between
-    /// leases, and the clients that sent them may have gone on elsewhere.
+    /// Close every client connection before another request begins. Requests on them were received before a gap between leases, and their
+    /// clients may have continued at another server.
     DropConnections,
 }
 
@@ -61,7 +61,7 @@ pub enum Command {
 struct HomeSide {
     issue: IssueNumber,
     keys: HandleKeys,
-    /// When the first lease behind the last gap came.
+    /// When the first lease after the last gap came.
     leased_since: Moment,
     lease_until: Moment,
     /// Handles of clients count until then, at most as long as the lease.
@@ -75,12 +75,12 @@ pub struct DataServer {
     lease: LeaseSettings,
     rules: Rules,
     homes: BTreeMap<HomeNumber, HomeSide>,
-    /// When this run has asked each home, as long as an answer is worth something.
+    /// When this run has asked each home, as long as an answer can still give a lease.
     asked: BTreeMap<HomeNumber, BTreeSet<Moment>>,
     /// Reads and writes that have begun.
     begun: BTreeMap<Ticket, (HomeNumber, ContentsId, Access)>,
     next_ticket: u64,
-    /// What waits for them, in order.
+    /// The requests that wait for them, in order.
     waiting: VecDeque<Waiting>,
 }
 
@@ -100,8 +100,8 @@ impl DataServer {
         }
     }
 
-    /// It is time to ask a home for a lease. The counter of `identity` has counted, stably, the
-    /// start of this run, and the question before if that was answered.
+    /// Asks a home for a lease. The counter of `identity` includes, stably, the start of this run, and the earlier question if that was
+    /// answered.
     pub fn ask(&mut self, now: Moment, home: HomeNumber, identity: StoreIdentity) -> Command {
         let asked = self.asked.entry(home).or_default();
         asked.insert(now);

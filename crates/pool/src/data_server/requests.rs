@@ -1,24 +1,24 @@
-//! What homes want of contents waits for the reads and writes that have begun there.
+//! A home's requests about contents wait for the reads and writes that have begun on these contents.
 
 use super::{Command, DataServer, Fenced, Shelf, Ticket};
 use crate::message::{Act, ContentsId, Intent, ToHome};
 use crate::numbers::{HomeNumber, IssueNumber, KeyNumber};
 use std::collections::BTreeSet;
 
-/// Something that a home wants, and what has to finish first.
+/// A request of a home, and what has to finish first.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     home: HomeNumber,
     wish: Wish,
-    /// Reads and writes that had begun before it came.
+    /// Reads and writes that had begun before the request came.
     behind: BTreeSet<Ticket>,
-    /// It is being carried out; nothing else begins with these contents.
+    /// It is being carried out; no other request about these contents begins.
     under_way: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
-    /// With the last key that may have sealed handles of what it removes.
+    /// With the last key that may have sealed handles of the removed contents.
     Intent(Intent, KeyNumber),
     Look(u64, ContentsId, bool),
 }
@@ -81,7 +81,7 @@ impl DataServer {
         self.go_on(shelf, None)
     }
 
-    /// Whether a home waits for something about these contents, so that [`DataServer::finish`] may have to report what there is.
+    /// Whether a request of a home about these contents waits, so that [`DataServer::finish`] may have to report their state.
     #[must_use]
     pub fn is_awaited(&self, contents: ContentsId) -> bool {
         let mut waiting = self.waiting.iter();
@@ -94,7 +94,7 @@ impl DataServer {
         self.waiting.iter().any(fences)
     }
 
-    /// Begins whatever waits for nothing any more. `finished` has ended.
+    /// Begins the requests that have nothing left to wait for. `finished` has ended.
     pub(super) fn go_on(&mut self, shelf: &impl Shelf, finished: Option<Ticket>) -> Vec<Command> {
         if let Some(finished) = finished {
             for waiting in &mut self.waiting {
@@ -148,8 +148,8 @@ impl DataServer {
         }
     }
 
-    /// An intent that comes again after it was carried out must not cut what was written since. Contents of a home that was given up are removed by
-    /// the first one, whose intents may have smaller numbers; what was removed stays removed, so a removal may be carried out twice.
+    /// A repeated intent that was carried out must not cut what was written since. The first home removes the contents of a home that was given up,
+    /// and its intents may have smaller numbers. Removed contents stay removed, so a removal may be carried out twice.
     fn is_carried_out(&self, shelf: &impl Shelf, intent: Intent) -> bool {
         let is_later = |fenced: Fenced| {
             let is_removed = fenced.removed || intent.act != Act::Remove;
@@ -158,7 +158,7 @@ impl DataServer {
         shelf.fenced(intent.contents).is_some_and(is_later) && self.rules.intents_once()
     }
 
-    /// [`Command::CarryOut`] is done, stably.
+    /// [`Command::CarryOut`] is done and stable.
     pub fn carried_out(
         &mut self,
         shelf: &impl Shelf,
@@ -204,7 +204,7 @@ impl DataServer {
     }
 }
 
-/// What comes of a wish whose turn it is.
+/// The result of a step.
 enum Step {
     /// It is answered.
     Finished(Command),

@@ -12,15 +12,15 @@ use vfs::ObjectId;
 #[derive(Clone, Debug)]
 pub(super) struct Asking {
     question: u64,
-    /// Nobody writes any more: what they say is final.
+    /// No client writes any more: the answers are final.
     settles: bool,
     reports: BTreeMap<DataServerNumber, Report>,
-    /// Who waits for it; all of them before it was asked.
+    /// The operations that wait for the answers; all of them came before the question.
     operations: Vec<OperationId>,
 }
 
 impl Home {
-    /// Answers how large a file is, now or when the data servers have said it.
+    /// Answers with the size of a file, now or when the data servers have reported.
     pub(super) fn look_at(&mut self, now: Moment, object: ObjectId, operation: OperationId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
@@ -40,7 +40,7 @@ impl Home {
         self.question(now, object, operations);
     }
 
-    /// What is unsettled is settled before `then` has its turn.
+    /// Settles an unsettled file before `then` is handled.
     pub(super) fn settle_first(
         &mut self,
         now: Moment,
@@ -68,7 +68,7 @@ impl Home {
         }));
         let members = file.row.members.clone();
         if members.is_empty() {
-            // All are gone for ever: the row is all there is.
+            // All data servers are gone for ever: only the row is left.
             self.questions.remove(&question);
             self.all_looked(object);
         }
@@ -79,7 +79,7 @@ impl Home {
         }
     }
 
-    /// A data server is gone for ever, and its answer is not waited for.
+    /// A data server is gone for ever. Its answer is not needed any more.
     pub(super) fn ask_no_longer(&mut self, now: Moment, object: ObjectId, gone: DataServerNumber) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
@@ -96,7 +96,7 @@ impl Home {
         }
     }
 
-    /// Gives a question up; tells who waits for its answer.
+    /// Gives a question up; returns the operations that wait for its answer.
     pub(super) fn stop_asking(&mut self, object: ObjectId) -> Vec<OperationId> {
         let Some(file) = self.files.get_mut(&object) else {
             return Vec::new();
@@ -186,7 +186,7 @@ impl Home {
         }
     }
 
-    /// Takes over what all data servers said; whether anything may have been written since they were last asked.
+    /// Takes over the reports of all data servers. Whether anything may have been written since the previous reports.
     pub(super) fn take_reports(
         &mut self,
         object: ObjectId,
@@ -201,7 +201,7 @@ impl Home {
                 (seen.run != report.run && restart_counts) || seen.writes != report.writes
             })
         };
-        // Of what is settled the row says everything.
+        // For a settled file the row is complete.
         let changed = file.row.unsettled && reports.iter().any(is_new);
         if file.row.unsettled {
             let ends = reports.values().map(|report| report.end);

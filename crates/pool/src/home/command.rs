@@ -1,4 +1,4 @@
-//! What a home asks its caller to do. Nothing happens in any other way.
+//! What a home asks its caller to do. A home has no other output.
 
 use super::{FileRow, Holder, Outcome, Owed};
 use crate::message::{IntentNumber, StoreIdentity, ToDataServer};
@@ -6,38 +6,38 @@ use crate::numbers::{DataServerNumber, KeyNumber};
 use control::{Mark, OperationId};
 use vfs::ObjectId;
 
-/// A change of what a home keeps stably.
+/// A change of what a home stores stably.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A data server was heard of, with these contents.
+    /// The last known contents of a data server.
     StoreIdentity(DataServerNumber, StoreIdentity),
-    /// The number of the newest key. No key of a later run has it, or a smaller one.
+    /// The number of the newest key. All keys of later runs have larger numbers.
     Key(KeyNumber),
-    /// An intent, with all who owe it.
+    /// An intent, with all data servers that owe it.
     Intend(Owed),
-    /// A data server owes an intent no more. The intent goes when nobody owes it and the row says it.
+    /// A data server has carried an intent out. The intent is removed when no data server owes it and the row includes it.
     Taken(IntentNumber, DataServerNumber),
     /// The row of a file.
     Row {
-        /// What it says now.
+        /// The new row.
         row: FileRow,
         /// The contents have changed, or may have: the file gets a new change attribute, and new times.
         changed: bool,
-        /// The intent that is now in the row, in the same batch.
+        /// The intent that the row includes from this batch on.
         intent: Option<IntentNumber>,
     },
-    /// The contents of a file are gone, and its row may go, in the same batch as the intent is marked.
+    /// The contents of a file are gone, and its row may be removed, in the same batch in which the intent is marked.
     Gone(ObjectId, IntentNumber),
-    /// Bytes may be written to these contents of a file, though its row names others.
+    /// Bytes may be written to these contents of a file, though its row names other contents.
     Moving(FileRow),
-    /// The row of a file names these contents from now on, in the same batch as the intent that removes those before.
+    /// From now on the row of a file names these contents. The intent that removes the earlier contents is in the same batch.
     Moved {
-        /// What it says now.
+        /// The new row.
         row: FileRow,
-        /// What becomes of the contents before.
+        /// The removal of the earlier contents.
         old: Owed,
     },
-    /// The contents of [`Record::Moving`] go, by this intent.
+    /// This intent removes the contents of [`Record::Moving`].
     MoveGivenUp(Owed),
 }
 
@@ -61,7 +61,7 @@ pub enum Command {
     Answer {
         /// The operation.
         operation: OperationId,
-        /// What came of it.
+        /// Its result.
         outcome: Outcome,
         /// What must be stable first.
         after: Mark,

@@ -1,4 +1,4 @@
-//! Fencing: recall, intent, what data servers carry out, the row (rules 4 and 8).
+//! Fencing: recall, intent, its execution by data servers, the row (rules 4 and 8).
 
 use super::command::{Command, Record};
 use super::file::{File, Job};
@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use vfs::ObjectId;
 
-/// A recall is repeated so often.
+/// The interval between repeated recalls.
 const REPEAT: Duration = Duration::from_secs(1);
 
 /// Holders are asked for their layouts.
 #[derive(Clone, Debug)]
 pub(super) struct Recalling {
-    /// Nobody waits for it where a key is to be renewed; without holders nothing is fenced then.
+    /// `None` if a key is renewed. Then nothing is fenced if all holders return their layouts.
     operation: Option<OperationId>,
     act: Act,
-    /// Then they are fenced.
+    /// At that time the holders are fenced.
     until: Moment,
     repeated: Moment,
 }
@@ -27,7 +27,7 @@ pub(super) struct Recalling {
 /// An intent is stable, and data servers are carrying it out.
 #[derive(Clone, Debug)]
 pub(super) struct Carrying {
-    /// Nobody waits for it after a restart.
+    /// `None` after a restart.
     operation: Option<OperationId>,
     number: IntentNumber,
     act: Act,
@@ -77,7 +77,7 @@ impl Home {
         }));
     }
 
-    /// All have given their layouts back, or have had their time.
+    /// All holders have returned their layouts, or their time is over.
     pub(super) fn recalled(&mut self, now: Moment, object: ObjectId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
@@ -130,7 +130,7 @@ impl Home {
         self.send_owed(&owed);
     }
 
-    /// Tells those data servers of an intent that have nothing to carry out before it.
+    /// Sends an intent to those of its data servers that have no earlier intent to carry out.
     pub(super) fn send_owed(&mut self, owed: &Owed) {
         let intent = owed.intent;
         for member in &owed.owed {
@@ -140,8 +140,8 @@ impl Home {
         }
     }
 
-    /// What a data server has to carry out next of some contents. It hears of nothing later before it has taken this: had the earlier
-    /// intent been lost on its way, the later one would pass for both.
+    /// The next intent that a data server has to carry out on some contents. It gets no later intent before it has carried this one out: if the
+    /// earlier one were lost, the later one would count for both.
     fn next_owed(&self, server: DataServerNumber, contents: ContentsId) -> Option<Intent> {
         let mut intents = self.intents.values();
         let next =
@@ -149,7 +149,7 @@ impl Home {
         next.map(|owed| owed.intent)
     }
 
-    /// An intent was there when the home started.
+    /// Continues with an intent that existed when the home started.
     pub(super) fn resume(&mut self, started: Moment, owed: Owed) {
         let intent = owed.intent;
         if let Some(file) = self.files.get_mut(&intent.contents.object)
@@ -208,7 +208,7 @@ impl Home {
         }
     }
 
-    /// A data server is gone for ever, and what it owes with it.
+    /// A data server is gone for ever. It owes nothing any more.
     pub(super) fn strike_owed(&mut self, gone: DataServerNumber) {
         let mut struck = Vec::new();
         for (number, owed) in &mut self.intents {
@@ -301,14 +301,14 @@ impl Home {
         self.advance(now, object);
     }
 
-    /// What an intent means for size and change; whether the contents may have changed.
+    /// Applies an intent to size and change. Whether the contents may have changed.
     fn take_over(&mut self, object: ObjectId, carrying: &Carrying) -> bool {
         let Some(file) = self.files.get_mut(&object) else {
             return false;
         };
         let all_reported = carrying.reports.len() == file.row.members.len();
         if let Act::Truncate(size) = carrying.act {
-            // Whatever a data server that is away has, it is cut before it serves again.
+            // An absent data server cuts its contents before it serves again.
             file.row.size = size;
             file.row.unsettled = file.has_writers();
             file.seen.clear();
@@ -337,7 +337,7 @@ impl Home {
         }
     }
 
-    /// When time alone has something to do with the file.
+    /// When the file needs a timer.
     pub(super) fn wakes(&self, file: &File) -> Option<Moment> {
         match file.job.as_ref()? {
             Job::Asking(_) => None,
@@ -348,7 +348,7 @@ impl Home {
             Job::Carrying(carrying) => {
                 let owed = self.intents.get(&carrying.number)?.owed.iter();
                 let fenced = owed.map(|server| self.fenced_from(*server, carrying));
-                // Nobody owes it any more when all had carried it out before the home was started anew.
+                // All data servers had carried it out before the home was restarted.
                 Some(fenced.max().unwrap_or(carrying.begun))
             }
         }

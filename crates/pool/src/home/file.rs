@@ -10,7 +10,7 @@ use crate::numbers::{DataServerNumber, Generation, KeyNumber};
 use control::OperationId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the row of a file says, as far as its contents are concerned.
+/// The row of a file, as far as its contents are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRow {
     /// The file and its placement.
@@ -19,9 +19,9 @@ pub struct FileRow {
     pub generation: Generation,
     /// The data servers of the placement's device group.
     pub members: Vec<DataServerNumber>,
-    /// Its size in bytes; while it is unsettled the data servers know better.
+    /// Its size in bytes; while it is unsettled the data servers know it better.
     pub size: u64,
-    /// Clients may write, or have written, past the home (rule 7).
+    /// Clients may write, or have written, directly to the data servers (rule 7).
     pub unsettled: bool,
 }
 
@@ -30,35 +30,35 @@ pub struct FileRow {
 pub(super) struct File {
     pub(super) row: FileRow,
     pub(super) holders: BTreeMap<Holder, Held>,
-    /// What each data server said last.
+    /// The last report of each data server.
     pub(super) seen: BTreeMap<DataServerNumber, Report>,
-    /// For whose sake the data servers were last asked what they have before anybody writes, so that what is written shows.
+    /// The operation for which the data servers last reported before any client writes, so that later writes are noticed.
     pub(super) compared_by: Option<OperationId>,
-    /// Where it is being moved.
+    /// The move of the file, if any.
     pub(super) moving: Option<Moving>,
     pub(super) job: Option<Job>,
-    /// What waits for the job to end, in order.
+    /// The requests that wait for the end of the job, in order.
     pub(super) queue: VecDeque<(OperationId, Request)>,
 }
 
-/// What a holder was given last.
+/// The last layout of a holder.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) access: Access,
-    /// Which key its handles were sealed with.
+    /// The key that sealed its handles.
     pub(super) key: KeyNumber,
 }
 
-/// What is being done.
+/// The present activity.
 #[derive(Clone, Debug)]
 pub(super) enum Job {
-    /// The data servers are asked what they have.
+    /// The data servers are asked for reports.
     Asking(Asking),
-    /// Clients are asked for their layouts.
+    /// Clients are asked to return their layouts.
     Recalling(Recalling),
     /// Data servers carry an intent out.
     Carrying(Carrying),
-    /// The contents of the row are about to be others.
+    /// The row is about to name other contents.
     Switching(Switching),
 }
 
@@ -81,7 +81,7 @@ impl File {
             .any(|held| held.access == Access::ReadWrite)
     }
 
-    /// Whether a fence is not done yet that was begun, or waits for its turn.
+    /// Whether a fence has begun and is not done, or is queued.
     pub(super) fn is_being_fenced(&self) -> bool {
         let is_begun = match self.job {
             Some(Job::Recalling(_) | Job::Carrying(_)) => true,
@@ -91,14 +91,14 @@ impl File {
         is_begun || self.changes_queued() > 0
     }
 
-    /// How many changes wait before everything else.
+    /// The number of changes at the head of the queue.
     pub(super) fn changes_queued(&self) -> usize {
         let queued = self.queue.iter();
         let changes = queued.take_while(|(_, queued)| queued.is_change());
         changes.count()
     }
 
-    /// Its row says everything.
+    /// Nothing is known beyond its row.
     pub(super) fn is_idle(&self) -> bool {
         let is_used = self.moving.is_some() || !self.holders.is_empty();
         !is_used && self.job.is_none() && self.queue.is_empty()

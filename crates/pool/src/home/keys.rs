@@ -1,9 +1,9 @@
-//! The keys that handles are sealed with (rule 3): changed after a time, and layouts that were sealed with an older one are taken back before
-//! that counts no more.
+//! The keys that seal handles (rule 3). The home changes its key after a time. Before an old key stops counting, the home recalls the layouts that
+//! it sealed.
 //!
-//! A key is told first, with leases, and sealed with when every lease says it that a data server may still have. Half a life later the
-//! holders of layouts under the key before are asked for them, some files at a time. When nobody has one, and the key has had its life, the
-//! next is told, and the key before counts no more.
+//! Leases first announce a new key. The home seals with it once every lease that a data server may still have announces it. After half the key's
+//! life, the home recalls layouts under the previous key, some files at a time. When none is left, and the key has had its life, leases announce
+//! the next key, and the previous key stops counting.
 
 use super::Home;
 use super::command::Record;
@@ -15,23 +15,23 @@ use control::Moment;
 use std::time::Duration;
 use vfs::ObjectId;
 
-/// Files whose layouts are taken back at a time because of their key.
+/// The maximum number of files whose layouts are recalled at a time because of their key.
 const AT_ONCE: usize = 32;
 
-/// How often it is looked whether more of them can be.
+/// The interval between checks whether more of them can be recalled.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The keys of one run of a home.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     source: KeySource,
-    /// What leases say.
+    /// The keys that leases announce.
     told: HandleKeys,
-    /// When the newest was first told.
+    /// When the newest key was first announced.
     since: Moment,
-    /// From then on every lease says the newest, and handles are sealed with it.
+    /// From then on every lease announces the newest key, and handles are sealed with it.
     sealed_from: Option<Moment>,
-    /// When there is something to be done.
+    /// The time of the next step.
     due: Moment,
 }
 
@@ -46,7 +46,7 @@ impl Keys {
         }
     }
 
-    /// What leases say.
+    /// The keys that leases announce.
     pub(super) fn told(&self) -> &HandleKeys {
         &self.told
     }
@@ -57,15 +57,15 @@ impl Keys {
         before.unwrap_or(self.told.current())
     }
 
-    /// No handle of what is removed now is sealed with a key behind this one. A caller that has read the row before may have
-    /// one sealed a moment later, so it is not the newest.
+    /// Handles of contents that are removed now are never sealed with a later key than this one. A caller that has read the row before may
+    /// still get one sealed, so it is not the newest key.
     pub(super) fn last_of_removed(&self) -> KeyNumber {
         self.told.current().number().next()
     }
 }
 
 impl Home {
-    /// When something is to be done about keys.
+    /// The time of the next step of the key change.
     pub(super) fn keys_wake(&self) -> Moment {
         self.keys.due
     }
@@ -102,7 +102,7 @@ impl Home {
         self.record(Record::Key(number));
     }
 
-    /// Asks for layouts that were sealed with an older key, of as many files as may be at a time. Whether there are any.
+    /// Recalls layouts that were sealed with an older key, of at most [`AT_ONCE`] files at a time. Whether there are any.
     fn take_back_older(&mut self, now: Moment) -> bool {
         let sealing = self.keys.sealing().number();
         let has_older = |file: &File| file.holders.values().any(|held| held.key < sealing);
@@ -124,7 +124,7 @@ impl Home {
         !older.is_empty()
     }
 
-    /// A question that is under way is asked again behind it: a data server that is away does not keep a key in force.
+    /// Recalls the layouts of a file. An active question is asked again afterwards: an absent data server does not keep a key in force.
     fn take_back(&mut self, now: Moment, object: ObjectId) {
         self.put_questions_off(object);
         let file = self.files.get(&object);

@@ -1,7 +1,7 @@
-//! One home: who has layouts of its files, what data servers still owe, and how large files are that clients write past it.
+//! One home: the layouts of its files, the intents that data servers still owe, and the sizes of files that clients write directly.
 //!
-//! Everything that concerns one file is done in the order in which it was asked for ([`Request`]). The caller has the rows and a
-//! clock, and carries [`Command`]s out.
+//! The requests for one file are handled in their order ([`Request`]). The caller has the rows and a clock, and carries
+//! [`Command`]s out.
 
 mod asking;
 mod command;
@@ -39,9 +39,9 @@ pub struct HomeSettings {
     pub lease: LeaseSettings,
     /// How long clients that are asked for a layout may keep it before they are fenced.
     pub recall_patience: Duration,
-    /// How long handles are sealed with one key. It counts as long again, and longer where layouts under it are not given back yet.
+    /// How long one key seals handles. It counts for the same time again, and longer if layouts under it are not returned yet.
     pub key_life: Duration,
-    /// Others may change the files (rule 11). Clients get layouts for reading alone, and only as long as [`Home::bound_clients`] says.
+    /// Other servers may change the files (rule 11). Clients get layouts only for reading, and only as long as [`Home::bound_clients`] says.
     pub shares_files: bool,
     /// For tests: the rules in force.
     pub rules: Rules,
@@ -59,29 +59,29 @@ impl Default for HomeSettings {
     }
 }
 
-/// An intent that is stable.
+/// A stable intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owed {
     /// What is to be done.
     pub intent: Intent,
-    /// Who has not said yet that it is done.
+    /// The data servers that have not reported it as done.
     pub owed: BTreeSet<DataServerNumber>,
-    /// The row says what the intent leads to.
+    /// The row includes the result of the intent.
     pub in_row: bool,
 }
 
 /// What a home finds on its disk when it starts.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
-    /// The data servers of the pool, with what each of them had when it was last heard of.
+    /// The data servers of the pool, with the last known contents of each.
     pub servers: BTreeMap<DataServerNumber, Option<StoreIdentity>>,
     /// The intents, by number.
     pub intents: Vec<Owed>,
-    /// The rows of all files that have an intent which is not in the row.
+    /// The rows of all files with an intent whose result is not in the row.
     pub files: Vec<FileRow>,
-    /// What files were being moved to: contents that no row names ([`Recovered::give_moves_up`]).
+    /// The targets of unfinished moves: contents that no row names ([`Recovered::give_moves_up`]).
     pub moves: Vec<FileRow>,
-    /// Larger than the number of any intent that ever was.
+    /// Larger than every intent number used before.
     pub next_intent: u64,
 }
 
@@ -100,19 +100,19 @@ pub struct Home {
     intents: BTreeMap<IntentNumber, Owed>,
     next_intent: u64,
     next_question: u64,
-    /// Clients may read the files until then, which others may change that this home knows nothing of. `None`: it alone decides about them.
+    /// Until then clients may read the files, and other servers may not change them unseen. `None`: only this home decides about the files.
     clients_until: Option<Moment>,
-    /// Whose file a question is about that is not answered yet.
+    /// The file of each question that is not answered yet.
     questions: BTreeMap<u64, ObjectId>,
-    /// How many records were handed out.
+    /// The number of records handed out.
     recorded: u64,
-    /// What the caller is asked to do when a call has ended.
+    /// The commands for the caller at the end of a call.
     commands: Vec<Command>,
 }
 
 impl Home {
-    /// A home that starts: with the numbers of its issue and of its first key, which it has made stable and never used before, and a secret drawn
-    /// at random for its keys.
+    /// Starts a home. It has made the numbers of its issue and of its first key stable, and never used them before. The secret for its keys is
+    /// drawn at random.
     #[must_use]
     pub fn new(
         number: HomeNumber,
@@ -126,7 +126,7 @@ impl Home {
             true => settings.lease.granted_until(started),
             false => started,
         };
-        // Nobody has a lease where there is nobody.
+        // Without data servers there is no lease.
         let earlier_over = match recovered.servers.is_empty() {
             true => started,
             false => forgotten,
@@ -143,7 +143,7 @@ impl Home {
             files: BTreeMap::new(),
             intents: BTreeMap::new(),
             next_intent: recovered.next_intent,
-            // No question of another run has the same number: its answer may come late.
+            // Question numbers differ from those of other runs: an old answer may come late.
             next_question: issue.0 << 32,
             clients_until: settings.shares_files.then_some(Moment(0)),
             questions: BTreeMap::new(),
@@ -171,7 +171,7 @@ impl Home {
         self.take_commands()
     }
 
-    /// Something is to be done with a file. `row` is what its row says; it does not count while the home knows better.
+    /// A request for a file. `row` is its row; it does not count while the home knows better.
     pub fn request(
         &mut self,
         now: Moment,
@@ -186,16 +186,16 @@ impl Home {
         self.take_commands()
     }
 
-    /// Nobody changes files without asking until this moment (rule 11): as long, and no longer, data servers serve clients, whose layouts are
-    /// fenced before anybody is answered who asks. It counts from what was said last.
+    /// Until this moment no other server changes files without asking (rule 11). Data servers serve clients at most until then, and a server that
+    /// asks is answered only after their layouts are fenced. The last call counts.
     pub fn bound_clients(&mut self, until: Moment) {
         if let Some(before) = &mut self.clients_until {
             *before = until;
         }
     }
 
-    /// The files that somebody may use past the home: who has a layout, or had one for whose end data servers are waited for. Behind
-    /// [`Act::Fence`](crate::Act::Fence), asked for from now on, nobody uses one by what was given before.
+    /// The files that clients may use directly: a client has a layout, or a fence of earlier layouts is not done. An
+    /// [`Act::Fence`](crate::Act::Fence) that is requested from now on ends all earlier layouts of a file.
     #[must_use]
     pub fn held(&self) -> Vec<ObjectId> {
         let counts = self.settings.rules.fences_under_way_count();
@@ -231,13 +231,13 @@ impl Home {
         self.take_commands()
     }
 
-    /// A data server has joined the pool. One that is known stays what it is.
+    /// A data server has joined the pool. A known one does not change.
     pub fn add_server(&mut self, number: DataServerNumber, joined: Moment) {
         let server = || Server::new(None, joined);
         self.servers.entry(number).or_insert_with(server);
     }
 
-    /// Whether anybody may write to a file past the home; with a holder, whether this one may.
+    /// Whether any client may write to a file directly; with a holder, whether this holder may.
     #[must_use]
     pub fn is_written(&self, object: ObjectId, by: Option<Holder>) -> bool {
         let Some(file) = self.files.get(&object) else {
@@ -252,7 +252,7 @@ impl Home {
         }
     }
 
-    /// A handle with which the home itself reads and writes at one of the data servers of a file whose row this is.
+    /// A handle for the home's own reads and writes at one of the data servers of the file with this row.
     #[must_use]
     pub fn own_handle(&self, row: &FileRow, server: DataServerNumber) -> Handle {
         let capability = Capability {
@@ -276,7 +276,7 @@ impl Home {
         self.mark()
     }
 
-    /// Everything that was recorded until now.
+    /// The position after all records until now.
     fn mark(&self) -> Mark {
         Mark(self.recorded)
     }
@@ -286,7 +286,7 @@ impl Home {
         self.commands.push(Command::Send { to, message, after });
     }
 
-    /// Tells a data server what it has to carry out.
+    /// Sends a data server an intent to carry out.
     fn send_intent(&mut self, to: DataServerNumber, intent: Intent) {
         let key = self.keys.last_of_removed();
         self.send(to, ToDataServer::Take(intent, key));

@@ -1,11 +1,10 @@
-//! Files on their way to another placement (rule 2): two contents of one object, of which the row names the first until the second has
-//! everything.
+//! Files that move to another placement (rule 2): one object has two contents, and the row names the old ones until the new ones are complete.
 //!
-//! The caller copies. Here it is decided who may use which contents meanwhile, in this order: [`Home::move_file`] notes the new contents
-//! before their first byte, [`Request::Alone`] ends layouts for writing, of which none is given from then on; [`Request::Seal`] fences
-//! the clients that may still read the old ones; [`Request::Switch`] has the new ones end where the file does, and makes them those of
-//! the row, in one record with the intent that removes the old ones. Whatever comes between, [`Request::GiveUp`] and a restart of the
-//! home included, removes the new ones by intent, and another attempt has another placement.
+//! The caller copies. This module decides who may use which contents meanwhile. [`Home::move_file`] records the new contents before their
+//! first byte. [`Request::Alone`] ends layouts for writing; no new ones are given. [`Request::Seal`] fences the clients that may still read the
+//! old contents. [`Request::Switch`] cuts the new contents to the size of the file, and makes the row name them. The same record has the
+//! intent that removes the old contents. If the move ends earlier, by [`Request::GiveUp`] or a restart of the home, an intent removes the
+//! new contents, and another attempt has another placement.
 
 use super::command::{Command, Record};
 use super::file::{File, FileRow, Job};
@@ -16,11 +15,11 @@ use control::{Moment, OperationId};
 use std::collections::BTreeSet;
 use vfs::ObjectId;
 
-/// Where a file is being moved.
+/// A move of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Moving {
     to: FileRow,
-    /// Nobody uses the old contents past the home.
+    /// No client uses the old contents directly any more.
     pub(super) is_sealed: bool,
 }
 
@@ -43,8 +42,8 @@ pub(super) struct Switching {
 }
 
 impl Home {
-    /// A file is to get another placement, under a number that was never used for it. `row` is what its row says, as for
-    /// [`Home::request`]; behind [`Outcome::Done`] bytes may be written to the new contents. [`Outcome::NoMove`] where it is being moved.
+    /// Begins to move a file to another placement, under a number that was never used for it. `row` is its row, as for
+    /// [`Home::request`]. After [`Outcome::Done`], bytes may be written to the new contents. [`Outcome::NoMove`] if it is already being moved.
     pub fn move_file(
         &mut self,
         row: &FileRow,
@@ -70,7 +69,7 @@ impl Home {
         self.take_commands()
     }
 
-    /// Fences everybody who may read the old contents.
+    /// Fences all clients that may read the old contents.
     pub(super) fn seal(&mut self, now: Moment, object: ObjectId, operation: OperationId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
@@ -89,7 +88,7 @@ impl Home {
         }
     }
 
-    /// Has the new contents end where the file does.
+    /// Cuts the new contents to the size of the file.
     pub(super) fn begin_switch(
         &mut self,
         now: Moment,
@@ -106,7 +105,7 @@ impl Home {
             self.answer(operation, Outcome::NoMove);
             return;
         };
-        // Without a cut it is one that nobody owes.
+        // For tests, without a cut: a number of no intent.
         let mut number = IntentNumber(0);
         if self.settings.rules.new_contents_cut() {
             moving.to.generation = moving.to.generation.next();
@@ -123,7 +122,7 @@ impl Home {
         self.cut_to_size(now, object);
     }
 
-    /// Something is intended about contents that are not those of the row.
+    /// Makes an intent about contents that the row does not name.
     pub(super) fn intend_aside(&mut self, of: &FileRow, act: Act) -> IntentNumber {
         let owed = self.owed_aside(of, act);
         self.record(Record::Intend(owed.clone()));
@@ -145,7 +144,7 @@ impl Home {
             owed: stay
                 .filter(|member| !self.dismissed.contains(member))
                 .collect(),
-            // No row waits for what comes of it.
+            // No row waits for its result.
             in_row: true,
         };
         if !owed.owed.is_empty() {
@@ -154,7 +153,7 @@ impl Home {
         owed
     }
 
-    /// Goes on with a switch when all data servers of the new contents have cut them, or one of them does not answer.
+    /// Ends a switch when all data servers of the new contents have cut them, or one of them does not answer.
     pub(super) fn cut_to_size(&mut self, now: Moment, object: ObjectId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
@@ -175,13 +174,13 @@ impl Home {
         self.advance(now, object);
     }
 
-    /// When it is known that a data server of the new contents does not answer.
+    /// When it is certain that a data server of the new contents does not answer.
     pub(super) fn switch_wakes(&self, switching: &Switching) -> Option<Moment> {
         let owed = self.intents.get(&switching.number)?.owed.iter();
         owed.map(|server| self.leased_until(*server)).max()
     }
 
-    /// From now on the row names the new contents.
+    /// Makes the row name the new contents.
     fn switch(&mut self, object: ObjectId, switching: &Switching) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
@@ -196,7 +195,7 @@ impl Home {
         };
         let mut old = std::mem::replace(&mut file.row, row.clone());
         old.generation = old.generation.next();
-        // Only what was read by them counted.
+        // The remaining holders could only read.
         file.seen.clear();
         file.holders.clear();
         file.compared_by = None;
@@ -211,7 +210,7 @@ impl Home {
         self.answer(switching.operation, Outcome::Done);
     }
 
-    /// Removes the new contents. A caller that waits for a switch hears that there is none.
+    /// Removes the new contents. A caller that waits for a switch gets a failure.
     pub(super) fn give_move_up(&mut self, object: ObjectId) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
@@ -232,14 +231,14 @@ impl Home {
         }
     }
 
-    /// What was to become the contents of a file goes.
+    /// Removes the new contents of a file.
     fn remove_new(&mut self, to: &FileRow) {
         let owed = self.owed_aside(to, Act::Remove);
         self.record(Record::MoveGivenUp(owed.clone()));
         self.send_owed(&owed);
     }
 
-    /// The contents of a file are gone, and those that were to come go, too.
+    /// The contents of a file are gone. Removes the new contents, too.
     pub(super) fn gone_while_moved(&mut self, file: Option<&File>) {
         let moving = file.and_then(|file| file.moving.as_ref());
         if let Some(moving) = moving {
@@ -249,7 +248,7 @@ impl Home {
         }
     }
 
-    /// A data server is gone for ever to which a file is being moved.
+    /// Ends the moves to a data server that is gone for ever.
     pub(super) fn move_elsewhere(&mut self, now: Moment, gone: DataServerNumber) {
         let files = self.files.iter();
         let with = files.filter(|(_, file)| {
@@ -264,7 +263,7 @@ impl Home {
 }
 
 impl Recovered {
-    /// Gives up the moves that were under way when the home was stopped: nobody knows what was copied. The records belong on stable
+    /// Gives up the moves that were active when the home stopped: the progress of the copies is unknown. The records must be on stable
     /// storage before a home starts with this.
     #[must_use]
     pub fn give_moves_up(&mut self) -> Vec<Record> {
@@ -300,7 +299,7 @@ impl Recovered {
 }
 
 impl Request {
-    /// It is about a move of the file.
+    /// Whether it is about a move of the file.
     pub(super) fn is_of_a_move(&self) -> bool {
         matches!(self, Request::Seal | Request::Switch(_) | Request::GiveUp)
     }

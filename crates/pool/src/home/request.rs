@@ -1,4 +1,4 @@
-//! What is done with files, and in which order.
+//! The requests for files, and their order.
 
 use super::Home;
 use super::command::Record;
@@ -10,41 +10,41 @@ use control::{Moment, OperationId};
 use std::collections::VecDeque;
 use vfs::ObjectId;
 
-/// Who holds a layout, by the caller's number. The home itself is one, when it reads or writes for a client.
+/// A holder of a layout, by the caller's number. The home itself is a holder when it reads or writes for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(pub u64);
 
-/// What is wanted of a file.
+/// A request for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Somebody wants to use the data servers. A holder that asks again has the larger right of both.
+    /// A holder wants to use the data servers. If it asks again, it gets the larger of the two rights.
     Layout(Holder, Access),
-    /// A holder gives its layout back, and has nothing under way at the data servers. Answered with the settled size, if nobody
-    /// else writes.
+    /// A holder returns its layout, and has no active requests at the data servers. Answered with the settled size, if no other
+    /// holder writes.
     Return(Holder),
-    /// A holder has lost what its layout rests on, and may still have requests under way: it is fenced. Answered when nothing of
-    /// it can happen any more.
+    /// A holder has lost what its layout depends on, and may still have active requests: it is fenced. Answered when no request of it
+    /// can happen any more.
     Lost(Holder),
-    /// How large is the file?
+    /// Asks for the size.
     Look,
-    /// A holder says that it has written, and that the file ends at this offset, at least (LAYOUTCOMMIT).
+    /// A holder has written, and says that the file ends at this offset or later (LAYOUTCOMMIT).
     Commit(Holder, u64),
-    /// The contents are changed under everybody's feet.
+    /// Changes the contents while holders use them.
     Change(Act),
-    /// The holders that may write are asked for their layouts, and fenced. Afterwards nobody writes
-    /// past the home.
+    /// Recalls the layouts of holders that may write, and fences these. Afterwards no client writes
+    /// directly.
     Alone,
-    /// Nothing. Answered when the changes that were asked for before are done.
+    /// Does nothing. Answered when the earlier changes are done.
     Behind,
-    /// Nobody may use the contents of a file that is moved past the home, from now until the move has ended.
+    /// From now until the end of the move, no client may directly use the contents of a file that is moved.
     Seal,
-    /// The new contents have everything, stably, up to this size, and become those of the row.
+    /// The new contents are complete and stable up to this size. Makes the row name them.
     Switch(u64),
-    /// The file is not moved. Its new contents go.
+    /// Gives the move up, and removes the new contents.
     GiveUp,
 }
 
-/// What came of an operation.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A handle for each data server of the device group, in order.
@@ -55,19 +55,19 @@ pub enum Outcome {
     ThroughHome,
     /// The asker holds no layout.
     NoLayout,
-    /// The size, with everything that was answered before the operation began.
+    /// The size. It includes everything that was answered before the operation began.
     Size(u64),
-    /// It is done, stably.
+    /// It is done and stable.
     Done,
     /// The file's contents are gone.
     Gone,
-    /// The file is not being moved, or was being moved already, or a data server of the new contents did not do its part; these are
-    /// given up then.
+    /// The file is not being moved, or it is already being moved, or a data server of the new contents did not cut them. In the last case the
+    /// move is given up.
     NoMove,
 }
 
 impl Request {
-    /// It goes before whatever waits for data servers that may be away.
+    /// Whether it goes before requests that wait for possibly absent data servers.
     pub(super) fn is_change(&self) -> bool {
         let of_use = matches!(self, Request::Change(_) | Request::Alone | Request::Behind);
         of_use || self.is_of_a_move()
@@ -75,7 +75,7 @@ impl Request {
 }
 
 impl Home {
-    /// What cannot wait for the others: a returned layout may be what they wait for.
+    /// Handles at once what cannot wait: other requests may wait for a returned layout.
     pub(super) fn accept(&mut self, object: ObjectId, operation: OperationId, request: Request) {
         let rules = self.settings.rules;
         let Some(file) = self.files.get_mut(&object) else {
@@ -107,7 +107,7 @@ impl Home {
         }
     }
 
-    /// A holder that gives a layout back waits for no other request.
+    /// Answers the queued layout requests of a holder that returns its layout.
     fn withdraw(&mut self, object: ObjectId, holder: Holder) {
         let Some(file) = self.files.get_mut(&object) else {
             return;
@@ -121,7 +121,7 @@ impl Home {
         }
     }
 
-    /// A change waits for no data server that is away, and so for no question either: what was asked is asked again behind it.
+    /// A change does not wait for an absent data server, nor for a question to it: the question is asked again after the change.
     fn go_first(&mut self, object: ObjectId, operation: OperationId, change: Request) {
         self.put_questions_off(object);
         let Some(file) = self.files.get_mut(&object) else {
@@ -131,7 +131,7 @@ impl Home {
         file.queue.insert(place, (operation, change));
     }
 
-    /// What was asked is asked again, behind the changes.
+    /// Stops the present question, and asks it again after the changes.
     pub(super) fn put_questions_off(&mut self, object: ObjectId) {
         let asked_again = self.stop_asking(object);
         let Some(file) = self.files.get_mut(&object) else {
@@ -144,7 +144,7 @@ impl Home {
         }
     }
 
-    /// Takes from the queue what can be done now.
+    /// Handles the requests in the queue that can be done now.
     pub(super) fn advance(&mut self, now: Moment, object: ObjectId) {
         while let Some(file) = self.files.get_mut(&object) {
             if let Some(Job::Recalling(_)) = &file.job
@@ -189,7 +189,7 @@ impl Home {
         }
     }
 
-    /// Whether a file is being moved, and nobody is given this right meanwhile.
+    /// Whether a file is being moved, and this right is not given meanwhile.
     fn is_kept_back(&self, object: ObjectId, access: Access) -> bool {
         let rules = self.settings.rules;
         let file = self.files.get(&object);
@@ -225,7 +225,7 @@ impl Home {
         let is_first = access == Access::ReadWrite && !file.has_writers();
         let is_unsettled = file.row.unsettled && !file.has_writers();
         if is_unsettled || (is_first && file.compared_by != Some(operation)) {
-            // What was before is told apart from what comes now.
+            // Separates earlier writes from later ones.
             file.compared_by = Some(operation);
             let again = (operation, Request::Layout(holder, access));
             self.settle_first(now, object, again);
@@ -268,7 +268,7 @@ impl Home {
         self.answer(operation, outcome);
     }
 
-    /// The row is made stable as it is now.
+    /// Makes the present row stable.
     pub(super) fn save(&mut self, object: ObjectId, changed: bool) {
         let Some(file) = self.files.get(&object) else {
             return;

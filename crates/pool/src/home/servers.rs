@@ -1,4 +1,4 @@
-//! The data servers as a home sees them: who may serve until when, and with which contents (rules 4 and 5).
+//! The data servers as a home sees them: which of them may serve, until when, and with which contents (rules 4 and 5).
 
 use super::Home;
 use super::command::{Command, Record};
@@ -11,15 +11,15 @@ use std::time::Duration;
 /// A data server of the pool.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
-    /// What it had when it was last heard of.
+    /// Its last known contents.
     identity: Option<StoreIdentity>,
     /// It may serve until then, by this home's clock.
     leased_until: Moment,
     /// This run of the home has given it a lease.
     is_leased: bool,
-    /// Which run of it has asked last, with contents that it may have.
+    /// The run of it that asked last, if its contents were accepted.
     run: Option<u64>,
-    /// Why it had none of its own when it asked last.
+    /// Why the contents were refused when it asked last.
     stranger: Option<Stranger>,
 }
 
@@ -28,23 +28,23 @@ pub(super) struct Server {
 pub enum Stranger {
     /// It has the contents of another store: an empty disk, or one of another machine.
     OtherContents,
-    /// It has contents as they were earlier, or two of it run.
+    /// It has an older copy of its contents, or two runs of it are active.
     OlderCopy,
-    /// An older copy of its contents was seen. These are not older than what was known before, and may be the right ones
+    /// An older copy of its contents was seen. The present contents are not older than the last known ones, and may be the right ones
     /// ([`Home::readmit`]).
     Doubted,
-    /// It has contents that belong to this data server.
+    /// It has the contents of this data server.
     ContentsOf(DataServerNumber),
 }
 
-/// A data server as people see it.
+/// A data server as administrators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerView {
-    /// Which one.
+    /// Its number.
     pub number: DataServerNumber,
     /// It has a lease of this run of the home.
     pub serves: bool,
-    /// It may have a lease, of this run of the home or the one before.
+    /// It may have a lease, from this run of the home or the previous one.
     pub may_serve: bool,
     /// It has asked for a lease with contents that are not its own.
     pub stranger: Option<Stranger>,
@@ -63,7 +63,7 @@ impl Server {
         }
     }
 
-    /// Why these are not the contents it had, and not what came of them either.
+    /// Why these contents are neither the last known contents nor a later state of them.
     fn objection(&self, identity: StoreIdentity) -> Option<Stranger> {
         let known = self.identity?;
         if known.store != identity.store {
@@ -79,8 +79,8 @@ impl Server {
 }
 
 impl Home {
-    /// A data server was removed from the pool: it gets no lease any more, owes nothing, and is waited for by nobody. Its last lease
-    /// has to have run out, unless nothing lies there.
+    /// A data server was removed from the pool: it gets no lease and owes nothing any more, and nothing waits for it. Its last lease must have
+    /// run out, unless it has no contents.
     pub fn dismiss(&mut self, now: Moment, number: DataServerNumber) -> Vec<Command> {
         if let Some(server) = self.servers.get_mut(&number) {
             server.is_leased = false;
@@ -97,8 +97,8 @@ impl Home {
         self.take_commands()
     }
 
-    /// An administrator says that a data server has the contents that it is to have, though an older copy of them was seen. Nothing where
-    /// these are not refused for that alone ([`Stranger::Doubted`]).
+    /// An administrator says that a data server has the right contents, though an older copy of them was seen. `None` unless this was the
+    /// only reason to refuse them ([`Stranger::Doubted`]).
     pub fn readmit(&mut self, number: DataServerNumber) -> Option<Vec<Command>> {
         let server = self.servers.get_mut(&number)?;
         let known = server.identity.as_mut()?;
@@ -155,12 +155,12 @@ impl Home {
         server.stranger = owner.or_else(|| server.objection(identity));
         if server.stranger.is_some() && rules.identity_checked() {
             server.run = None;
-            // Other contents are known as such however often they ask.
+            // Contents of another store are recognised at every request.
             let is_older = server.stranger == Some(Stranger::OlderCopy);
             let known = server.identity.as_mut().filter(|_| is_older);
             if let Some(known) = known.filter(|known| !known.is_doubted()) {
-                // From now on an administrator says which are the right contents, after a restart, too: two servers may run with copies of
-                // one store.
+                // From now on, also after a restart, an administrator has to say which contents are right: two servers may run with copies of one
+                // store.
                 *known = known.doubted();
                 let stranger = Record::StoreIdentity(from, *known);
                 self.record(stranger);
@@ -174,7 +174,7 @@ impl Home {
             .intents
             .values()
             .filter(|owed| owed.owed.contains(&from));
-        // The first of all contents; the next when that is taken.
+        // Only the first intent for each contents; the next one follows when that is carried out.
         let mut told = BTreeSet::new();
         let intents: Vec<_> = owed
             .map(|owed| owed.intent)
@@ -209,14 +209,14 @@ impl Home {
         })
     }
 
-    /// From when on nobody relies on a lease that the data server may have.
+    /// From when on the data server relies on no lease.
     pub(super) fn leased_until(&self, server: DataServerNumber) -> Moment {
         self.servers
             .get(&server)
             .map_or(Moment(0), |server| server.leased_until)
     }
 
-    /// Whether a report comes from contents that are those of the data server.
+    /// Whether a report comes from the accepted run of the data server.
     pub(super) fn believes(&self, number: DataServerNumber, report: Report) -> bool {
         self.servers
             .get(&number)

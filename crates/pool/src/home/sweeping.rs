@@ -1,6 +1,6 @@
-//! Contents that belong to nothing (rule 8): their removal is an intent like any other.
+//! Contents that belong to no file (rule 8): an ordinary intent removes them.
 //!
-//! The caller has the rows, and knows for how long no row has named the contents.
+//! The caller has the rows, and knows how long no row has named the contents.
 
 use super::file::FileRow;
 use super::{Command, Home};
@@ -9,7 +9,7 @@ use crate::numbers::{DataServerNumber, Generation};
 use std::collections::BTreeSet;
 
 impl Home {
-    /// The contents about which something is decided that rows do not say, or do not say yet.
+    /// Contents with decisions that the rows do not show, or do not show yet.
     #[must_use]
     pub fn concerned(&self) -> BTreeSet<ContentsId> {
         let intents = self.intents.values().map(|owed| owed.intent.contents);
@@ -20,7 +20,7 @@ impl Home {
         intents.chain(files).collect()
     }
 
-    /// Contents that a data server has, and that belong to nothing, are to go. Nothing is done about contents that are
+    /// Removes contents of a data server that belong to no file. Leaves contents alone that are
     /// [concerned](Home::concerned).
     pub fn sweep(
         &mut self,

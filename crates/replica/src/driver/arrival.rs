@@ -67,8 +67,8 @@ impl Engine {
                 if let Some(backlog) = ledger.unshipped.peer(*slot) {
                     debt.files.retain(|file| backlog.owes(*file));
                 }
-                // They are frozen, and the replica that ends their control sends them to all. Or they lack a lost replica's data here, which the
-                // replicas have that took part when it was changed, and all that are level with them (counterexample 59).
+                // They are frozen, and the replica that ends their control sends them to all. Or they lack a lost replica's data here; all
+                // replicas that took part at the change, and all that are level with them, have that data (counterexample 59).
                 debt.files.retain(|file| !withheld.contains(file));
             }
             let paid = debts.iter().filter(|(slot, debt)| {

@@ -43,7 +43,6 @@ pub(crate) fn ticks(replica: &LocalReplica, period: Duration) -> Interval {
 /// [`UNCHANGED`], but in any case not before `pause` has passed. While a member is missing or behind: after `pause`, without a notification. The
 /// tasks then depend mostly on time itself (how long a peer has been silent, what has not been relayed, which changes are fresh, when to ask again)
 /// and on the streams, in which every record would notify.
-/// to ask again) and what streams have brought, of which every record would notify.
 pub(crate) async fn next_look(replica: &LocalReplica, pause: Duration, latest: Duration) {
     let earliest = Instant::now() + pause;
     let mut changes = replica.engine.notifications();

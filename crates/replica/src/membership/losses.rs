@@ -1,14 +1,12 @@
-//! What becomes of a lost replica's objects: who has how much of what it made, and when its controls end.
+//! What becomes of a lost replica's objects: which survivors have what it made, and when its controls end.
 //!
-//! Before anybody goes on with a lost replica's objects, all who are left bring each other to the
-//! same state (rule 32): `relay` carries updates that only some have received, `contents` carries
-//! file contents from the replica that has the most (`state::losses`); a witness that cannot pass
-//! on what it alone has heard gives it up (`witnessed`). Then its controls may end: because a
-//! majority held everything it had answered (`takeover`), or because an administrator says so;
-//! files that came only in part get a version of their own (`adopting`). `level` tells who has as much as whom,
-//! `settling` has the set agree that controls end, `closing` takes in nothing more before that.
+//! Before any replica goes on with a lost replica's objects, all survivors bring each other to the same state (rule 32). `relay` carries updates
+//! that only some have received. `contents` carries file contents from the replica that has the most (`state::losses`). A witness that cannot
+//! pass on what it alone has received gives it up (`witnessed`). Then the controls may end: because a majority held everything that the lost
+//! replica acknowledged (`takeover`), or because an administrator says so. Files that came only in part get a version of their own (`adopting`).
+//! `level` compares the survivors, `settling` lets the set agree that controls end, `closing` stops the intake before that.
 //!
-//! What must never enter: who is lost (`views`), and the rules of replication control.
+//! What must never enter: which replicas are lost (`views`), and the rules of replication control.
 
 mod adopting;
 mod closing;
@@ -44,10 +42,10 @@ use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::membership::views;
 use crate::state::relays;
 
-/// How often to look at most.
+/// The shortest time between two checks.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Controls end that all have agreed to end.
+/// Ends the controls that the set agreed to end.
 pub(crate) async fn apply_settlements(replica: &Arc<LocalReplica>, state: &ViewState) {
     for (slot, end) in state.settled_streams() {
         if !replica.state.losses.settles_now(end.settlement) {
@@ -72,7 +70,7 @@ pub(crate) async fn apply_settlements(replica: &Arc<LocalReplica>, state: &ViewS
     }
 }
 
-/// Of one that comes back those controls end that it may have had; of one that is gone all do, at everybody who hears of
+/// If a lost replica may come back, its earlier incarnations' controls end. If it is gone, all its controls end, on every replica that learns of
 /// it now or later.
 fn end_controls(replica: &LocalReplica, state: &ViewState) {
     let settled = state.losses.iter().flat_map(|(slot, loss)| {
@@ -86,17 +84,17 @@ fn end_controls(replica: &LocalReplica, state: &ViewState) {
     }
 }
 
-/// Others take part than before: whatever was found out counts no more.
+/// The members have changed: earlier findings no longer count.
 pub(crate) fn view_changed(replica: &Arc<LocalReplica>) {
     replica.state.losses.equalling().clear();
     replica.state.losses.closing.end_all();
     replica.engine.notify();
 }
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are logged as sums.
 const COPY_NEEDED: &str = "a whole copy is needed";
 
-/// How long something has been missing, while nothing of it came.
+/// How long something has been missing while none of it arrived.
 #[derive(Debug, Default)]
 struct Missing {
     lost: Option<(ReplicaSlot, u64)>,
@@ -104,8 +102,8 @@ struct Missing {
 }
 
 impl Missing {
-    /// Something of a lost stream, applied here so far, is missing or too much; nothing when all is as elsewhere. `true`: it has
-    /// been so for long, and nothing came.
+    /// Takes the lost stream with missing or extra updates, and the position applied here; `None` if all is level. Returns true if this lasted
+    /// long without progress.
     fn look(&mut self, lost: Option<(ReplicaSlot, u64)>, now: Instant) -> bool {
         if lost != self.lost || lost.is_none() {
             self.lost = lost;
@@ -116,11 +114,11 @@ impl Missing {
     }
 }
 
-/// What nobody relays for so long nobody has kept. What was lost on its way comes again twice before.
+/// If no replica relays it within this time, none has kept it. Lost messages are sent again twice before.
 const RELAY_PATIENCE: Duration = Duration::from_secs(15);
 const _: () = assert!(RELAY_PATIENCE.as_millis() >= 3 * relays::AGAIN.as_millis());
 
-/// Looks after lost replicas' objects until the replica stops.
+/// Handles lost replicas' objects until this replica stops.
 pub(crate) async fn attend(replica: Arc<LocalReplica>) {
     let mut missing = Missing::default();
     let mut adoption = adopting::Adoption::default();
@@ -152,8 +150,7 @@ pub(crate) async fn attend(replica: Arc<LocalReplica>) {
     }
 }
 
-/// This replica has other updates of a lost one than the rest, and nobody can change that; it needs another's
-/// copy.
+/// This replica's updates of a lost replica differ from the others' for good. It needs another replica's copy.
 async fn take_copy(replica: &Arc<LocalReplica>, lost: ReplicaSlot, how: &str) {
     let place = lost.0;
     let reason = format!("it {how} updates of replica {place}, which is lost");
@@ -163,11 +160,11 @@ async fn take_copy(replica: &Arc<LocalReplica>, lost: ReplicaSlot, how: &str) {
     if replica.takes_part() {
         replica.exclude(replica.slot(), &reason).await;
         if replica.state.is_witness {
-            // It has nothing to deliver before.
+            // A witness has nothing to deliver first.
             return witnessed::begin_anew(replica, &reason).await;
         }
         if replica.lease.is_up_to_date() {
-            // Too few may be left without it. As a new incarnation it answers nobody before it has the copy.
+            // Too few members may be left without it. Its new incarnation answers no client before it has the copy.
             if let Err(error) = replica.forget_complete().await {
                 // The store has failed, which ends the server.
                 tracing::error!(%error, "that the copy is not complete cannot be noted");

@@ -1,4 +1,4 @@
-//! How far a replica is on its way back into the view, as the replicas know that send it what it lacks.
+//! How far a replica is on its way back into the view, as seen by the replicas that send what it lacks.
 //!
 //! About once a second each sending replica reports how much is left; the returning replica adds up the reports. The time left follows from how fast
 //! the rest has shrunk lately, new changes included.

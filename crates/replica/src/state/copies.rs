@@ -74,7 +74,7 @@ pub(crate) struct Attempt {
     pub(crate) objects: u64,
 }
 
-/// What is to be sent next.
+/// What to send next.
 pub(crate) enum Next {
     /// These rows, and how many objects they belong to.
     Rows { rows: Vec<RowChange>, objects: u64 },

@@ -1,4 +1,4 @@
-//! A rejoin of the view under way, as the replicas know that send what is lacking.
+//! A rejoin of the view under way, as seen by the replicas that send what is lacking.
 //!
 //! The time left follows from how fast the rest has shrunk lately, new changes included.
 //!

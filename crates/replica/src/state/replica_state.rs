@@ -108,7 +108,7 @@ pub(crate) struct ReplicaState {
     pub(crate) trimmed: AtomicU64,
     /// Copies that are being sent to others.
     pub(crate) copies: Copies,
-    /// Held while this replica finds out what a peer lacks whose account was given up.
+    /// Held while this replica finds out what is missing at a peer after its account was given up.
     pub(crate) balancing: BeforeCore<()>,
 
     // About this replica's copy.

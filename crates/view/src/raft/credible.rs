@@ -1,14 +1,12 @@
-//! What another replica says to the Raft library, looked at before the library believes it.
+//! Checks messages of other replicas before the Raft library gets them.
 //!
-//! The library trusts its peers. It stores a term that it has heard of, whatever that is, and
-//! counts on from there: after one of `u64::MAX` there is no next one, and nobody is elected for
-//! ever. So terms and indices are taken only if a correct set can have reached them by now: there
-//! cannot have been more elections, or entries, than milliseconds since 1970. The bound moves with
-//! time. A member that received the greatest term that it allows stands for election in a later
-//! one, which all others take a moment later; and two members never differ about what is too much
-//! by more than their clocks do (decision 0016).
+//! The library trusts its peers. It stores any term that it hears of, and counts on from there: after `u64::MAX` there
+//! is no next term, so no leader could ever be elected again. So terms and indices are accepted only if a correct set
+//! can have reached them by now: there cannot have been more elections, or entries, than milliseconds since 1970. This
+//! limit grows with time. A member that received the greatest allowed term stands for election in a later one, which
+//! all others accept a moment later. The limits of two members differ by no more than their clocks do (decision 0016).
 //!
-//! What must never enter: whether a term or an entry is right, which is the library's to find out.
+//! What must never enter: whether a term or an entry is right, which the library decides.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,13 +15,13 @@ use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, InstallSnapsho
 use super::types::{LogId, Types, Vote};
 use super::wire::{Answer, Request};
 
-/// What is always taken: a set whose clocks stand in 1970 goes on.
+/// These values are always accepted, so that a set whose clocks show 1970 works.
 const ALWAYS: u64 = 1 << 32;
 
-/// A snapshot is at most this long, in bytes.
+/// The maximum size of a snapshot, in bytes.
 pub(crate) const SNAPSHOT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The greatest term, and the greatest index, that are believed at a moment.
+/// The greatest term, and the greatest index, that are accepted at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(u64);
 
@@ -42,7 +40,7 @@ impl Limit {
         Ok(())
     }
 
-    /// The name of an entry that one who speaks in the name of `vote` has.
+    /// Checks the identifier of an entry in a message of the leader or candidate of `vote`.
     fn entry(self, entry: &LogId, vote: &Vote) -> Result<(), String> {
         if entry.leader_id > vote.leader_id {
             return Err("an entry is of a later term than the one who speaks of it".to_owned());
@@ -54,7 +52,7 @@ impl Limit {
     }
 }
 
-/// Refuses what no correct replica asks, whatever the state of the set is.
+/// Refuses requests that no correct replica sends, whatever the state of the set is.
 pub(super) fn check_request(request: &Request, limit: Limit) -> Result<(), String> {
     match request {
         Request::Append(append) => check_append(append, limit),
@@ -111,7 +109,7 @@ fn is_leader(vote: &Vote, limit: Limit) -> Result<(), String> {
     }
 }
 
-/// Refuses what no correct replica answers, whatever it was asked.
+/// Refuses answers that no correct replica sends, whatever the request was.
 pub(super) fn check_answer(answer: &Answer, limit: Limit) -> Result<(), String> {
     match answer {
         Answer::Append(AppendEntriesResponse::HigherVote(vote)) => limit.vote(vote),
@@ -121,8 +119,8 @@ pub(super) fn check_answer(answer: &Answer, limit: Limit) -> Result<(), String> 
     }
 }
 
-/// Refuses an answer to `sent` that says something about other entries than those, or that entries are lost which the same follower had
-/// acknowledged (up to `matched`) to the same leader: the library counts on both.
+/// Refuses an answer to `sent` about other entries. Also refuses an answer that reports entries as lost that the same
+/// follower has acknowledged to the same leader (up to `matched`). The library relies on both.
 pub(super) fn check_appended(
     answer: &AppendEntriesResponse<u64>,
     sent: (Option<LogId>, Option<LogId>),
@@ -150,8 +148,7 @@ mod tests {
         LogId::new(Vote::new_committed(term, 1).leader_id, index)
     }
 
-    /// With a bound that stood still, a member that received the greatest term that it allows could
-    /// stand for election no more.
+    /// With a fixed limit, a member that received the greatest allowed term could not stand for election any more.
     #[test]
     fn the_next_term_is_believed_a_moment_later() {
         let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);

@@ -1,9 +1,9 @@
-//! A snapshot that comes in parts, put together and read before the library is given it.
+//! A snapshot that comes in parts: it is put together and decoded before the library gets it.
 //!
-//! The library installs whatever it has received, and stops for good when that turns out to be no state: by then it has cut its log. So
-//! it is given none that cannot be read.
+//! The library installs any snapshot that it receives, and stops for good if it is not a valid state: by then it has
+//! cut its log. So the library gets only snapshots that can be decoded.
 //!
-//! What must never enter: what is in the state.
+//! What must never enter: the content of the state.
 
 use std::io::Cursor;
 
@@ -16,7 +16,7 @@ use super::types::{SnapshotMeta, Types};
 use crate::bytes::decode;
 use crate::state::ViewState;
 
-/// What has come of the snapshot that is on its way; there is one at a time.
+/// The received parts of the current snapshot; there is at most one at a time.
 #[derive(Default)]
 pub(crate) struct Incoming(Option<Begun>);
 
@@ -26,17 +26,17 @@ struct Begun {
     data: Vec<u8>,
 }
 
-/// Why a part is not taken.
+/// Why a part is refused.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// It does not follow what has come; its sender begins anew.
+    /// It does not continue the received parts; the sender starts from the beginning.
     Elsewhere(InstallSnapshotError),
-    /// The whole is no state.
+    /// The complete snapshot is not a valid state.
     NoState(String),
 }
 
 impl Incoming {
-    /// Takes a part, whose place and length were checked, and returns the whole with the last one.
+    /// Takes a part whose offset and length were checked. Returns the complete snapshot after the last part.
     pub(crate) fn take(
         &mut self,
         from: ReplicaSlot,
@@ -56,7 +56,7 @@ impl Incoming {
         let Some(begun) = begun.filter(|_| at <= have) else {
             return Err(Unfit::Elsewhere(elsewhere(&part)));
         };
-        // A part that is repeated takes the place of what came before.
+        // A repeated part replaces what was received before.
         begun.data.truncate(at);
         begun.data.extend_from_slice(&part.data);
         if !part.done {

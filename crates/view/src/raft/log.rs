@@ -1,7 +1,7 @@
-//! The Raft log and the vote: on stable storage, and all of it in memory as well, since it is short.
+//! The Raft log and the vote: on stable storage, and completely in memory too, because the log is short.
 //!
-//! Keys: `v` the vote, `f` the vote with which an administrator's word made this replica lead, `c` how far it was known to be committed, `p` how far it was cut off at the front,
-//! `l` and the index an entry. What must never enter: what an entry means.
+//! Keys: `v` the vote, `f` the vote by which an administrator's decision made this replica the leader, `c` the last known committed entry, `p` the last entry
+//! that was purged at the front, `l` and the index an entry. What must never enter: the meaning of an entry.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -22,7 +22,7 @@ const VOTE: &[u8] = b"v";
 const FORCED: &[u8] = b"f";
 const COMMITTED: &[u8] = b"c";
 const PURGED: &[u8] = b"p";
-/// Entries of one message to another replica are at most this long together, in bytes.
+/// The maximum total size of the entries in one message to another replica, in bytes.
 const BATCH_BYTES_MAX: usize = 32 * 1024;
 
 /// The log of one replica. Clones are the same log.
@@ -32,7 +32,7 @@ pub(crate) struct Log {
     kept: Arc<Mutex<Kept>>,
 }
 
-/// What lies on stable storage.
+/// The content of stable storage.
 #[derive(Default)]
 struct Kept {
     vote: Option<Vote>,
@@ -42,7 +42,7 @@ struct Kept {
     entries: BTreeMap<u64, (Entry, usize)>,
 }
 
-/// What [`crate::decode_as_anything`] says, of what stands beside the entries.
+/// [`crate::decode_as_anything`] for the values beside the entries.
 pub(super) fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<Vote>(bytes));
     drop(decode::<LogId>(bytes));
@@ -74,7 +74,7 @@ pub(super) async fn read_one<T: DeserializeOwned>(
 }
 
 impl Log {
-    /// Reads what the storage has.
+    /// Reads the content of the storage.
     pub(crate) async fn open(storage: Arc<dyn StableStorage>) -> Result<Log, ViewError> {
         let mut kept = Kept {
             vote: read_one(&*storage, VOTE).await?,
@@ -135,17 +135,17 @@ impl Log {
         self.storage.write(vec![(key.to_vec(), Some(value))]).await
     }
 
-    /// Stores a vote, stable.
+    /// Stores a vote durably.
     pub(crate) async fn store_vote(&self, vote: Vote) -> Result<(), StableStorageError> {
         self.set(VOTE, &vote).await?;
         self.kept().vote = Some(vote);
         Ok(())
     }
 
-    /// Lets a replica that led before its start lead no longer, and says whether it did: the
-    /// library would go on in the same term without an election. If the storage were an older copy
-    /// by then, it would give the names of entries that the others have to new ones, and they would
-    /// take these for theirs. A replica that leads because an administrator said so stays.
+    /// Makes a replica that led before its start give up leadership, and returns whether it did. The library would
+    /// continue in the same term without an election. If the storage were an older copy, the replica would give new
+    /// entries the identifiers of entries that the others have, and the others would confuse them. A replica that leads
+    /// because of an administrator's decision stays the leader.
     pub(crate) async fn step_down(&self, own: u64) -> Result<bool, StableStorageError> {
         let (vote, forced) = {
             let kept = self.kept();
@@ -160,7 +160,7 @@ impl Log {
         }
     }
 
-    /// Stores entries, stable, and a vote by which this replica leads from its next start on, if there is one.
+    /// Stores entries durably, and, if given, a vote that makes this replica the leader from its next start on.
     pub(crate) async fn store(
         &self,
         entries: Vec<Entry>,
@@ -187,7 +187,7 @@ impl Log {
         Ok(())
     }
 
-    /// Removes entries, and says how far the log is cut off at the front if that changes.
+    /// Removes entries, and records how far the log is purged at the front if that changes.
     async fn drop_entries(
         &self,
         range: impl RangeBounds<u64> + Clone,

@@ -1,6 +1,6 @@
 //! The state machine: applies entries to a [`ViewState`], shows it, and keeps one snapshot on stable storage.
 //!
-//! Key `s`. What must never enter: what a decision does; that is `state`.
+//! Key `s`. What must never enter: the effect of a decision, which is in `state`.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::state::ViewState;
 
 const SNAPSHOT: &[u8] = b"s";
 
-/// Applies entries, and shows what came of them.
+/// Applies entries, and publishes the state.
 pub(crate) struct Machine {
     snapshots: Arc<Snapshots>,
     state: watch::Sender<Arc<ViewState>>,
@@ -28,7 +28,7 @@ pub(crate) struct Machine {
     membership: Stored,
 }
 
-/// Where the snapshot lies.
+/// The storage of the snapshot.
 struct Snapshots {
     storage: Arc<dyn StableStorage>,
     kept: Mutex<Option<Kept>>,
@@ -41,7 +41,7 @@ struct Kept {
     data: Vec<u8>,
 }
 
-/// What [`crate::decode_as_anything`] says, of a kept snapshot.
+/// [`crate::decode_as_anything`] for a stored snapshot.
 pub(super) fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<Kept>(bytes));
 }
@@ -56,7 +56,7 @@ impl Kept {
 }
 
 impl Snapshots {
-    /// Keeps a snapshot, stable, unless a later one is kept; says which one is.
+    /// Stores a snapshot durably, unless a later one is stored. Returns the stored one.
     async fn keep(&self, new: Kept) -> Result<Kept, StableStorageError> {
         let mut kept = self.kept.lock().await;
         if let Some(old) = &*kept
@@ -92,12 +92,12 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The state as applied.
+    /// The applied state.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<ViewState>> {
         self.state.subscribe()
     }
 
-    /// The last entry that was applied.
+    /// The last applied entry.
     pub(crate) fn applied(&self) -> Option<LogId> {
         self.applied
     }
@@ -108,7 +108,7 @@ impl Machine {
         self.state.send_replace(Arc::new(state));
     }
 
-    /// Carries out entries, in their order.
+    /// Applies entries, in their order.
     pub(crate) fn carry_out(&mut self, entries: impl IntoIterator<Item = Entry>) -> Vec<Outcome> {
         let mut state = ViewState::clone(&self.state.borrow());
         let mut is_changed = false;
@@ -194,7 +194,7 @@ impl RaftStateMachine<Types> for Machine {
     }
 }
 
-/// Makes a snapshot of one moment, while entries go on being applied.
+/// Makes a snapshot of one moment, while more entries are applied.
 pub(crate) struct Builder {
     snapshots: Arc<Snapshots>,
     state: Arc<ViewState>,

@@ -1,7 +1,7 @@
-//! The Raft library, fitted to this crate: its types, its log and state machine on stable storage, its network
-//! over a transport.
+//! Adapts the Raft library to this crate: its types, its log and state machine on stable storage, and its network over
+//! a transport.
 //!
-//! What must never enter: what a decision does (`state`), and when to decide anything.
+//! What must never enter: the effect of a decision (`state`), and when to decide anything.
 
 pub(crate) mod credible;
 pub(crate) mod incoming;
@@ -11,7 +11,7 @@ pub(crate) mod network;
 pub(crate) mod types;
 pub(crate) mod wire;
 
-/// What [`crate::decode_as_anything`] says, of requests, answers and entries of the log.
+/// [`crate::decode_as_anything`] for requests, answers and entries of the log.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     drop(crate::bytes::decode::<wire::Request>(bytes));
     drop(crate::bytes::decode::<wire::Answer>(bytes));

@@ -1,4 +1,4 @@
-//! The library's network: requests as bytes, by transport.
+//! The library's network: requests as bytes over a transport.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,17 +22,17 @@ use super::wire::{Answer, Request};
 use crate::bytes::{decode, encode};
 use crate::transport::{Transport, TransportError};
 
-/// Makes a line to every other replica.
+/// Makes the connections to all other replicas.
 pub(crate) struct Network {
     pub(crate) own: ReplicaSlot,
     pub(crate) transport: Arc<dyn Transport>,
-    /// While true, nobody is told that this member leads.
+    /// While true, this member tells no other member that it leads.
     pub(crate) silent: Arc<AtomicBool>,
-    /// What each follower has acknowledged.
+    /// The acknowledgements of each follower.
     pub(crate) matched: Arc<Matched>,
 }
 
-/// Up to where each follower has acknowledged the log to this leader in its present term.
+/// How far each follower has acknowledged the log to this leader in its current term.
 #[derive(Default)]
 pub(crate) struct Matched(Mutex<BTreeMap<ReplicaSlot, (Vote, LogId)>>);
 
@@ -55,7 +55,7 @@ impl Matched {
     }
 }
 
-/// The way to one other replica.
+/// The connection to one other replica.
 pub(crate) struct Line {
     own: ReplicaSlot,
     to: ReplicaSlot,
@@ -66,7 +66,7 @@ pub(crate) struct Line {
 
 type Failure<E> = RPCError<u64, EmptyNode, RaftError<u64, E>>;
 
-/// Asks a replica and waits for its answer, no longer than `limit` even if the transport forgets it.
+/// Sends a request to a replica and waits for its answer, at most for `limit`, even if the transport never returns.
 pub(crate) async fn ask(
     transport: &dyn Transport,
     to: ReplicaSlot,
@@ -104,7 +104,7 @@ impl Line {
     }
 }
 
-/// An answer that does not fit the question.
+/// An answer that does not match the request.
 fn unfit<E: std::error::Error>(answer: Answer) -> Failure<E> {
     let words = match answer {
         Answer::Failed(words) => words,
@@ -119,7 +119,7 @@ impl RaftNetworkFactory<Types> for Network {
     async fn new_client(&mut self, target: u64, _node: &EmptyNode) -> Line {
         Line {
             own: self.own,
-            // Slots are 16 bits; nobody has the last one, so nothing is sent for what is no slot.
+            // Slots have 16 bits, and no replica has the last one. So nothing is sent for an invalid slot.
             to: slot(target).unwrap_or(ReplicaSlot(u16::MAX)),
             transport: Arc::clone(&self.transport),
             silent: Arc::clone(&self.silent),

@@ -10,7 +10,7 @@ use crate::error::ViewError;
 use crate::settings::Settings;
 
 openraft::declare_raft_types!(
-    /// Entries are [`Command`]s, members are slots, addresses are the transport's business.
+    /// Entries are [`Command`]s, members are slots. The transport knows the addresses.
     pub(crate) Types:
         D = Command,
         R = Outcome,
@@ -28,17 +28,17 @@ pub(crate) type Membership = openraft::Membership<u64, openraft::EmptyNode>;
 pub(crate) type SnapshotMeta = openraft::SnapshotMeta<u64, openraft::EmptyNode>;
 pub(crate) type Metrics = openraft::RaftMetrics<u64, openraft::EmptyNode>;
 
-/// A snapshot is taken after this many entries, and as many that it contains are kept beside it.
+/// A snapshot is taken after this number of entries. The same number of entries before the snapshot are kept.
 pub(crate) const SNAPSHOT_EVERY: u64 = 200;
-/// A snapshot travels in parts of this size, in bytes.
+/// A snapshot is sent in parts of this size, in bytes.
 pub(crate) const SNAPSHOT_PART_BYTES: u64 = 32 * 1024;
 
-/// The number by which the Raft library knows a replica.
+/// The number of a replica in the Raft library.
 pub(crate) fn id(slot: ReplicaSlot) -> u64 {
     u64::from(slot.0)
 }
 
-/// The replica that the Raft library knows by `id`.
+/// The replica with this number in the Raft library.
 pub(crate) fn slot(id: u64) -> Option<ReplicaSlot> {
     u16::try_from(id).ok().map(ReplicaSlot)
 }

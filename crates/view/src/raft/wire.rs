@@ -1,7 +1,7 @@
 //! Requests and answers between the replicas of a set, about views.
 //!
-//! What must never enter: who carries them, and the library's errors, which are answered as words. The order
-//! of variants is the format: new ones are added at the end.
+//! What must never enter: the transport, and the library's errors, which are answered as text. The order of variants is
+//! the format: new ones are added at the end.
 
 use std::fmt;
 
@@ -34,11 +34,11 @@ pub(crate) enum Answer {
     Vote(VoteResponse<u64>),
     Snapshot(Result<InstallSnapshotResponse<u64>, InstallSnapshotError>),
     Submitted(Result<Outcome, Denial>),
-    /// The Raft library here is stopped or failed.
+    /// The Raft library of the answering member is stopped or failed.
     Failed(String),
 }
 
-/// Why the one who was asked as leader did not decide.
+/// Why a member that was asked as leader did not decide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Denial {
     NotLeader,
@@ -61,7 +61,7 @@ impl fmt::Display for Denial {
 }
 
 impl Request {
-    /// What `from` asks. Requests are refused that no correct replica makes.
+    /// Decodes a request of `from`. Refuses requests that no correct replica sends.
     pub(crate) fn decode(from: ReplicaSlot, bytes: &[u8], limit: Limit) -> Result<Request, String> {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return Err(format!("{} bytes", bytes.len()));

@@ -1,4 +1,4 @@
-//! What each decision about members does, and when it is refused.
+//! The effect of each decision about members, and when it is refused.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use super::{Exclusion, Kind, Loss, MEMBERS_MAX, MemberState, ViewState};
 use crate::audit::{AuditEntry, record, shortened};
 use crate::decision::{Command, Decision, DecisionKind, Outcome};
 
-/// Done, with the words for the audit; or refused, with the reason.
+/// `Ok` with the words for the audit, or refused with the reason.
 pub(super) type Verdict = Result<String, String>;
 
 impl ViewState {
-    /// Carries out the next entry of the log.
+    /// Applies the next entry of the log.
     pub(crate) fn apply(&mut self, command: &Command) -> Outcome {
         match command {
             Command::Found {
@@ -27,7 +27,7 @@ impl ViewState {
         }
     }
 
-    /// Carries out a decision.
+    /// Applies a decision.
     pub fn decide(&mut self, decision: &Decision) -> Outcome {
         if self.epoch == 0 {
             return Outcome::Refused("the set has not been founded".to_owned());
@@ -89,7 +89,7 @@ impl ViewState {
         }
     }
 
-    /// Begins the next epoch if something was changed, and notes it.
+    /// Begins the next epoch if something was changed, and adds an entry to the audit.
     fn conclude(&mut self, verdict: Verdict, by: ReplicaSlot, at_unix_s: u64) -> Outcome {
         if verdict.is_ok() {
             self.epoch = self.next_epoch();
@@ -176,7 +176,7 @@ impl ViewState {
         Ok(what)
     }
 
-    /// An active replica is active no longer.
+    /// Makes an active replica inactive.
     pub(super) fn put_out(&mut self, slot: ReplicaSlot, exclusion: Exclusion) {
         let epoch = self.next_epoch();
         self.lose(slot, exclusion.at_unix_s);
@@ -187,7 +187,7 @@ impl ViewState {
         }
     }
 
-    /// Whether enough active replicas remain without `slot`, one with data among them.
+    /// Whether enough active replicas remain without `slot`, at least one of them with data.
     pub(super) fn can_do_without(&self, slot: ReplicaSlot, majority: usize) -> Result<(), String> {
         let rest = self
             .members
@@ -288,7 +288,7 @@ impl Exclusion {
     }
 }
 
-/// Slots, for people.
+/// Lists slots, for people.
 pub(super) fn listed<'a>(slots: impl Iterator<Item = &'a ReplicaSlot>) -> String {
     let words: Vec<String> = slots.map(|slot| slot.0.to_string()).collect();
     if words.is_empty() {

@@ -1,11 +1,11 @@
-//! What a decision about names that lead to other servers does.
+//! The effect of decisions about names that lead to other servers.
 
 use super::ViewState;
 use super::apply::Verdict;
 use crate::decision::{JUNCTION_BYTES_MAX, JUNCTIONS_MAX, Referral};
 
 impl ViewState {
-    /// Has a name lead to these trees, or to none.
+    /// Makes a name lead to these trees, or removes it if there are none.
     pub(super) fn junction(&mut self, name: &str, to: &[Referral]) -> Verdict {
         if to.is_empty() {
             return match self.junctions.remove(name) {
@@ -39,7 +39,7 @@ impl ViewState {
     }
 }
 
-/// A place as it is written: brackets tell the colons of an IPv6 address from that before the path.
+/// A place as people write it: brackets separate the colons of an IPv6 address from the colon before the path.
 fn place(to: &Referral) -> String {
     match to.server.contains(':') && !to.server.starts_with('[') {
         true => format!("[{}]:{}", to.server, to.path),

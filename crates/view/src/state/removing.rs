@@ -1,7 +1,7 @@
-//! Members that go for ever: removed one at a time, or given up together by an administrator.
+//! Members that leave for ever: one is removed at a time, or an administrator gives several up together.
 //!
-//! A loss is settled before its replica is removed: who takes part later, or was started anew, knows nothing of the
-//! stream of one that is gone, so nothing could be settled then (counterexample 41).
+//! A loss is settled before its replica is removed. A replica that joins or restarts later knows nothing about the
+//! stream of a removed replica, so nothing could be settled then (counterexample 41).
 
 use std::collections::BTreeSet;
 
@@ -42,8 +42,8 @@ impl ViewState {
         ))
     }
 
-    /// Whether nothing of a replica waits to be decided. Where nobody else that holds data takes part with the one who
-    /// decides, there is nobody to agree with about what counts.
+    /// Whether nothing about a replica remains to be decided. If no other active replica with data exists beside the
+    /// deciding one, there is no replica to agree with about what is valid.
     fn leaves_nothing_open(&self, slot: ReplicaSlot, by: ReplicaSlot) -> Result<(), String> {
         let number = slot.0;
         if self.is_active(slot) {
@@ -63,14 +63,14 @@ impl ViewState {
         }
     }
 
-    /// Whether all controls of a lost replica have been decided to end.
+    /// Whether the end of all controls of a lost replica was decided.
     fn ends_all(&self, slot: ReplicaSlot) -> bool {
         let settled = self.losses.get(&slot).into_iter();
         let mut settled = settled.flat_map(|loss| &loss.settled);
         settled.any(|settlement| settlement.names.is_none())
     }
 
-    /// Of a removed replica it is only remembered up to where its stream counts.
+    /// For a removed replica, only the end of its stream is remembered.
     pub(super) fn conclude_loss(&mut self, slot: ReplicaSlot) {
         let loss = self.losses.remove(&slot);
         let settled = loss.and_then(|mut loss| loss.settled.pop());
@@ -128,7 +128,7 @@ impl ViewState {
         ))
     }
 
-    /// Removes a member about whose loss nobody could agree yet. It stays a loss until that is settled.
+    /// Removes a member whose loss could not be agreed on yet. It remains a loss until that is settled.
     fn give_up(&mut self, slot: ReplicaSlot, at_unix_s: u64) {
         if self.is_active(slot) {
             self.lose(slot, at_unix_s);

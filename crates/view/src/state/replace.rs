@@ -1,4 +1,4 @@
-//! Some go and others come in one step, where too few would be left in between.
+//! Some members leave and others come in one step, when there would be too few members in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Controls of a lost replica end: what a settlement does, and when it is refused.
+//! Settlements end controls of a lost replica: their effect, and when they are refused.
 
 use vfs::ReplicaSlot;
 
@@ -7,11 +7,10 @@ use super::{Loss, ViewState};
 use crate::audit::shortened;
 use crate::decision::{SETTLEMENT_NAMES_MAX, SettledBy, Settlement};
 
-/// At most this many settlements are kept for one loss; then only one that ends everything is
-/// taken.
+/// The maximum number of settlements for one loss. After that, only a settlement that ends everything is accepted.
 const SETTLEMENTS_MAX: usize = 256;
 
-/// At most this many names are kept in all settlements together.
+/// The maximum number of names in all settlements together.
 const NAMES_MAX: usize = 64 * SETTLEMENT_NAMES_MAX;
 
 impl ViewState {

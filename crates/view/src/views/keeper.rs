@@ -1,22 +1,22 @@
-//! Repeats what a leader could not finish: who votes follows the view, also after a crash half-way.
+//! Completes what a leader could not finish: the voters follow the view, even after a crash in the middle.
 //!
-//! What must never enter: anything that is not repeated safely by the next leader.
+//! What must never enter: actions that the next leader cannot repeat safely.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Core;
 
-/// After a failure it waits this long before it tries again.
+/// The pause after a failure before the next attempt.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs until the member stops.
 pub(super) async fn keep(core: Arc<Core>) {
-    // Of all that Raft tells only this is looked at: the rest changes with each heartbeat.
+    // Only this part of Raft's metrics is watched: the rest changes with each heartbeat.
     let mut changes = core.raft.server_metrics();
     let mut state = core.state.clone();
     loop {
-        // Also where it leads and nobody has answered yet, of which nothing is told when somebody does.
+        // Checked also when this member leads without any answers yet, because no notification comes with the first answer.
         if core.leads() && !core.is_aligned() {
             core.voters_follow().await;
             tokio::time::sleep(PAUSE).await;

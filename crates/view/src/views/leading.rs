@@ -1,7 +1,6 @@
-//! What only the leader does: put an entry into the log.
+//! The part that only the leader runs: adding an entry to the log.
 //!
-//! What must never enter: looking for another leader; a member that is asked here and does not lead
-//! says so.
+//! What must never enter: the search for another leader. A member that is asked and does not lead says so.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::raft::wire::Denial;
 type WriteError = RaftError<u64, ClientWriteError<u64, openraft::EmptyNode>>;
 
 impl Core {
-    /// How long [`Core::submit_here`] may take, and the way there and back.
+    /// The timeout of [`Core::submit_here`], plus the way there and back.
     pub(super) fn submission_limit(&self, command: &Command) -> Duration {
         let settings = &self.settings;
         match command {
@@ -58,7 +57,7 @@ impl Core {
         }
     }
 
-    /// Has an entry agreed on and applied here.
+    /// Waits until an entry is agreed on and applied here.
     async fn write(&self, command: Command) -> Result<Outcome, Denial> {
         let written = timeout(
             self.settings.decision_limit,
@@ -71,8 +70,8 @@ impl Core {
         }
     }
 
-    /// Adds a member: it must take in the log before it counts as configured, so that no majority is counted
-    /// over one that was never there.
+    /// Adds a member. It must receive the log before it counts as configured, so that no majority includes a member
+    /// that was never reachable.
     async fn configure(&self, slot: ReplicaSlot, command: Command) -> Result<Outcome, Denial> {
         let mut trial = (**self.state.borrow()).clone();
         if let refused @ Outcome::Refused(_) = trial.apply(&command) {

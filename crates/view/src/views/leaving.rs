@@ -1,7 +1,7 @@
-//! Whether enough are left to agree on anything when members leave the view. What is refused for that is not even proposed: it
-//! is tried again and again, and would be written at every member each time.
+//! Checks that enough members remain to agree when members leave the view. A decision that would be refused is not even
+//! proposed: it is repeated again and again, and every member would write it each time.
 //!
-//! What must never enter: what a decision does (`state`).
+//! What must never enter: the effect of a decision (`state`).
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::raft::types::id;
 use crate::state::ViewState;
 
 impl Core {
-    /// Why this leaves too few, as far as is known here, for people. What is judged in another epoch than is known here is
-    /// left to those who know better.
+    /// Why this decision leaves too few members, as known here, for people. If the decision was judged in another
+    /// epoch, members that know that epoch decide.
     pub(super) fn leaves_too_few(&self, decision: &Decision) -> Option<String> {
         let stored = self.raft.metrics().borrow().membership_config.clone();
         let state = self.state.borrow().clone();
@@ -32,7 +32,7 @@ fn too_few(state: &ViewState, configs: &[BTreeSet<u64>], decision: &Decision) ->
     if let Outcome::Refused(why) = then.decide(decision) {
         return Some(why);
     }
-    // Who was removed a moment ago counts until the library has followed the state, and agrees to nothing.
+    // A recently removed member still counts as a voter until the library has followed the state, but it agrees to nothing.
     let active: BTreeSet<u64> = then.active().map(id).collect();
     let mut short = configs
         .iter()
@@ -125,7 +125,7 @@ mod tests {
             },
         };
         assert_eq!(state.decide(&remove), Outcome::Applied);
-        // The state counts three members by now, of whom two may go on.
+        // The state has three members by now, and may continue with two of them.
         let three: &[u64] = &[1, 2, 3];
         let exclude = exclude(&state, 3);
         assert!(is_refused(&state, &[four], &exclude));

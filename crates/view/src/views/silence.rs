@@ -1,9 +1,9 @@
-//! A leader that nobody answers falls silent, so that the others elect one whom they can answer.
+//! A leader without answers falls silent, so that the others elect a leader that gets answers.
 //!
-//! The others stand for election only when they hear of no leader. Where a link carries in one direction only, they
-//! would follow for ever a leader that cannot decide anything, because it hears none of their votes.
+//! The others stand for election only when they hear no leader. If a link works in one direction only, they would
+//! follow for ever a leader that cannot decide anything, because it does not hear their votes.
 //!
-//! What must never enter: who is elected, and what is decided.
+//! What must never enter: which member is elected, and what is decided.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::Core;
 
-/// It keeps silent for this many times as long as it speaks in vain, before it tries again: where
-/// nobody else can be elected it has to go on. The others' lease and their election fit into it.
+/// The leader is silent for this multiple of the time for which it sends without answers, and then tries again: if no other member can be elected, it has to
+/// continue. The silence is long enough for the others' lease and their election.
 const SILENT_PART: u32 = 3;
 
 /// Runs until the member stops.
@@ -31,7 +31,7 @@ pub(super) async fn keep(core: Arc<Core>) {
         }
         match unanswered {
             Some(unanswered) => {
-                // It cannot have been unanswered for long enough before.
+                // It cannot have been without answers for long enough before that time.
                 let pause = patience.saturating_sub(unanswered);
                 tokio::time::sleep(pause.max(core.settings.heartbeat)).await;
             }
@@ -41,7 +41,7 @@ pub(super) async fn keep(core: Arc<Core>) {
     }
 }
 
-/// For how long no majority has answered this leader; `None` when it does not lead.
+/// How long no majority has answered this leader; `None` when it does not lead.
 fn unanswered(core: &Core, leading_since: &mut Option<Instant>) -> Option<Duration> {
     if !core.leads() {
         *leading_since = None;

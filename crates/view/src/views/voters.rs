@@ -1,7 +1,7 @@
-//! Who votes in Raft follows from the state: members that were ever active vote, the newcomer only listens.
+//! The voters in Raft follow the state: members that were ever active vote, and the newcomer only listens.
 //!
-//! The state is decided first, then the leader brings the library's membership in line with it; if it fails
-//! half-way, the next one goes on from there (`keeper`). What must never enter: changing the state.
+//! The state is decided first. Then the leader adjusts the library's membership to it. If it fails in the middle, the
+//! next leader continues (`keeper`). What must never enter: changes of the state.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -55,7 +55,7 @@ fn next_step(state: &ViewState, configs: &[BTreeSet<u64>], nodes: &BTreeSet<u64>
 }
 
 impl Core {
-    /// What there is to do for the leader.
+    /// The leader's next step.
     fn next_step(&self) -> Option<Step> {
         let metrics = self.raft.server_metrics();
         let stored = metrics.borrow().membership_config.clone();
@@ -64,17 +64,17 @@ impl Core {
         next_step(&state, stored.membership().get_joint_config(), &nodes)
     }
 
-    /// Whether the library's membership is what the state says.
+    /// Whether the library's membership matches the state.
     pub(super) fn is_aligned(&self) -> bool {
         self.next_step().is_none()
     }
 
-    /// Whether this member leads and the library's membership is not what the state says.
+    /// Whether this member leads and the library's membership does not match the state.
     fn must_align(&self) -> bool {
         self.leader() == Some(self.slot) && !self.is_aligned()
     }
 
-    /// [`Core::align`], one at a time.
+    /// Runs [`Core::align`], one run at a time.
     pub(super) async fn voters_follow(&self) {
         if self.must_align() {
             let _changing = self.voters.lock().await;
@@ -82,9 +82,9 @@ impl Core {
         }
     }
 
-    /// Brings the membership in line. What fails is left to the keeper, or to the next leader.
+    /// Adjusts the membership to the state. The keeper, or the next leader, repeats a failed step.
     pub(super) async fn align(&self) {
-        // A member that listens, a joint configuration, its end, a member forgotten.
+        // The four steps: add a listener, enter a joint configuration, leave it, remove a member.
         for _ in 0..4 {
             let Some(step) = self.next_step() else { return };
             tracing::info!(%step, "who votes follows the view");
@@ -112,7 +112,7 @@ impl Core {
         }
     }
 
-    /// Lets a future member listen, and waits until it has taken in the log.
+    /// Makes a future member a listener, and waits until it has received the log.
     pub(super) async fn teach(&self, slot: ReplicaSlot) -> Result<(), Denial> {
         let target = id(slot);
         self.change(Step::Listen(target)).await?;

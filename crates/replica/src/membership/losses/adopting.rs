@@ -1,10 +1,9 @@
-//! Files that a lost replica had sent only in part, when it is decided to go on without it.
+//! Files that a lost replica had sent only in part, after the set decided to go on without it.
 //!
-//! One survivor, the first of those that hold contents, gives each of them a new version that all others take over: the version
-//! before, where somebody still had it as a whole; else what there is, kept aside and marked as torn, so that
-//! nobody reads a mixture of versions unawares.
+//! The first survivor that holds contents gives each file a new version, which all others take over. It is the previous version if a survivor
+//! still had it whole. Otherwise it is what is left, kept aside and marked as torn, so that no client unknowingly reads a mixture of versions.
 //!
-//! What must never enter: when it is decided, and how the survivors came to have the same.
+//! What must never enter: when this is decided, and how the survivors came to have the same.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,34 +22,34 @@ use crate::replication::renewing;
 use crate::state::settings::Durability;
 use crate::state::time::unix_seconds;
 
-/// After such a time a survivor does what the first of them has not done.
+/// After this time any survivor does what the first one has not done.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// So long a new version is tried in a row; then other things have their turn.
+/// A new version is tried for this long in a row; then other work goes on.
 const IN_A_ROW: Duration = Duration::from_secs(1);
 
-/// Adopting abandoned files.
+/// The adoption of abandoned files.
 #[derive(Debug, Default)]
 pub(super) struct Adoption {
-    /// Since when there are some.
+    /// Since when abandoned files exist.
     since: Option<Instant>,
-    /// Torn ones of which is kept what there is.
+    /// Torn files whose remains are kept aside.
     kept: BTreeSet<ObjectId>,
 }
 
 /// What becomes of an abandoned file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is the version before, of this size.
+    /// The previous version, of this size.
     Before(u64),
-    /// What was answered is in what there is.
+    /// What is left includes everything acknowledged.
     AsItIs,
-    /// Nobody knows what it is.
+    /// Its state is unknown.
     Torn,
 }
 
 impl Adoption {
-    /// Adopts what is abandoned, if that is up to this replica.
+    /// Adopts abandoned files, if this replica is responsible.
     pub(super) async fn go_on(&mut self, replica: &Arc<LocalReplica>) {
         let abandoned = replica.store.abandoned().unwrap_or_default();
         if abandoned.is_empty() {
@@ -94,12 +93,12 @@ async fn fate(replica: &LocalReplica, file: ObjectId, whole: Option<u64>) -> Fat
     }
 }
 
-/// What there is of torn files is kept, because the files themselves cannot be read.
+/// Keeps the remains of torn files aside, because the files themselves cannot be read.
 async fn keep_aside(replica: &LocalReplica, first: ObjectId, files: &[ObjectId]) {
     let label = format!("torn-{}-{:x}", unix_seconds(), first.as_u64());
     let reason = "parts of these files were lost with a server";
     match replica.store.save_aside(&label, reason, files).await {
-        // A moment ago.
+        // It was saved a moment ago.
         Ok(_) | Err(Error::Exists) => {
             let files = files.len();
             tracing::warn!(
@@ -120,7 +119,7 @@ async fn adopt(replica: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Resul
     let deadline = Instant::now() + IN_A_ROW;
     let adopt = |store: Store| async move { store.adopt(file, torn).await };
     loop {
-        // What changes from here on counts. Control that was won is there for the next attempt, if that comes soon.
+        // Changes count from here on. An early next attempt can use control that was won.
         let mut changes = replica.engine.notifications();
         if renewing::give_new_version(replica, file, adopt).await {
             break;
@@ -144,7 +143,7 @@ async fn adopt(replica: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Resul
     Ok(())
 }
 
-/// Gives a file the size that its version before had.
+/// Gives a file the size of its previous version.
 async fn cut(replica: &Arc<LocalReplica>, file: ObjectId, size: u64) -> Result<()> {
     match replica.store.attributes(file).await {
         Ok(now) if now.size != size => {}

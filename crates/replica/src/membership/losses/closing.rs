@@ -1,11 +1,11 @@
-//! Before it is decided to go on without a lost replica, nobody takes in any more of what it sends itself.
+//! Before the set decides to go on without a lost replica, no survivor takes in any more of what it sends itself.
 //!
-//! It may be back in contact: what it hands over, contents included, between the survivors' last words and the decision would be in their
-//! copies though it was decided to go on without it. Where all have taken more, no copy is left that counts. So each
-//! survivor closes the stream and says so, with a position that is final but for what other survivors relay. All of this
-//! is of one view, and so is the decision: a later view takes everything in again.
+//! The lost replica may be back in contact. What it hands over (contents included) between the survivors' last reports and the decision would be
+//! in their copies, although the set goes on without it. If all took in more, no valid copy would be left. So each survivor closes the stream
+//! and reports this, with a position that only relays of other survivors can still move. All this holds for one view, and so does the decision:
+//! a later view takes everything in again.
 //!
-//! What must never enter: when it is time to go on without one (`takeover`, and administrators).
+//! What must never enter: when it is time to go on without a replica (`takeover`, and administrators).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::arrivals::{Inbox, PUTTING_AT_ONCE};
 use crate::state::wire::LeaseRequest;
 
-/// Takes in nothing more of a lost replica at first hand while this view is in force.
+/// Takes in nothing more of a lost replica directly while this view is in force.
 pub(super) fn close(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let Some(inbox) = replica.state.inboxes.get(lost) else {
         return;
@@ -29,14 +29,14 @@ pub(super) fn close(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     tokio::spawn(async move {
         // Nothing is being applied while this is noted, even if another view has begun meanwhile.
         let _between_records = inbox.applying.lock().await;
-        // Nor are contents being put in place. The semaphore is never closed.
+        // No contents are being put in place either. The semaphore is never closed.
         let _between_pieces = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
         replica.state.losses.closing.complete(lost);
         replica.engine.notify();
     });
 }
 
-/// Lost replicas whose stream is closed here, and of which nothing is applied that the others have not been told of.
+/// Lost replicas whose stream is closed here, and of which the others know everything that is applied.
 pub(crate) fn closed_here(replica: &LocalReplica) -> Vec<u16> {
     let mut closed = replica.state.losses.closing.closed();
     let inboxes = replica.state.inboxes.lock();
@@ -45,7 +45,7 @@ pub(crate) fn closed_here(replica: &LocalReplica) -> Vec<u16> {
     closed.into_iter().map(|slot| slot.0).collect()
 }
 
-/// A member has said of which lost replicas it takes in nothing more: this one follows it.
+/// A member reports the lost replicas from which it takes in nothing more: this replica does the same.
 pub(crate) fn heard(replica: &Arc<LocalReplica>, request: &LeaseRequest) {
     if request.closed.is_empty() || request.epoch != replica.lease.view().epoch.0 {
         return;
@@ -55,8 +55,8 @@ pub(crate) fn heard(replica: &Arc<LocalReplica>, request: &LeaseRequest) {
     lost.for_each(|slot| close(replica, slot));
 }
 
-/// Who of those who take part has not said in this view that the stream of a lost replica is closed at the place where it is
-/// here, for people. What came with all contents may be less than what is applied.
+/// Which member has not reported in this view that the lost replica's stream is closed at this replica's position, for people. The position with
+/// all contents may be lower than the applied one.
 pub(super) fn open_at(replica: &LocalReplica, lost: ReplicaSlot) -> Option<String> {
     if !closed_here(replica).contains(&lost.0) {
         return Some("this server still takes in what the lost one sends".to_owned());

@@ -1,10 +1,9 @@
-//! File contents of a lost replica that are not complete at everybody.
+//! File contents of a lost replica that are not complete on all survivors.
 //!
-//! A file is marked incomplete in the batch of the update that changed its data, and complete again
-//! when the primary says that everything up to a position is here. When the primary is lost, the
-//! replica with the best copy of it (`state::losses`) supplies the others, so that all have the
-//! same. A file that is complete nowhere stays marked, because the lost replica may come back with
-//! it; what becomes of it when that is not waited for is in `adopting`.
+//! A file is marked incomplete in the batch of the update that changed its data. It is marked complete again when the primary says that
+//! everything up to a position has arrived. When the primary is lost, the replica with the best copy (`state::losses`) supplies the others, so
+//! that all have the same. A file that is complete nowhere stays marked, because the lost replica may come back with it. If the set does not
+//! wait for that, see `adopting`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,11 +27,11 @@ use crate::state::wire::{self, Completed, Incomplete, Lack, Supplied};
 
 /// At most this many files are listed in one message.
 const FILES_AT_ONCE: usize = 1000;
-/// What was said is said again after such a time, until all is level; each time after twice as long.
+/// A report is repeated after this time until all copies are level; the pause doubles each time.
 const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_MAX: Duration = Duration::from_secs(64);
 
-/// Goes one step further.
+/// Takes one more step.
 pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let here = replica.state.inboxes.acknowledged(lost);
     let level = applied_by_others(replica, lost)
@@ -41,7 +40,7 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     if !level || !settled {
         return;
     }
-    // Before what is missing is looked for: nothing of it comes afterwards.
+    // Read before the search for missing data: after the close, no more of it arrives.
     let closed = replica.state.losses.closing.closed().contains(&lost);
     let Ok(own) = lacks(replica, lost).await else {
         return;
@@ -94,7 +93,7 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     take_over_sent(replica, lost).await;
 }
 
-/// Whether a copy here may yet give way to one that lacks data of this lost replica: what is best of a file lacks some, or that is not known.
+/// Whether a copy that lacks data of this lost replica may still replace a local one: the best copy lacks some, or is not known yet.
 fn gives_way(
     (all, missing): (&BTreeMap<ReplicaSlot, Equalling>, &Lacks),
     all_lost: &[ReplicaSlot],
@@ -113,7 +112,7 @@ fn gives_way(
         return true;
     };
     let lacks = |file| best(&told, file).is_some_and(|best| best.lack(lost).is_some());
-    // What has come since it was told: it is told anew before anything is decided.
+    // Data that arrived after the report. It is reported again before any decision.
     let has_come =
         |file: &ObjectId| equalling.own.contains_key(file) && !missing.contains_key(file);
     let mut not_level = files
@@ -122,7 +121,7 @@ fn gives_way(
     not_level.any(lacks)
 }
 
-/// What is missing here of members' data, of files that are incomplete somewhere.
+/// Members' data that is missing here, in files that are incomplete somewhere.
 fn of_members(
     replica: &LocalReplica,
     active: &BTreeSet<ReplicaSlot>,
@@ -150,7 +149,7 @@ fn of_members(
     lacks
 }
 
-/// What is missing here of a lost replica's files.
+/// Data that is missing here in a lost replica's files.
 async fn lacks(replica: &LocalReplica, lost: ReplicaSlot) -> Result<Lacks> {
     let mut lacks = Lacks::new();
     for (file, through, at) in replica.store.incomplete_files(lost)? {
@@ -202,13 +201,13 @@ fn report(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     }
 }
 
-/// Another survivor tells what is incomplete there.
+/// Another survivor reports what is incomplete there.
 pub(crate) fn incomplete(replica: &Arc<LocalReplica>, from: ReplicaSlot, said: Incomplete) {
     if said.epoch != replica.lease.view().epoch.0 {
         return;
     }
     if replica.state.inboxes.get(ReplicaSlot(said.of)).is_none() {
-        // Nothing of such a replica is left to decide.
+        // Nothing is left to decide about this replica.
         return;
     }
     let mut all = replica.state.losses.equalling();
@@ -233,8 +232,8 @@ pub(crate) fn incomplete(replica: &Arc<LocalReplica>, from: ReplicaSlot, said: I
     }
 }
 
-/// Once everybody has told of all lost ones: ships the files of which this replica has the best to those who lack them. Another one may have
-/// the best once somebody tells that it lacks data of a member, too.
+/// After all have reported on all lost replicas: ships the files of which this replica has the best copy to the replicas that lack them. Another
+/// copy may become the best after a report that it lacks data of a member.
 fn supply(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let epoch = replica.lease.view().epoch.0;
     let (all_lost, others) = (replica.lost(), replica.holders());
@@ -256,13 +255,13 @@ fn supply(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
         };
         let mine = Supplying {
             epoch,
-            // What was sent before counts as it was sent.
+            // An earlier shipment counts with the streams that were closed then.
             closed: known.map_or_else(closed, |known| known.closed.clone()),
             files,
         };
         (mine, new)
     };
-    // First: what is noted to be supplied is to be sent.
+    // First, because files noted as supplied must be sent.
     replica.engine.supply(&new);
     if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
         let incomplete = mine.files.keys();
@@ -273,7 +272,7 @@ fn supply(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     }
 }
 
-/// The files that lack some of this lost one's data somewhere and whose best copy is here, each with those who lack something of it.
+/// Files that lack data of this lost replica somewhere and have their best copy here, each with the replicas that lack some of it.
 fn files_to_supply(
     told: &Told<'_>,
     own: ReplicaSlot,
@@ -287,7 +286,7 @@ fn files_to_supply(
     mine.map(|file| (file, lacking(told, file))).collect()
 }
 
-/// Up to which place of a lost replica's stream the best copy of each file has its contents.
+/// The position in a lost replica's stream up to which every file's best copy is complete.
 pub(super) fn complete_through(replica: &LocalReplica, lost: ReplicaSlot) -> u64 {
     let (all_lost, others) = (replica.lost(), replica.holders());
     let all = replica.state.losses.equalling();
@@ -309,7 +308,7 @@ pub(super) fn complete_through(replica: &LocalReplica, lost: ReplicaSlot) -> u64
     through.min().unwrap_or(u64::MAX)
 }
 
-/// Files that the replica with their best copy has sent: they are complete, or as good as they get.
+/// Takes over files from the replica with the best copy: they are complete, or as good as possible.
 async fn take_over_sent(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let (all_lost, others) = (replica.lost(), replica.holders());
     let sent: Vec<(ObjectId, Quality)> = {
@@ -329,10 +328,10 @@ async fn take_over_sent(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     for (file, quality) in sent {
         let whole = match quality {
             Quality::Complete => {
-                // The best copy has it, whenever this one gave way.
+                // The best copy has it, no matter when this copy gave way.
                 let again = Some(u64::MAX);
                 withheld::settle_flagged(replica, lost, file, (u64::MAX, again)).await;
-                // A replica that takes part anew may wait for it.
+                // A replica that takes part again may wait for it.
                 replica.engine.notify();
                 if let Some(equalling) = replica.state.losses.equalling().get_mut(&lost) {
                     equalling.sent.remove(&file);
@@ -349,8 +348,8 @@ async fn take_over_sent(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     }
 }
 
-/// What a thaw does to files of which a lost replica had sent only a part: each with the size of the version before, if
-/// that is still there as a whole.
+/// Files of which a lost replica had sent only a part, and which a thaw changes. Each comes with the size of the previous version, if that is
+/// still whole.
 pub(crate) fn at_stake(replica: &LocalReplica, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
     let majority: BTreeSet<ObjectId> = {
         let all = replica.state.losses.equalling();
@@ -369,7 +368,7 @@ pub(crate) fn at_stake(replica: &LocalReplica, lost: ReplicaSlot) -> Vec<(Object
 /// A peer says that these files of its stream are complete here.
 pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, completed: Completed) {
     if replica.state.losses.closing.has_begun(from) {
-        // It is being agreed what counts of its contents; else it says this again.
+        // The set is deciding which of its contents count. Otherwise it says this again.
         return;
     }
     let (mut complete, mut fetched) = (Vec::new(), Vec::new());
@@ -379,7 +378,7 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
         let asked = asked.map(|(_, turn)| *turn);
         withheld::settle_flagged(&replica, from, file, (position, asked)).await;
         complete.push(file);
-        // Else it has sent what it had changed, which may be a part of what a copy lacks (counterexample 80).
+        // Without a request it sent only its changes, maybe a part of what a copy lacks (counterexample 80).
         fetched.extend(asked.map(|_| file));
     }
     for supplied in completed.supplied {
@@ -388,7 +387,7 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
     if let Err(error) = replica.store.note_fetched(&fetched).await {
         return tracing::error!(%error, "fetched files cannot be noted");
     }
-    // Of the others the sender tells again.
+    // The sender repeats the others.
     complete.retain(|file| !withheld::is_in_vain(&replica, from, *file));
     if complete.is_empty() {
         return;
@@ -402,7 +401,7 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
     replica.state.outbound.send(from, Lane::Metadata, message);
 }
 
-/// A peer has supplied this replica with files. What it says of other files, or of what it had sent before, is no word about that.
+/// A peer has supplied this replica with files. What the peer reports about other files or earlier transfers does not count.
 fn note_supplied(replica: &LocalReplica, from: ReplicaSlot, supplied: &Supplied) {
     if supplied.epoch != replica.lease.view().epoch.0 {
         return;
@@ -412,7 +411,7 @@ fn note_supplied(replica: &LocalReplica, from: ReplicaSlot, supplied: &Supplied)
         if equalling.closed && !supplied.closed.contains(&slot.0) {
             continue;
         }
-        // Of any other file nothing is waited for.
+        // This replica waits for no other files.
         let files = supplied.files.iter();
         let awaited = files.filter(|file| equalling.own.contains_key(file));
         equalling.sent.extend(awaited.map(|file| (*file, from)));

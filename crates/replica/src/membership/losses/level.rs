@@ -1,4 +1,4 @@
-//! Who of the survivors has as much of a lost replica's stream, by their latest word, and who is to act for all.
+//! Which survivors have equally much of a lost replica's stream, by their latest reports, and which one acts for all.
 //!
 //! What must never enter: what follows from it.
 
@@ -13,21 +13,20 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::losses::Equalling;
 use crate::state::wire::LeaseRequest;
 
-/// The others who take part.
+/// The other active members.
 fn others(replica: &LocalReplica) -> Vec<ReplicaSlot> {
     let mut others = replica.lease.view().active;
     others.remove(&replica.slot());
     others.into_iter().collect()
 }
 
-/// Whether this replica is the first of those who take part and hold contents: what one has to do, it does.
+/// Whether this replica is the first active member that holds contents. That member does what only one should do.
 pub(crate) fn is_first(replica: &LocalReplica) -> bool {
     let own = replica.slot();
     replica.holders().into_iter().all(|slot| slot > own)
 }
 
-/// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
-/// view.
+/// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest report in this view.
 pub(super) fn applied_by_others(
     replica: &LocalReplica,
     lost: ReplicaSlot,
@@ -45,7 +44,7 @@ pub(super) fn applied_by_others(
         .collect()
 }
 
-/// The members of the view that take part since later than a lost one did.
+/// The members admitted to the view when the lost replica left, or later.
 pub(super) fn late(replica: &LocalReplica, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
     let state = replica.view_state();
     let gone = state
@@ -57,8 +56,8 @@ pub(super) fn late(replica: &LocalReplica, lost: ReplicaSlot) -> BTreeSet<Replic
     late.map(|(slot, _)| slot).collect()
 }
 
-/// A replica out of the view, or absent from it, of whose stream this one lacks what somebody in the view holds. What
-/// only a witness has heard of, nobody holds.
+/// A replica outside the view, or absent from it, of whose stream a member holds more than this replica. What only a witness has received does
+/// not count.
 pub(crate) fn lacking_of_lost(
     replica: &LocalReplica,
     absent: &BTreeSet<ReplicaSlot>,
@@ -81,7 +80,7 @@ pub(crate) fn lacking_of_lost(
     })
 }
 
-/// Replicas of whose contents something is missing here. In contact or not: others may not hear them, and what they had sent may not come any more.
+/// Replicas with contents that are missing here, in contact or not: others may not hear them, and what they had sent may never arrive.
 pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
     // A store that has failed ends the server elsewhere.
     let makers = replica.store.makers_of_incomplete().unwrap_or_default();
@@ -89,7 +88,7 @@ pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
     makers.map(|(slot, through)| (slot.0, through)).collect()
 }
 
-/// Whether one says that it lacks contents of a stream up to the place to which it is applied here. What was made later is not here either.
+/// Whether a replica reports missing contents of a stream before the position applied here. Later contents are not here either.
 fn lacks_some_of(request: &LeaseRequest, of: ReplicaSlot, here: u64) -> bool {
     let mut lacks = request.lacks.iter();
     lacks.any(|(slot, through)| *slot == of.0 && *through < here)
@@ -101,8 +100,8 @@ fn lacks_contents(replica: &LocalReplica, of: ReplicaSlot) -> bool {
     lacking.is_ok_and(|files| !files.is_empty())
 }
 
-/// Whether others in the view hold contents, and of each replica outside it one of them has all updates that are here, and their contents,
-/// but for those of which it was decided to go on without them.
+/// Whether other members hold contents, and for each replica outside the view one of them has all its updates that are here, with their
+/// contents. Replicas that the set gave up do not count.
 pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
     let survivors = replica.holders();
     let news = replica.state.peers.news();
@@ -134,14 +133,14 @@ pub(crate) struct Here {
     whole: bool,
 }
 
-/// What is here of all others, and since when, on the own clock of leases.
+/// What is here of all other streams, and since when, on this replica's lease clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Stood {
     since: Moment,
     here: Vec<Here>,
 }
 
-/// What is here of all others.
+/// What is here of all other streams.
 pub(crate) fn here(replica: &LocalReplica) -> Stood {
     let streams = replica.state.inboxes.followed().into_iter();
     let here = streams.map(|of| Here {
@@ -150,13 +149,13 @@ pub(crate) fn here(replica: &LocalReplica) -> Stood {
         whole: !lacks_contents(replica, of),
     });
     let here = here.collect();
-    // Whatever is here was changed before.
+    // Everything here was changed before.
     let since = lease_time();
     Stood { since, here }
 }
 
-/// Whether of each of these streams, but for those that were given up, all in the view who hold contents and have said something
-/// within such a time have as much. Of one that has no complete copy, or has said nothing in this view, it is not known what it has.
+/// Whether all members that hold contents and reported within `fresh` have as much of each of these streams. Streams that the set gave up do not
+/// count. A member without a complete copy, or without a report in this view, counts as lacking.
 pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Duration) -> bool {
     let news = replica.state.peers.news();
     let epoch = replica.lease.view().epoch.0;
@@ -167,7 +166,7 @@ pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Dur
     });
     let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
     if present.len() < holders.len() && lease_time() < stood.since.after(fresh) {
-        // Who is silent may just not have been heard yet.
+        // A silent member may just not have been heard yet.
         return false;
     }
     let mut words = present.iter();
@@ -183,7 +182,7 @@ pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Dur
     have_all(&present, has_shipped, here)
 }
 
-/// A stream of which a member that holds contents has applied less than is applied here, by its latest word, and that member; for people.
+/// A stream and a member with contents that has applied less of it than this replica, by its latest report; for people.
 pub(crate) fn lacking_in_view(replica: &LocalReplica) -> Option<(ReplicaSlot, ReplicaSlot)> {
     let news = replica.state.peers.news();
     let followed = replica.state.inboxes.followed().into_iter();
@@ -200,8 +199,8 @@ pub(crate) fn lacking_in_view(replica: &LocalReplica) -> Option<(ReplicaSlot, Re
     })
 }
 
-/// Whether all who say this have as much of each of these streams: the loss of the one that made it, or of any other, then takes
-/// nothing away that counts because it is here. Of contents of one that is there it says itself whether it has shipped them to all.
+/// Whether all reports show as much of each of these streams. Then the loss of the maker, or of any other replica, takes away nothing that
+/// counts because it is here. A present maker itself reports whether it has shipped its contents to all.
 fn have_all<'h>(
     present: &[(ReplicaSlot, &LeaseRequest)],
     has_shipped: impl Fn(ReplicaSlot) -> bool,
@@ -212,7 +211,7 @@ fn have_all<'h>(
         let of = here.of.0;
         let mut applied = request.applied.iter();
         let level = applied.any(|(slot, there)| *slot == of && *there >= here.applied);
-        // Of one that is there this one may have the contents of some files and lack those of others.
+        // This replica may have the contents of some files of a present maker and lack those of others.
         let lacks = match is_present(here.of) {
             true => !has_shipped(here.of),
             false => here.whole && lacks_some_of(request, here.of, here.applied),
@@ -222,7 +221,8 @@ fn have_all<'h>(
     !present.is_empty() && here.all(|here| present.iter().all(|one| has(one, here)))
 }
 
-/// Lost replicas whose streams are applied here so far, with all their contents; where nothing more is taken in at first hand, since then.
+/// Lost replicas whose streams are applied here up to this position, with all contents. A stream that is being closed counts only after its
+/// close.
 pub(crate) fn whole_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
     let closing = replica.state.losses.closing.begun();
     let equalling = replica.state.losses.equalling();

@@ -1,12 +1,10 @@
-//! Updates of a lost replica that only some have received.
+//! Updates of a lost replica that only some survivors have received.
 //!
-//! Everybody keeps the messages of each stream until all who take part have applied them, as far as
-//! memory allows. A replica that lacks something that nobody keeps any more has to take a whole
-//! copy.
+//! Each replica keeps the messages of every stream until all members have applied them, as far as memory allows. A replica that lacks messages
+//! that no replica keeps must take a whole copy.
 //!
-//! The relaying replica is not trusted: each message bears the signature of its maker, which any
-//! replica that receives it can check. So nobody can invent, or leave out, a part of another one's
-//! stream.
+//! The relaying replica is not trusted: each message bears its maker's signature, which every receiver can check. So no replica can invent or
+//! omit a part of another replica's stream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,10 +21,10 @@ use crate::state::arrivals::Inbox;
 use crate::state::relays::Signed;
 use crate::state::wire::{self, Malformed, Records, Relayed};
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are logged as sums.
 const REFUSED: &str = "relayed updates are refused";
 
-/// Sends those who lack updates of a lost replica what is kept here.
+/// Sends kept messages to members that lack updates of a lost replica.
 pub(super) async fn relay(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let (Some(inbox), Some(others)) = (
         replica.state.inboxes.get(lost),
@@ -44,8 +42,8 @@ pub(super) async fn relay(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     level.for_each(|(slot, _)| inbox.end_relay(*slot));
 }
 
-/// Sends those outside the view, who are on their way back, what is kept here of replicas that cannot send it themselves:
-/// lost ones, and members that do not answer.
+/// Sends kept messages to replicas outside the view that are rejoining, if the makers cannot send them: lost replicas, and members that do not
+/// answer.
 pub(super) fn relay_to_rejoining(replica: &Arc<LocalReplica>) {
     let view = replica.lease.view();
     if !replica.takes_part() {
@@ -102,7 +100,7 @@ fn send_kept(replica: &Arc<LocalReplica>, inbox: &Inbox, to: ReplicaSlot, behind
     }
 }
 
-/// Why what somebody relays is dropped.
+/// Why a relayed message is dropped.
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
     #[error("no replica in that slot is followed here")]
@@ -117,7 +115,7 @@ enum Unfit {
     TooMuch,
 }
 
-/// Somebody relays updates of a lost replica. What is not fit to be taken is dropped and counted; who sent it in good faith sends it again.
+/// A peer relays updates of a lost replica. Unfit messages are dropped and counted; an honest sender sends them again.
 pub(crate) fn relayed(replica: &LocalReplica, by: ReplicaSlot, relayed: Relayed) {
     if let Err(why) = take_relayed(replica, relayed) {
         replica
@@ -140,7 +138,7 @@ fn take_relayed(replica: &LocalReplica, relayed: Relayed) -> Result<(), Unfit> {
         .signatures
         .verify(maker, wire::UPDATES, &relayed.records, &relayed.signature)?;
     if let Err(why) = looked_at(of, &relayed.records) {
-        // Its maker has signed it, so the replica that relays it is not to blame.
+        // The maker signed it, so the relaying replica is not to blame.
         let is_news = replica
             .state
             .peers
@@ -166,7 +164,7 @@ fn looked_at(maker: ReplicaSlot, records: &[u8]) -> Result<(), Malformed> {
     records.check(maker)
 }
 
-/// Drops kept messages that everybody who takes part has applied.
+/// Drops kept messages that all members have applied.
 pub(super) fn forget_what_all_have(replica: &Arc<LocalReplica>) {
     let inboxes = replica.state.inboxes.all();
     for inbox in inboxes {

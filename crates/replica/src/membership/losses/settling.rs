@@ -1,6 +1,6 @@
-//! When a lost replica's controls may end, and having the set agree that they do.
+//! When a lost replica's controls may end, and how the set agrees on that.
 //!
-//! What must never enter: who wants them to end (`takeover`, `adopting`, `views`, and administrators).
+//! What must never enter: why they should end (`takeover`, `adopting`, `views`, and administrators).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use super::level::whole_here;
 use crate::driver::local_replica::LocalReplica;
 use crate::state::time::unix_seconds;
 
-/// An administrator waits so long for the survivors' words at most.
+/// An administrator waits at most this long for the survivors' reports.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is missing before a lost replica's controls can be ended, for people.
+/// What is missing before a lost replica's controls can end, for people.
 pub(crate) fn waits_for(replica: &LocalReplica, lost: ReplicaSlot) -> Option<String> {
     if !replica.engine.is_settled() {
         return Some("not every member of the view has reported".to_owned());
     }
     let whole = whole_here(replica);
-    // A lost replica that is back in contact sends more: what was level before is not all of it.
+    // A lost replica that is back in contact sends more: an earlier level position is not enough.
     let place = replica.state.inboxes.acknowledged(lost);
     let here = whole.iter().find(|level| **level == (lost.0, place));
     let Some((_, through)) = here else {
@@ -40,10 +40,10 @@ pub(crate) fn waits_for(replica: &LocalReplica, lost: ReplicaSlot) -> Option<Str
     behind.map(|slot| format!("replica {} brings its copy level with the others'", slot.0))
 }
 
-/// Has all who take part close the stream of a lost replica, and waits until they have said so, and have the same of it since then.
+/// Closes a lost replica's stream on all members. Waits until they have reported this, and have the same of it since then.
 ///
 /// # Errors
-/// Who has not in time, for people.
+/// Which member has not in time, for people.
 pub(crate) async fn close_everywhere(
     replica: &Arc<LocalReplica>,
     lost: ReplicaSlot,
@@ -58,7 +58,7 @@ pub(crate) async fn close_everywhere(
     }
 }
 
-/// Ends a lost replica's controls, once everybody has the same of it, and takes in nothing more.
+/// Ends a lost replica's controls, once all members have closed its stream and have the same of it.
 pub(crate) async fn settle(
     replica: &LocalReplica,
     lost: ReplicaSlot,
@@ -77,7 +77,7 @@ pub(crate) async fn settle(
     decide_settlement(replica, lost, through, below, by).await
 }
 
-/// Has the set agree that a lost replica's controls end.
+/// Lets the set agree that a lost replica's controls end.
 async fn decide_settlement(
     replica: &LocalReplica,
     slot: ReplicaSlot,

@@ -1,4 +1,4 @@
-//! The survivors go on by themselves, where a majority held everything that the lost replica had answered.
+//! The survivors go on by themselves if a majority held everything that the lost replica acknowledged.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::frontend::durability;
 use crate::state::settings::Durability;
 
-/// Decides so, if it is up to this replica: the first of those who hold contents.
+/// Decides this if this replica is responsible: the first member that holds contents.
 pub(super) async fn take_over(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     if !is_first(replica) || waits_for(replica, lost).is_some() {
         return;
@@ -42,7 +42,7 @@ pub(super) async fn take_over(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     }
 }
 
-/// Whether everything is here that the lost replica had answered before it knew that it had to wait for a majority.
+/// Whether this replica has everything that the lost replica acknowledged before it knew that it had to wait for a majority.
 fn covers(replica: &LocalReplica, lost: ReplicaSlot) -> bool {
     let since = replica.state.losses.awareness().since(lost);
     since.is_some_and(|since| {

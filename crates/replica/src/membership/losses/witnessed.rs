@@ -1,15 +1,15 @@
-//! What a witness has heard of a lost replica, and nobody else has.
+//! Updates of a lost replica that only a witness has received.
 //!
-//! It relays that like any other survivor. Where it cannot, because messages are kept in memory only, or where it was
-//! decided to go on without, its copy of the rows would differ from everybody's for ever: a witness never counts as
-//! holding an update (rule 36), so it is the witness that gives way.
+//! The witness relays them like any other survivor. It may be unable to, because messages are kept in memory only, or because the set decided to
+//! go on without them. Then its rows would differ from the others' for ever. A witness never counts as holding an update (rule 36), so the
+//! witness gives way.
 
 use vfs::ReplicaSlot;
 
 use crate::driver::local_replica::LocalReplica;
 use crate::replication::base;
 
-/// A replica out of the view of whose stream this witness has more than everybody in the view who holds contents.
+/// A replica outside the view of whose stream this witness has more than any member that holds contents.
 pub(super) fn beyond_all(replica: &LocalReplica) -> Option<ReplicaSlot> {
     let view = replica.lease.view();
     let witnesses = replica.engine.witnesses();
@@ -23,14 +23,14 @@ pub(super) fn beyond_all(replica: &LocalReplica) -> Option<ReplicaSlot> {
             let of_lost = request.applied.iter().find(|(of, _)| *of == lost.0);
             (request.epoch == view.epoch.0).then_some(of_lost?.1)
         });
-        // Nobody is judged by a word that has not come.
+        // Every member must have reported.
         let most = applied.collect::<Option<Vec<u64>>>();
         let most = most.and_then(|applied| applied.into_iter().max());
         !view.active.contains(lost) && most.is_some_and(|most| most < here)
     })
 }
 
-/// Gives this witness's copy of the rows up; as a new incarnation it takes that of a replica.
+/// Gives up this witness's copy of the rows; its new incarnation takes a replica's copy.
 pub(super) async fn begin_anew(replica: &LocalReplica, reason: &str) {
     match base::give_up_copy(replica, None).await {
         Ok(()) => replica.lease.leave(reason),

@@ -1,10 +1,9 @@
-//! Out of the view: who is silent, and what the others do about it.
+//! Excluding silent members from the view.
 //!
-//! A member that does not answer is excluded, by a majority; without one all are cut off. Where too
-//! few would be left, somebody outside takes its place in the same step, if there is one who lacks
-//! nothing that those who are left have. All of them know then, together, every control that the
-//! silent ones may hold, since the replica that was outside remembers what it had acknowledged, and
-//! every update that a majority was to hold.
+//! A majority excludes a member that does not answer; without a majority all are cut off. If too few members would be left, a replica outside
+//! replaces the silent member in the same step. It must have everything that the remaining members have. Together they then know every control
+//! that the silent members may hold, because the replica from outside remembers what it acknowledged. They also have every update that a
+//! majority had to hold.
 //!
 //! What must never enter: how a replica outside finds out that it could take part; that is `rejoin`.
 
@@ -21,17 +20,16 @@ use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::state::views::News;
 use crate::state::wire::LeaseRequest;
 
-/// Why somebody is excluded, for people.
+/// Why a member is excluded, for people.
 const SILENT: &str = "it does not answer";
-/// The same of one that is to be removed; and why what it alone had is given up.
+/// The same for a member to be removed; also why what it alone had is given up.
 pub(super) const REMOVED: &str = "it is removed from the set";
 const NONSENSE: &str = "it sent what makes no sense: ";
 
-/// How often to look at most for somebody silent.
+/// Shortest time between checks for silent members.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Members of the view that have not answered for too long, or said what makes no sense; and those who are to be removed, to whom
-/// nobody listens any more.
+/// Members that have not answered for too long or sent nonsense, and members to be removed, which no replica listens to any more.
 pub(crate) fn silent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     let view = replica.lease.view();
     if !view.active.contains(&replica.slot()) {
@@ -54,20 +52,19 @@ pub(crate) fn silent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     silent.copied().collect()
 }
 
-/// Whether a member of the view counts as silent that has not answered for this long; `None`: nothing is known of it. That is so of
-/// one that was removed a moment ago, however much it says.
+/// Whether a member counts as silent after this time without an answer; `None` if it was never heard. A removed member always counts as silent.
 pub(super) fn is_silent(removed: bool, unheard: Option<Duration>, limit: Duration) -> bool {
     removed || unheard.is_some_and(|unheard| unheard > limit)
 }
 
-/// Has those leave who do not answer, until the replica stops.
+/// Excludes silent members until this replica stops.
 pub(crate) async fn watch(replica: Arc<LocalReplica>) {
     let mut last = Instant::now();
     loop {
         let latest = next_suspicion(&replica);
         next_look(&replica, LOOK, latest).await;
         if last.elapsed() > latest + 3 * LOOK {
-            // This process was stopped for a while; answers of that time are still to be read.
+            // This process was stopped for a while; the answers of that time are not read yet.
             replica.state.peers.forget_silence();
         }
         exclude_silent(&replica).await;
@@ -75,7 +72,7 @@ pub(crate) async fn watch(replica: Arc<LocalReplica>) {
     }
 }
 
-/// How long until somebody could be found silent who is not, or it is time to look at what else there is.
+/// The time until the next member could be found silent, or until the next regular check.
 fn next_suspicion(replica: &LocalReplica) -> Duration {
     let limit = replica.state.settings.suspicion;
     let heard = replica.state.peers.news();
@@ -85,14 +82,14 @@ fn next_suspicion(replica: &LocalReplica) -> Duration {
     latest.clamp(LOOK, UNCHANGED)
 }
 
-/// Proposes that a silent member leaves the view, or that somebody takes the places of all silent ones.
+/// Proposes to exclude a silent member, or to replace all silent members.
 async fn exclude_silent(replica: &Arc<LocalReplica>) {
     let out = silent(replica);
-    // Who is to be removed goes first: it never comes back, and somebody who does may need the place.
+    // A removed member goes first: it never comes back, and a returning replica may need its place.
     let first = out
         .iter()
         .find(|slot| replica.state.members.was_removed(**slot));
-    // One that cannot be done without holds up no other.
+    // A member that the set cannot do without delays no other.
     let spared = || out.iter().find(|slot| replica.can_do_without(**slot));
     let Some(first) = first.or_else(spared).or(out.first()) else {
         return exclude_slow(replica).await;
@@ -130,7 +127,7 @@ fn reason_for(replica: &LocalReplica, slot: ReplicaSlot) -> String {
     nonsense.map_or(SILENT.to_owned(), |what| format!("{NONSENSE}{what}"))
 }
 
-/// Why several are excluded together.
+/// Why several members are excluded together.
 fn reason_for_all(replica: &LocalReplica, out: &BTreeSet<ReplicaSlot>) -> String {
     let reasons = out.iter().map(|slot| (*slot, reason_for(replica, *slot)));
     let reasons: Vec<(ReplicaSlot, String)> = reasons.collect();
@@ -144,17 +141,17 @@ fn reason_for_all(replica: &LocalReplica, out: &BTreeSet<ReplicaSlot>) -> String
     }
 }
 
-/// Proposes that a member leaves the view that answers and lacks more and more.
+/// Proposes to exclude a member that answers but falls further behind.
 async fn exclude_slow(replica: &Arc<LocalReplica>) {
     if let Some(lag) = replica.too_slow() {
         replica.exclude(lag.slot, &lag.reason()).await;
     }
 }
 
-/// Those outside who could take part but for the silent, as which incarnation; nobody, unless they are enough.
+/// Replicas outside the view that could replace the silent members, with their incarnations. Empty if they are too few.
 ///
-/// All who are left must have complete copies, although the silent may not have reported in this view yet.
-/// A replica that comes must have as much of the streams of the silent as any of them.
+/// All remaining members must have complete copies, although the silent members may not have reported in this view yet. A replica that comes
+/// must have as much of the streams of the silent members as any remaining member.
 fn who_takes_their_places(
     replica: &LocalReplica,
     state: &ViewState,
@@ -178,7 +175,7 @@ fn who_takes_their_places(
             return BTreeMap::new();
         };
         if !state.holds_data(*slot) {
-            // What only a witness has heard of, nobody holds.
+            // What only a witness has received does not count as held.
             continue;
         }
         for (lost, position) in places(out, |lost| applied_there(request, lost)) {
@@ -202,7 +199,7 @@ fn who_takes_their_places(
     }
 }
 
-/// Whether somebody outside, who says this, lacks nothing that those who are left have.
+/// Whether the replica outside that sent this report has everything that the remaining members have.
 fn is_fit(
     request: &LeaseRequest,
     out: &BTreeSet<ReplicaSlot>,
@@ -215,7 +212,7 @@ fn is_fit(
     level_with_the_rest && has.all(|(lost, position)| applied_there(request, *lost) >= *position)
 }
 
-/// How far each of the streams of these is applied somewhere.
+/// How far each of these streams is applied.
 fn places(
     of: &BTreeSet<ReplicaSlot>,
     applied: impl Fn(ReplicaSlot) -> u64,
@@ -223,7 +220,7 @@ fn places(
     of.iter().map(|slot| (*slot, applied(*slot))).collect()
 }
 
-/// How far somebody has applied a stream, by its own word.
+/// How far the sender says that it has applied a stream.
 fn applied_there(request: &LeaseRequest, of: ReplicaSlot) -> u64 {
     let mut applied = request.applied.iter();
     let found = applied.find(|(slot, _)| *slot == of.0);

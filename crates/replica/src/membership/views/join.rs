@@ -1,9 +1,8 @@
-//! Taking part anew: from being admitted until the first answer to a client.
+//! Taking part again: from the admission until the first answer to a client.
 //!
-//! The others had finished many things without the replica that is admitted, and do not remember them as
-//! controls. Each member therefore tells it how far its stream was when it entered the view, and, once
-//! everything it owed at that moment has arrived, that it is caught up. What came later is protected by
-//! controls that the newcomer was told of or has acknowledged.
+//! The members finished many operations without the admitted replica, and no longer remember them as controls. So each member tells it how far
+//! its stream was when it entered the view. Later the member tells it that everything owed at that moment has arrived. Newer operations are
+//! protected by controls that the newcomer was told of or has acknowledged.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::views::{Arrival, Debt};
 use crate::state::wire::{self, CaughtUp, Joined};
 
-/// This replica has entered a view in which another one takes part anew.
+/// This replica has entered a view in which another one takes part again.
 pub(crate) fn greet_newcomer(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
     let since = replica
         .lease
@@ -31,8 +30,8 @@ pub(crate) fn greet_newcomer(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
     look_at_debts(replica);
 }
 
-/// A peer lacks something that was made before it took part, and this replica does not know what: it was
-/// started anew meanwhile. Whatever may not be everywhere is sent.
+/// A peer lacks updates from before it took part. This replica was restarted and does not know which. It sends everything that may not be
+/// everywhere.
 pub(super) fn greet_unknown(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
     let takes_part = replica.lease.view().active.contains(&slot) && replica.takes_part();
     if takes_part && !replica.state.debts.lock().contains_key(&slot) {
@@ -47,7 +46,7 @@ pub(super) fn ship_everything_marked(replica: &Arc<LocalReplica>, slot: ReplicaS
     replica.engine.suspect_marked(slot, marked);
 }
 
-/// Says so once more, for a connection that is new.
+/// Repeats this message on a new connection.
 pub(crate) fn say_joined(replica: &LocalReplica, slot: ReplicaSlot) {
     let debt = replica.state.debts.lock();
     if let Some(Debt { epoch, through, .. }) = debt.get(&slot) {
@@ -57,7 +56,7 @@ pub(crate) fn say_joined(replica: &LocalReplica, slot: ReplicaSlot) {
     }
 }
 
-/// A peer says how far it is: perhaps it needs nothing more of what was owed.
+/// A peer is up to date in this epoch: it needs nothing that was owed up to it.
 pub(super) fn forgive(replica: &LocalReplica, slot: ReplicaSlot, epoch: u64) {
     replica
         .state
@@ -66,7 +65,7 @@ pub(super) fn forgive(replica: &LocalReplica, slot: ReplicaSlot, epoch: u64) {
         .retain(|other, debt| *other != slot || debt.epoch > epoch);
 }
 
-/// Tells those who have everything that was owed.
+/// Tells peers that everything owed to them has arrived.
 pub(crate) fn look_at_debts(replica: &LocalReplica) {
     let mut debts = replica.state.debts.lock();
     if debts.is_empty() {
@@ -74,13 +73,13 @@ pub(crate) fn look_at_debts(replica: &LocalReplica) {
     }
     let paid = replica.engine.settle_debts(&replica.lease, &mut debts);
     for (slot, epoch) in paid {
-        // Said again with every look, until the newcomer's lease shows that it has heard it.
+        // Repeated with every check until the newcomer's lease request shows that it knows.
         let message = wire::body(wire::Kind::CaughtUp, &CaughtUp { epoch });
         replica.state.outbound.send(slot, Lane::Control, message);
     }
 }
 
-/// This replica takes part anew.
+/// This replica takes part again.
 pub(super) fn begin(replica: &Arc<LocalReplica>, since: Epoch) {
     let mut arrival = replica.state.arrival.lock();
     if arrival.epoch < since.0 {
@@ -98,13 +97,12 @@ async fn catch_up(replica: Arc<LocalReplica>, since: Epoch) {
         () = replica.until_arrived() => {
             up_to_date(&replica, since).await;
         }
-        // It may have found that it needs a whole copy. The caller that starts it anew waits for
-        // all that uses the store to end.
+        // It may have found that it needs a whole copy. The caller that restarts it waits until nothing uses the store.
         () = replica.stopped() => {}
     }
 }
 
-/// What this replica, which takes part anew, waits for, for people.
+/// What this replica waits for before it is up to date, for people.
 pub(super) fn waits_for(replica: &LocalReplica) -> Option<String> {
     if !replica.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
@@ -125,8 +123,8 @@ pub(super) fn waits_for(replica: &LocalReplica) -> Option<String> {
     })
 }
 
-/// Whether the members of the view, this one among them, wait for `slot`, which is one without a copy: none is up to date,
-/// and it reports nothing before it knows the tree.
+/// Whether the members, including this replica, wait for `slot`, a member without a copy. No member is up to date then, and `slot` reports
+/// nothing before it has the tree.
 pub(crate) fn waits_for_copy(replica: &LocalReplica, slot: ReplicaSlot) -> bool {
     let view = replica.lease.view();
     let news = replica.state.peers.news();
@@ -173,7 +171,7 @@ pub(super) async fn note_complete(replica: &LocalReplica) {
     }
 }
 
-/// A member has entered the view in which this replica takes part anew.
+/// A member has entered the view in which this replica takes part again.
 pub(crate) fn joined(replica: &Arc<LocalReplica>, from: ReplicaSlot, joined: Joined) {
     let mut arrival = replica.state.arrival.lock();
     if joined.epoch > arrival.epoch {
@@ -190,7 +188,7 @@ pub(crate) fn joined(replica: &Arc<LocalReplica>, from: ReplicaSlot, joined: Joi
     replica.engine.notify();
 }
 
-/// A member says that everything it owed this replica is here.
+/// A member says that everything it owed this replica has arrived.
 pub(crate) fn caught_up(replica: &Arc<LocalReplica>, from: ReplicaSlot, caught_up: CaughtUp) {
     let mut arrival = replica.state.arrival.lock();
     if caught_up.epoch == arrival.epoch && arrival.caught_up.insert(from) {

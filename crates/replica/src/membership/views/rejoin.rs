@@ -1,8 +1,8 @@
-//! Back into the view: what a replica outside it does until it may take part again.
+//! Rejoining: what a replica outside the view does until it may take part again.
 //!
-//! It has handed over what it alone had (its previous controls have ended), follows everybody's stream, and
-//! lacks so little that nobody is kept waiting for the rest. Then it asks to be admitted. Where only members that
-//! nobody can reach are in its way it says so, and those who are left may have it take their places (`exclude`).
+//! First it hands over what it alone had (its previous controls have ended) and follows all streams, until it lacks little and members hardly
+//! wait for the rest. Then it asks to be admitted. If only unreachable members block it, it reports this, and the remaining members may let it
+//! replace them (`exclude`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,56 +27,55 @@ use crate::state::copies::Held;
 use crate::state::views::Fit;
 use crate::state::wire::LeaseRequest;
 
-/// The part of the reserve that has to be free before a replica comes back: one in this many.
+/// A replica comes back only if this part of the reserve is free: one in this many.
 const SPACE_PART: u64 = 4;
 
-/// How often to see whether it may be asked.
+/// How often to check whether it may ask.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often to say that all rows are missing: the supplier may not have been able to send them
-/// when it was said first.
+/// How often to report that all rows are missing: the supplier may have been unable to send them after the first report.
 const ROWS_ASKED: Duration = Duration::from_secs(1);
-/// How soon a peer that did not keep enough is asked again.
+/// A peer that did not keep enough is greeted again after this time.
 const HELLO_AGAIN: Duration = Duration::from_secs(2);
-/// Between two requests.
+/// Pause between requests.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
-/// Between attempts to put something aside on a full disk.
+/// The pause between attempts to put data aside on a full disk.
 const WITHOUT_SPACE: Duration = Duration::from_secs(2);
 
-/// So few updates and files, but for those changed just now, may be on their way when it asks.
+/// At most this many updates and files may be in transit when it asks, not counting recent changes.
 const UPDATES: u64 = 1000;
 const FILES: u64 = 64;
 /// At most this many bytes of contents, too.
 const BYTES: u64 = 256 << 20;
 
-/// Why a replica starts anew that cannot be brought level.
+/// Why a replica restarts that cannot be brought level.
 const NEEDS_COPY: &str = "it needs a whole copy of the tree";
 
-/// What is said while there is no space for what the others went on without.
+/// Shown while there is no space to put aside what the others went on without.
 const NO_SPACE_ASIDE: &str = "its disk is full: changes made here that the others went on without cannot be put aside; make space";
 
-/// What is said of oneself is taken as news for so long, in times of the lease.
+/// A report counts as fresh for this many lease periods.
 const NEWS_LEASES: u32 = 1;
 
-/// What is said while a member of the view that it knew before its start does not know whether it still is one.
+/// Shown while a member from before its start does not know whether it still is one.
 const STARTED_ANEW: &str =
     "it was started anew, and the others have not confirmed since then that it takes part";
 
-/// What is said once this incarnation has left the view, until it has ended.
+/// Shown after this incarnation has left the view, until it has ended.
 const STARTS_ANEW: &str = "it has left the view, and starts anew";
 
-/// What is said while those in the view lack something else that is in a copy which is to be replaced.
+/// Shown while a member still lacks other data of the copy that is to be replaced.
 const GIVEN_UP: &str = "the others went on without what was changed here, and have not yet all that others made which is here";
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are logged as sums.
 const TOO_FAR: &str = "too much was changed meanwhile; a whole copy is needed";
 const OUTSIDE: &str = "this replica does not take part";
 const NOT_ADMITTED: &str = "this replica is not admitted yet";
 
-/// A peer does not keep what this replica lacks of its stream. Of a peer outside the view a member gets it from the others,
-/// as of any that is lost, and says then that it can go on.
+/// A peer does not keep what this replica lacks of its stream. If the peer is outside the view, a member gets this from the others, as for any
+/// lost replica. It greets the peer again later.
 pub(crate) fn too_far(replica: &Arc<LocalReplica>, peer: ReplicaSlot) {
     if *replica.state.held.borrow() == Held::Nothing {
-        // It speaks of a copy that was given up meanwhile.
+        // This concerns a copy that was given up meanwhile.
         return;
     }
     if replica.takes_part() && !replica.lease.view().active.contains(&peer) {
@@ -95,7 +94,7 @@ pub(crate) fn too_far(replica: &Arc<LocalReplica>, peer: ReplicaSlot) {
     replica.state.needs_copy.store(true, Ordering::Release);
 }
 
-/// Notes what keeps this replica outside the view, and tells of it when it is something else than before.
+/// Notes what keeps this replica outside the view, and logs it if it has changed.
 fn set_obstacle(replica: &LocalReplica, obstacle: Option<String>) {
     let mut known = replica.state.obstacle.lock();
     if *known != obstacle {
@@ -119,7 +118,7 @@ pub(crate) async fn come_back(replica: Arc<LocalReplica>) {
     let mut asked = Asked::default();
     loop {
         if replica.state.members.is_removed() {
-            // There is nothing to come back to, and what only this replica has stays as it is.
+            // A removed replica does not come back. What only it has stays as it is.
             return;
         }
         if replica.lease.has_left().borrow().is_some() {
@@ -130,7 +129,7 @@ pub(crate) async fn come_back(replica: Arc<LocalReplica>) {
         if !takes_part || replica.state.needs_copy.load(Ordering::Acquire) {
             match catch_up(&replica, &mut asked).await {
                 Ok(()) => {}
-                // Nothing is lost that can be kept.
+                // It gives up nothing before it is put aside.
                 Err(vfs::Error::NoSpace) => {
                     set_obstacle(&replica, Some(NO_SPACE_ASIDE.into()));
                     tokio::time::sleep(WITHOUT_SPACE).await;
@@ -161,7 +160,7 @@ pub(crate) async fn come_back(replica: Arc<LocalReplica>) {
                 PAUSE
             }
             None => {
-                // What it knows of a view is of its previous incarnation.
+                // What it knows of the view is from its previous incarnation.
                 let anew = replica.takes_part().then(|| STARTED_ANEW.to_owned());
                 set_obstacle(&replica, anew);
                 ask(&replica).await;
@@ -172,18 +171,18 @@ pub(crate) async fn come_back(replica: Arc<LocalReplica>) {
     }
 }
 
-/// What was asked for last.
+/// The last requests.
 #[derive(Default)]
 struct Asked {
-    /// Contents, of whom in which session.
+    /// The supplier of contents, and its session.
     contents: Option<(ReplicaSlot, u64)>,
-    /// Rows, when.
+    /// Time of the request for rows.
     rows: Option<Instant>,
-    /// What was here of others when it first needed a copy outside the view. What came later counts nowhere because it is here.
+    /// What was here of other streams when it first needed a copy outside the view. Later arrivals do not count as held here.
     stood: Option<Stood>,
 }
 
-/// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.
+/// Prepares the return: deals with what the others decided about this replica, and gets a copy if needed.
 async fn catch_up(replica: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result<()> {
     if let Some(settlement) = settled::undealt(replica)? {
         return match is_spared(replica, asked).await {
@@ -219,7 +218,7 @@ async fn catch_up(replica: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result
     let lately = asked.rows.is_some_and(|at| at.elapsed() < ROWS_ASKED);
     if held == Held::Nothing && !lately && !keepers.is_empty() {
         asked.rows = Some(Instant::now());
-        // They know which of them is to supply it.
+        // They know which of them supplies it.
         for (_, inbox) in &keepers {
             conversing::say_hello(replica, inbox, false);
         }
@@ -227,15 +226,15 @@ async fn catch_up(replica: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result
     Ok(())
 }
 
-/// Whether the others can do without this copy. A member leaves the view first where enough of them are left, and is one outside then;
-/// else all of them have what was answered, and it gets the new one as a member. One outside may be the only one left that has an update of somebody who was
-/// lost a moment ago, which was answered because it has it.
+/// Whether the others can do without this copy. If enough members would be left, a member first leaves the view, and then counts as outside.
+/// Otherwise all members have every acknowledged update, and it gets the new copy as a member. A replica outside may hold the only copy of an
+/// update of a replica that was just lost. That update was acknowledged because this copy exists.
 async fn is_spared(replica: &Arc<LocalReplica>, asked: &mut Asked) -> bool {
     let Some(state) = replica.view_state() else {
         return false;
     };
     if state.epoch != replica.lease.view().epoch.0 {
-        // One that was started anew takes itself for a member, in a view that was over before, until the last one is in force here.
+        // A restarted replica believes that it is a member, in an old view, until the latest view is in force here.
         return false;
     }
     if !replica.takes_part() {
@@ -243,8 +242,8 @@ async fn is_spared(replica: &Arc<LocalReplica>, asked: &mut Asked) -> bool {
         let stood = asked.stood.get_or_insert_with(|| losses::here(replica));
         return replica.state.is_witness || losses::present_have_all(replica, stood, fresh);
     }
-    // One after the other: who has given its copy up counts for nobody. Nor does one whose own copy may be about to go: it
-    // is not up to date, and of two that start anew the later one hears so.
+    // Replicas give up their copies one after the other: a copy that was given up does not count. Nor does a copy that is not up to date,
+    // because it may be given up soon. If two restart, the later one learns this.
     let others = replica.holders_in_contact();
     let is_whole =
         |slot: &ReplicaSlot| replica.state.conversations.held(*slot) == Some(Held::Everything);
@@ -257,11 +256,11 @@ async fn is_spared(replica: &Arc<LocalReplica>, asked: &mut Asked) -> bool {
         replica.exclude(replica.slot(), NEEDS_COPY).await;
         return false;
     }
-    // Of one that is up to date the others may lack what it has just made; it hands that over when it is started anew.
+    // If this replica is up to date, the others may lack its newest updates. It hands them over after a restart.
     spared && !replica.lease.is_up_to_date()
 }
 
-/// The members of the view in contact that keep contents. A member without any copy is in no view yet, but knows who is.
+/// The members in contact that keep contents. A replica without a copy is in no view yet, but knows the members.
 fn keepers_in_contact(
     replica: &LocalReplica,
     absent: &BTreeSet<ReplicaSlot>,
@@ -279,7 +278,7 @@ fn keepers_in_contact(
         .collect()
 }
 
-/// Who of them supplies this replica with contents. Another one may be without a copy, too.
+/// The member that supplies this replica with contents. Another member may also lack a copy.
 fn supplier<'a>(
     replica: &LocalReplica,
     keepers: &'a [(ReplicaSlot, Arc<Inbox>)],
@@ -290,14 +289,14 @@ fn supplier<'a>(
     keepers.iter().find(is_whole).or(keepers.first())
 }
 
-/// What was changed here behind the place that the others kept is put aside; the others' tree takes its place.
+/// Puts aside what was changed here after the position that the others kept. Their tree replaces the copy.
 async fn accept(replica: &Arc<LocalReplica>, settlement: &Settlement) -> vfs::Result<()> {
     let changed = replica.store.changed_after(settlement.through)?;
     let label = format!("settlement-{}", settlement.id);
     if !changed.is_empty() {
         let reason = "the other replicas went on without these versions";
         match replica.store.save_aside(&label, reason, &changed).await {
-            // By an attempt that was broken off afterwards.
+            // An interrupted attempt has saved it.
             Ok(_) | Err(vfs::Error::Exists) => {}
             Err(error) => return Err(error),
         }
@@ -308,7 +307,7 @@ async fn accept(replica: &Arc<LocalReplica>, settlement: &Settlement) -> vfs::Re
         );
     }
     let id = settlement.id.to_be_bytes().to_vec();
-    // Both or neither: what is here afterwards is the others' copy, however often this replica starts anew.
+    // Both in one step: from now on the copy here is the others' copy, after any number of restarts.
     base::give_up_copy(replica, Some((settled::DEALT_WITH.to_vec(), Some(id)))).await?;
     replica
         .lease
@@ -316,7 +315,7 @@ async fn accept(replica: &Arc<LocalReplica>, settlement: &Settlement) -> vfs::Re
     Ok(())
 }
 
-/// What keeps a replica outside that had no free space: it still has none.
+/// The disk trouble that keeps this replica outside, if any.
 fn lack_of_space(replica: &LocalReplica) -> Option<String> {
     if let Some(trouble) = replica.state.trouble.lock().clone() {
         return Some(trouble);
@@ -330,7 +329,7 @@ fn lack_of_space(replica: &LocalReplica) -> Option<String> {
     })
 }
 
-/// Members of the view that neither this replica, which is outside, nor any other member has heard of lately.
+/// Members that are silent to this replica, which is outside, if all other members also report them as silent.
 pub(crate) fn absent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     if replica.takes_part() {
         return BTreeSet::new();
@@ -356,7 +355,7 @@ pub(crate) fn absent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     }
 }
 
-/// Finds out whether this replica could take the places of members that are absent, which its questions tell.
+/// Finds out whether this replica could replace absent members. Its lease requests report the result.
 async fn offer(replica: &Arc<LocalReplica>) -> vfs::Result<()> {
     let (epoch, without) = (replica.lease.view().epoch.0, absent(replica));
     let fit = !without.is_empty() && obstacle_but_for(replica, &without).is_none();
@@ -367,7 +366,7 @@ async fn offer(replica: &Arc<LocalReplica>) -> vfs::Result<()> {
     Ok(())
 }
 
-/// The members without which this replica could be admitted to the view of this number, for its questions.
+/// The members without which this replica could be admitted to the view of this epoch, for its lease requests.
 pub(super) fn fit_without(replica: &LocalReplica, epoch: u64) -> Vec<u16> {
     if replica.takes_part() {
         return Vec::new();
@@ -379,15 +378,15 @@ pub(super) fn fit_without(replica: &LocalReplica, epoch: u64) -> Vec<u16> {
     })
 }
 
-/// What keeps this replica outside; `None` when nothing does, or when it is inside.
+/// What keeps this replica outside; `None` if nothing does, or if it takes part.
 fn obstacle(replica: &LocalReplica) -> Option<String> {
     obstacle_but_for(replica, &BTreeSet::new())
 }
 
-/// What would keep it outside if some members were not in the view.
+/// What would keep it outside if the absent members were not in the view.
 fn obstacle_but_for(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
     if replica.takes_part() {
-        // Asked to go on as a new incarnation it need not have delivered anything.
+        // To continue as a new incarnation, it need not have delivered anything.
         return None;
     }
     if let Some(full) = lack_of_space(replica) {
@@ -432,8 +431,8 @@ fn obstacle_but_for(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> O
     present.find_map(|slot| behind(replica, *slot, absent))
 }
 
-/// Whether the others know this member of the view as an earlier incarnation. Before they know better it
-/// answers nobody: what they hear of the new one begins with a view.
+/// Whether the others know this member only as an earlier incarnation. Until they know the new one, it answers no client: they hear the new one
+/// only from a new view on.
 fn was_started_anew(replica: &LocalReplica) -> bool {
     let state = replica.view_state();
     let member = state
@@ -443,7 +442,7 @@ fn was_started_anew(replica: &LocalReplica) -> bool {
     earlier && !replica.lease.is_up_to_date()
 }
 
-/// What this replica lacks of one member, for people, if others were not in the view.
+/// What this replica lacks of one member, as text for people, if the absent members were not in the view.
 fn behind(
     replica: &LocalReplica,
     slot: ReplicaSlot,
@@ -458,8 +457,8 @@ fn behind(
     };
     let settled = said.settled || !absent.is_empty();
     if !settled || said.epoch != replica.lease.view().epoch.0 {
-        // What was acknowledged here before counts again only where somebody's place is taken; for any other admission
-        // the members have to know everything themselves.
+        // Earlier acknowledgements of this replica count again only if it replaces a member. For any other admission the members must know
+        // everything themselves.
         return Some(format!(
             "replica {place} has not heard from every member of the view"
         ));
@@ -483,7 +482,7 @@ fn behind(
     })
 }
 
-/// A member of the view, not absent from it, that this replica could not bring level with what it has made.
+/// A present member that lacks updates of this replica that are no longer kept here.
 fn lacks_what_is_not_kept(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> Option<u16> {
     let (own, news) = (replica.slot(), replica.state.peers.news());
     let view = replica.lease.view();
@@ -496,7 +495,7 @@ fn lacks_what_is_not_kept(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>
     lacking.map(|slot| slot.0)
 }
 
-/// From here on this replica, which is outside, may be admitted: what is true of who was in the view all the time is not true of it.
+/// Notes that this replica, which is outside, may now be admitted. What holds for permanent members does not hold for it.
 async fn others_went_on(replica: &LocalReplica) -> vfs::Result<()> {
     replica.forget_complete().await?;
     reclaim::note_others_went_on(replica).await

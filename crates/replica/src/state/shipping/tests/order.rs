@@ -290,7 +290,7 @@ fn a_removed_file_does_not_come_back_with_the_session() {
     assert_eq!(backlog.next(Moment(100)), None);
 }
 
-/// Found with the model: a late write brought a removed file back, and the lost piece of its previous life cancelled the rest.
+/// Found with the model: a late write brought a removed file back, and the loss of an earlier piece ended its rest.
 #[test]
 fn a_late_change_of_a_removed_file_rests_like_any_other() {
     let mut backlog = backlog();

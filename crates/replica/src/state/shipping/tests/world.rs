@@ -97,7 +97,7 @@ impl World {
         file
     }
 
-    /// Writes a byte value that differs from the previous writes.
+    /// Writes a byte value that no recent write used.
     pub fn write(&mut self, file: ObjectId, range: Range<u64>, late: bool) {
         self.next_byte = self.next_byte.wrapping_add(1).max(1);
         let byte = self.next_byte;
